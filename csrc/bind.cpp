@@ -1,0 +1,160 @@
+// The only file that knows Python. Arrays are never converted: a strided output would be
+// filled in a copy and lost.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "batch.h"
+#include "bytes.h"
+#include "id_list.h"
+#include "kernels.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace laconic {
+namespace {
+
+using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Longs = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using LongTable = nb::ndarray<int64_t, nb::shape<-1, 6>, nb::c_contig, nb::device::cpu>;
+using DoubleTable = nb::ndarray<double, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+
+constexpr uint64_t kMaxRows = 0xffffffffu, kMaxValues = uint64_t(1) << 40;
+
+std::vector<std::string> available() {
+  std::vector<std::string> names;
+  if (avx2_kernels()) names.emplace_back("avx2");
+  names.emplace_back("scalar");
+  return names;
+}
+
+const Kernels& kernels_named(const std::string& name) {
+  if (name == "scalar") return *scalar_kernels();
+  if (name == "avx2" && avx2_kernels()) return *avx2_kernels();
+  throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
+}
+
+void check(bool truth, const char* message) {
+  if (!truth) throw nb::value_error(message);
+}
+
+// Columns of the two tables, in this order; laconic.kernels.blocks writes them.
+std::vector<Block> read_blocks(const LongTable& longs, const DoubleTable& doubles) {
+  if (longs.shape(0) != doubles.shape(0)) throw nb::value_error("block tables of different length");
+  std::vector<Block> blocks(longs.shape(0));
+  uint64_t values = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const int64_t* l = longs.data() + 6 * i;
+    const double* d = doubles.data() + 3 * i;
+    if (l[0] < 0 || l[0] > 7 || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxRows ||
+        (l[1] > 0 && uint64_t(l[2]) > kMaxValues / uint64_t(l[1])) || l[5] < 1 || l[5] > 255 || !(d[0] > 0) ||
+        !std::isfinite(d[0]))
+      throw nb::value_error(("block " + std::to_string(i) + ": kind, shape, window or bound out of range").c_str());
+    values += uint64_t(l[1]) * uint64_t(l[2]);
+    check(values <= kMaxValues, "more than 2^40 values in one call");
+    const BoundSpec bound{d[0], (l[3] & 1) != 0, (l[3] & 2) != 0, uint64_t(l[4])};
+    blocks[i] = {Kind(l[0]), size_t(l[1]), size_t(l[2]), bound, int(l[5]), d[1], d[2]};
+  }
+  return blocks;
+}
+
+size_t count_values(const std::vector<Block>& blocks) {
+  size_t n = 0;
+  for (const Block& b : blocks) n += b.rows * b.cols;
+  return n;
+}
+
+int64_t py_max_bytes(const LongTable& longs, const DoubleTable& doubles) {
+  int64_t total = 0;
+  for (const Block& b : read_blocks(longs, doubles)) total += int64_t(block_max_bytes(b));
+  return total;
+}
+
+void py_encode_blocks(const std::string& name, const LongTable& longs, const DoubleTable& doubles, const Floats& x,
+                      const Bytes& out, const Longs& offsets, int threads) {
+  const Kernels& kernels = kernels_named(name);
+  const std::vector<Block> blocks = read_blocks(longs, doubles);
+  size_t room = 0;
+  for (const Block& b : blocks) room += block_max_bytes(b);
+  check(x.shape(0) == count_values(blocks), "x does not have as many values as the blocks");
+  check(out.shape(0) >= room, "out is smaller than max_bytes of the blocks");
+  check(offsets.shape(0) == blocks.size() + 1, "offsets must have one more entry than there are blocks");
+  const nb::gil_scoped_release release;
+  encode_blocks(kernels, blocks.data(), blocks.size(), x.data(), out.data(), offsets.data(), threads);
+}
+
+void py_decode_blocks(const std::string& name, const LongTable& longs, const DoubleTable& doubles, const Bytes& in,
+                      const Longs& offsets, const Floats& out, int threads) {
+  const Kernels& kernels = kernels_named(name);
+  const std::vector<Block> blocks = read_blocks(longs, doubles);
+  check(out.shape(0) == count_values(blocks), "out does not have as many values as the blocks");
+  check(offsets.shape(0) == blocks.size() + 1, "offsets must have one more entry than there are blocks");
+  const nb::gil_scoped_release release;
+  decode_blocks(kernels, blocks.data(), blocks.size(), in.data(), in.shape(0), offsets.data(), out.data(), threads);
+}
+
+size_t count_all(const Longs& counts) {
+  size_t n = 0;
+  for (size_t i = 0; i < counts.shape(0); ++i) {
+    check(counts.data()[i] >= 0 && uint64_t(counts.data()[i]) <= kMaxValues - n, "a count is out of range");
+    n += size_t(counts.data()[i]);
+  }
+  return n;
+}
+
+void py_encode_ids(const std::string& name, const Longs& counts, const Longs& ids, const Bytes& out,
+                   const Longs& offsets, int threads) {
+  const Kernels& kernels = kernels_named(name);
+  const size_t n = count_all(counts);
+  check(ids.shape(0) == n, "ids does not have as many values as counts says");
+  check(out.shape(0) >= 8 * n + 16 * counts.shape(0), "out is smaller than max_bytes of the lists");
+  check(offsets.shape(0) == counts.shape(0) + 1, "offsets must have one more entry than there are lists");
+  const nb::gil_scoped_release release;
+  encode_id_lists(kernels, counts.data(), counts.shape(0), ids.data(), out.data(), offsets.data(), threads);
+}
+
+void py_decode_ids(const std::string& name, const Longs& counts, const Bytes& in, const Longs& offsets,
+                   const Longs& out, int threads) {
+  const Kernels& kernels = kernels_named(name);
+  check(out.shape(0) == count_all(counts), "out does not have as many values as counts says");
+  check(offsets.shape(0) == counts.shape(0) + 1, "offsets must have one more entry than there are lists");
+  const nb::gil_scoped_release release;
+  decode_id_lists(kernels, counts.data(), counts.shape(0), in.data(), in.shape(0), offsets.data(), out.data(),
+                  threads);
+}
+
+uint64_t py_count_ids(const Bytes& block) { return count_ids(block.data(), block.shape(0)); }
+
+}  // namespace
+}  // namespace laconic
+
+NB_MODULE(_native, m) {
+  using namespace laconic;
+  nb::register_exception_translator(
+      [](const std::exception_ptr& p, void*) {
+        try {
+          std::rethrow_exception(p);
+        } catch (const FormatError& error) {
+          const nb::object type = nb::module_::import_("laconic.errors").attr("FormatError");
+          PyErr_SetString(type.ptr(), error.what());
+        }
+      });
+  m.def("available", &available);
+  m.def("max_bytes", &py_max_bytes, "longs"_a.noconvert(), "doubles"_a.noconvert());
+  m.def("encode_blocks", &py_encode_blocks, "kernels"_a, "longs"_a.noconvert(), "doubles"_a.noconvert(),
+        "x"_a.noconvert(), "out"_a.noconvert(), "offsets"_a.noconvert(), "threads"_a);
+  m.def("decode_blocks", &py_decode_blocks, "kernels"_a, "longs"_a.noconvert(), "doubles"_a.noconvert(),
+        "block"_a.noconvert(), "offsets"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+  m.def("encode_ids", &py_encode_ids, "kernels"_a, "counts"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(),
+        "offsets"_a.noconvert(), "threads"_a);
+  m.def("decode_ids", &py_decode_ids, "kernels"_a, "counts"_a.noconvert(), "block"_a.noconvert(),
+        "offsets"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+  m.def("count_ids", &py_count_ids, "block"_a.noconvert());
+}

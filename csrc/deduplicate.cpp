@@ -1,0 +1,101 @@
+#include "deduplicate.h"
+
+#include <cstring>
+
+namespace laconic {
+namespace {
+
+constexpr uint64_t kA = 0x9e3779b97f4a7c15u, kB = 0xd1b54a32d192ed03u;
+constexpr uint32_t kCountClip = 255;
+
+uint64_t fold(uint64_t a, uint64_t b) {
+  const __uint128_t p = __uint128_t(a) * b;
+  return uint64_t(p) ^ uint64_t(p >> 64);
+}
+
+uint64_t load(const uint8_t* p, size_t size) {
+  uint64_t v = 0;
+  std::memcpy(&v, p, size);
+  return v;
+}
+
+}  // namespace
+
+uint64_t hash_row(const uint8_t* p, size_t size) {
+  uint64_t a = kA ^ size, b = kB;
+  for (; size >= 32; p += 32, size -= 32) {
+    a = fold(load(p, 8) ^ a ^ kB, load(p + 8, 8) ^ kA);
+    b = fold(load(p + 16, 8) ^ b ^ kA, load(p + 24, 8) ^ kB);
+  }
+  for (; size >= 8; p += 8, size -= 8) a = fold(load(p, 8) ^ a, kB);
+  if (size) b = fold(load(p, size) ^ b, kA);
+  return fold(a ^ kB, b ^ kA);
+}
+
+namespace {
+
+// Fills ids (per row) and first, counts (per distinct row, as they come).
+void find_ids(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
+  d.hashes.resize(n);
+  for (size_t i = 0; i < n; ++i) d.hashes[i] = hash_row(rows + i * row_bytes, row_bytes);
+  size_t size = 16;
+  while (size < 2 * n) size *= 2;
+  const size_t mask = size - 1;
+  d.slots.assign(size, 0);  // upper half: bits of the hash; lower half: id + 1
+  d.ids.resize(n);
+  d.first.clear();
+  d.first.reserve(n);
+  d.counts.clear();
+  d.counts.reserve(n);
+  constexpr size_t kAhead = 8;  // rows between the prefetch of a slot and its use
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(&d.slots[d.hashes[i + kAhead] & mask]);
+    const uint64_t hash = d.hashes[i], tag = hash & 0xffffffff00000000u;
+    for (size_t at = hash & mask;; at = (at + 1) & mask) {
+      const uint64_t slot = d.slots[at];
+      if (!slot) {
+        d.ids[i] = uint32_t(d.first.size());
+        d.slots[at] = tag | (d.ids[i] + 1u);
+        d.first.push_back(uint32_t(i));
+        d.counts.push_back(1);
+        break;
+      }
+      const uint32_t id = uint32_t(slot) - 1;
+      if ((slot & 0xffffffff00000000u) == tag &&
+          !std::memcmp(rows + size_t(d.first[id]) * row_bytes, rows + i * row_bytes, row_bytes)) {
+        d.ids[i] = id;
+        ++d.counts[id];
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+size_t find_distinct(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
+  find_ids(rows, n, row_bytes, d);
+  const size_t distinct = d.first.size();
+  if (distinct == n) return distinct;  // nothing to number
+  size_t start[kCountClip + 2] = {};  // by falling count: position of the first row of each
+  const auto bucket = [&](uint32_t count) { return kCountClip - (count < kCountClip ? count : kCountClip); };
+  for (const uint32_t count : d.counts) ++start[bucket(count) + 1];
+  d.single = uint32_t(start[bucket(1) + 1]);
+  d.repeated = uint32_t(distinct) - d.single;
+  for (size_t b = 0; b < kCountClip; ++b) start[b + 1] += start[b];
+  d.number.resize(distinct);
+  for (size_t id = 0; id < distinct; ++id) d.number[id] = uint32_t(start[bucket(d.counts[id])]++);
+
+  d.flags.resize(n);
+  d.indices.clear();
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t number = d.number[d.ids[i]];
+    d.flags[i] = number >= d.repeated;
+    if (!d.flags[i]) d.indices.push_back(number);
+  }
+  d.counts.assign(d.first.begin(), d.first.end());
+  for (size_t id = 0; id < distinct; ++id) d.first[d.number[id]] = d.counts[id];
+  return distinct;
+}
+
+}  // namespace laconic

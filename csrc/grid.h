@@ -1,0 +1,26 @@
+// From a bound to a grid: the step, and where on the integers the codes lie.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.h"
+
+namespace laconic {
+
+struct BoundSpec {
+  double bound;
+  bool relative;  // bound * (max - min) of the finite values
+  bool dithered;
+  uint64_t seed;  // of the dither
+};
+
+struct Lattice {
+  Grid grid{};
+  int low_bits = 0;     // 0: codes fit int8; otherwise they have 8 + low_bits bits
+  bool usable = false;  // false: no step can honour the bound, store the values
+};
+
+Lattice choose_lattice(const Kernels& kernels, const float* x, size_t n, const BoundSpec& spec);
+
+}  // namespace laconic

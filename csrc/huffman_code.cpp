@@ -1,0 +1,174 @@
+#include "huffman_code.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace laconic {
+namespace {
+
+// Ratio of neighbouring digits' weights, in 2^-32, for scales that grow by sqrt(2).
+// Laplace and ranked: exp(-1/s), s = 2^(level/2 - 3); normal: exp(-1/(2 s^2)), s = 2^(level/2 - 1.5).
+constexpr uint64_t kGeometric[kLevels] = {
+       1440801,   15004422,   78665070,  253857248,  581260615, 1044178424, 1580030169, 2117713904,
+    2605029347, 3015876649, 3344923893, 3599040369, 3790295335, 3931635878, 4034748382, 4109287957};
+constexpr uint64_t kGaussian[kLevels] = {
+      78665070,  581260615, 1580030169, 2605029347, 3344923893, 3790295335, 4034748382, 4162825044,
+    4228380000, 4261543595, 4278222805, 4286586875, 4290775039, 4292870656, 4293918848, 4294443040};
+constexpr uint64_t kNegligible = 20;  // symbols below total / 2^20 are left out
+
+uint64_t scale(uint64_t a, uint64_t b) { return a * b >> 32; }
+
+StaticCode make_static_code(int log_group, Shape shape, int level) {
+  const int width = 8 >> log_group, digits = 1 << width, group = 1 << log_group;
+  const int centre = shape == Shape::kRanked ? 0 : digits / 2;
+  std::array<uint64_t, 257> by_distance{};
+  uint64_t weight = 0xffffffffu;
+  uint64_t ratio = shape == Shape::kNormal ? kGaussian[level] : kGeometric[level];
+  const uint64_t growth = shape == Shape::kNormal ? scale(ratio, ratio) : 0;
+  for (auto& w : by_distance) {
+    w = weight;
+    weight = scale(weight, ratio);
+    if (growth) ratio = scale(ratio, growth);
+  }
+  uint64_t sum = 0, moment = 0;
+  for (int d = 0; d < digits; ++d) {
+    const uint64_t distance = uint64_t(std::abs(d - centre));
+    sum += by_distance[distance];
+    moment += by_distance[distance] * distance;
+  }
+  std::array<uint64_t, 256> counts{};
+  uint64_t total = 0;
+  for (int symbol = 0; symbol < 256; ++symbol) {
+    uint64_t w = 0xffffffffu;
+    for (int k = 0; k < group; ++k) {
+      const int digit = (symbol >> (k * width)) & (digits - 1);
+      w = scale(w, by_distance[size_t(std::abs(digit - centre))]);
+    }
+    total += counts[size_t(symbol)] = w;
+  }
+  for (auto& c : counts)
+    if (c < total >> kNegligible) c = 0;
+  StaticCode code;
+  code.lengths = code_lengths(counts);
+  canonical_codes(code.lengths, code.codes.data());
+  code.table.resize(size_t(1) << kMaxCodeLength);
+  code.log_size = fill_decoder(code.lengths, code.table.data());
+  code.mean_q8 = (moment << 8) / sum;
+  return code;
+}
+
+}  // namespace
+
+uint64_t entropy_q16(const uint32_t* counts, size_t n) {
+  uint64_t total = 0, sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    total += counts[i];
+    if (counts[i] > 1) sum += counts[i] * log2_q16(counts[i]);
+  }
+  return total ? total * log2_q16(total) - sum : 0;
+}
+
+Lengths code_lengths(const std::array<uint64_t, 256>& counts) {
+  struct Leaf {
+    uint64_t count;
+    uint32_t symbol;
+  };
+  Leaf leaves[256];
+  int n = 0;
+  for (uint32_t s = 0; s < 256; ++s)
+    if (counts[s]) leaves[n++] = {counts[s], s};
+  std::sort(leaves, leaves + n, [](const Leaf& a, const Leaf& b) {
+    return a.count != b.count ? a.count < b.count : a.symbol < b.symbol;
+  });
+
+  // Two queues: leaves, and inner nodes in the order of their making; a leaf goes first on a tie.
+  uint64_t inner[256];
+  int parent_of_leaf[256], parent_of_inner[256];
+  int leaf = 0, node = 0;
+  for (int made = 0; made < n - 1; ++made) {
+    uint64_t sum = 0;
+    for (int child = 0; child < 2; ++child) {
+      if (leaf < n && (node == made || leaves[leaf].count <= inner[node])) {
+        sum += leaves[leaf].count;
+        parent_of_leaf[leaf++] = made;
+      } else {
+        sum += inner[node];
+        parent_of_inner[node++] = made;
+      }
+    }
+    inner[made] = sum;
+  }
+  int depth[256];
+  depth[n - 2] = 0;
+  for (int i = n - 3; i >= 0; --i) depth[i] = depth[parent_of_inner[i]] + 1;
+
+  int length[256];
+  int64_t room = int64_t(1) << kMaxCodeLength;
+  for (int i = 0; i < n; ++i) {
+    length[i] = std::min(depth[parent_of_leaf[i]] + 1, kMaxCodeLength);
+    room -= int64_t(1) << (kMaxCodeLength - length[i]);
+  }
+  // Too long codes were cut: lengthen the rarest others, then give back what is left over.
+  for (int i = 0; room < 0; i = (i + 1) % n)
+    if (length[i] < kMaxCodeLength) room += int64_t(1) << (kMaxCodeLength - ++length[i]);
+  for (int i = n - 1; room > 0; i = i ? i - 1 : n - 1) {
+    const int64_t gain = int64_t(1) << (kMaxCodeLength - length[i]);
+    if (length[i] > 1 && gain <= room) {
+      room -= gain;
+      --length[i];
+    }
+  }
+  Lengths lengths{};
+  for (int i = 0; i < n; ++i) lengths[leaves[i].symbol] = uint8_t(length[i]);
+  return lengths;
+}
+
+void canonical_codes(const Lengths& lengths, uint32_t* codes) {
+  uint32_t next[kMaxCodeLength + 2] = {}, count[kMaxCodeLength + 1] = {};
+  for (const uint8_t l : lengths) ++count[l];
+  count[0] = 0;
+  for (int l = 1; l <= kMaxCodeLength; ++l) next[l + 1] = (next[l] + count[l]) << 1;
+  for (size_t s = 0; s < 256; ++s) codes[s] = lengths[s] ? next[lengths[s]]++ << 8 | lengths[s] : 0;
+}
+
+bool is_complete(const Lengths& lengths) {
+  uint32_t sum = 0;
+  for (const uint8_t l : lengths)
+    if (l) sum += 1u << (kMaxCodeLength - l);
+  return sum == 1u << kMaxCodeLength;
+}
+
+int fill_decoder(const Lengths& lengths, uint16_t* table) {
+  uint8_t by_length[256];
+  uint32_t start[kMaxCodeLength + 2] = {};
+  int log_size = 0;
+  for (const uint8_t l : lengths) {
+    ++start[l + 1];
+    log_size = std::max(log_size, int(l));
+  }
+  start[1] = 0;  // symbols that do not occur
+  for (int l = 1; l <= kMaxCodeLength; ++l) start[l + 1] += start[l];
+  for (size_t s = 0; s < 256; ++s)
+    if (lengths[s]) by_length[start[lengths[s]]++] = uint8_t(s);
+  uint16_t* at = table;
+  for (size_t i = 0; i < start[log_size]; ++i) {
+    const uint8_t symbol = by_length[i], l = lengths[symbol];
+    const uint16_t entry = uint16_t(symbol << 8 | l);
+    const size_t span = size_t(1) << (log_size - l);
+    std::fill(at, at + span, entry);
+    at += span;
+  }
+  return log_size;
+}
+
+const std::array<StaticCode, kLevels>& static_codes(int log_group, Shape shape) {
+  static std::once_flag once[4][kShapes];
+  static std::array<StaticCode, kLevels> made[4][kShapes];
+  auto& codes = made[size_t(log_group)][size_t(shape)];
+  std::call_once(once[size_t(log_group)][size_t(shape)], [&] {
+    for (int level = 0; level < kLevels; ++level) codes[size_t(level)] = make_static_code(log_group, shape, level);
+  });
+  return codes;
+}
+
+}  // namespace laconic

@@ -1,0 +1,72 @@
+// Huffman codes over an alphabet of 256: built from counts, or taken from a family of fixed ones.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels.h"
+
+namespace laconic {
+
+using Histogram = std::array<uint32_t, 256>;
+using Lengths = std::array<uint8_t, 256>;  // 0: the symbol does not occur
+
+// log2(1 + i/256) in 2^-16, by repeated squaring.
+constexpr std::array<uint32_t, 256> make_log_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint64_t i = 0; i < 256; ++i) {
+    uint64_t m = (256 + i) << 22;  // 30 fraction bits
+    for (int bit = 0; bit < 16; ++bit) {
+      m = m * m >> 30;
+      table[i] <<= 1;
+      if (m >> 31) {
+        table[i] |= 1;
+        m >>= 1;
+      }
+    }
+  }
+  return table;
+}
+inline constexpr std::array<uint32_t, 256> kLogTable = make_log_table();
+
+// 2^16 * log2(x), x >= 1, from the top nine bits of x: integer arithmetic only, so
+// that every encoder decides alike.
+inline uint64_t log2_q16(uint64_t x) {
+  const int top = 63 - __builtin_clzll(x);
+  const uint64_t mantissa = top >= 8 ? x >> (top - 8) : x << (8 - top);
+  return (uint64_t(top) << 16) + kLogTable[mantissa & 255];
+}
+
+// Sum of count * log2(total / count), in 2^-16 bits.
+uint64_t entropy_q16(const uint32_t* counts, size_t n);
+
+// Lengths of at most 12 bits whose Kraft sum is exactly 1. At least two counts are positive.
+Lengths code_lengths(const std::array<uint64_t, 256>& counts);
+
+// Canonical codes: shorter first, then by symbol. Entry: code << 8 | length.
+void canonical_codes(const Lengths& lengths, uint32_t* codes);
+
+bool is_complete(const Lengths& lengths);
+
+// The decoder of a complete code; returns log2 of the table's size.
+int fill_decoder(const Lengths& lengths, uint16_t* table);
+
+// Codes that need no table on the wire: products of one digit's distribution.
+enum class Shape : uint8_t { kRanked = 0, kLaplace = 1, kNormal = 2 };
+inline constexpr int kShapes = 3, kLevels = 16;
+
+struct StaticCode {
+  Lengths lengths;
+  std::array<uint32_t, 256> codes;
+  std::vector<uint16_t> table;
+  int log_size;
+  uint64_t mean_q8;  // expected distance of a digit from its centre
+
+  HuffmanDecoder decoder() const { return {table.data(), log_size}; }
+};
+
+// The kLevels codes of one shape, from narrow to wide.
+const std::array<StaticCode, kLevels>& static_codes(int log_group, Shape shape);
+
+}  // namespace laconic

@@ -1,0 +1,79 @@
+// The operations that exist once per instruction set.
+//
+// Pointers and lengths only: nothing here knows Python or torch. Every table of
+// kernels computes the same values bit for bit; the choice is one of speed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace laconic {
+
+// How one block is laid on the integer grid.
+struct Grid {
+  float step;          // distance of two neighbouring codes
+  float inverse;       // 1.0f / step
+  float bound;         // largest error allowed, rounded down to float32
+  int32_t base;        // added to a stored code before it is multiplied by step
+  int32_t smallest;    // of the stored codes
+  int32_t largest;
+  bool clamped;        // false: every finite x is known to have a code in range, and base is 0
+  bool dithered;       // stochastic rounding instead of nearest
+  uint32_t key[2];     // of the dither
+};
+
+struct HuffmanDecoder {
+  const uint16_t* table;  // 2^log_size entries: symbol << 8 | length
+  int log_size;           // 1..12
+};
+
+inline constexpr int kMaxCodeLength = 12;
+inline constexpr int kStreams = 6;    // interleaved bit streams of one chunk
+inline constexpr int kQuad = 4;       // neighbouring symbols that share a stream
+
+struct Kernels {
+  const char* name;
+
+  // Smallest and largest finite value; returns how many are finite.
+  size_t (*range)(const float* x, size_t n, float* low, float* high);
+
+  // Codes of x[0..n); positions whose code misses the bound get code 0 and are
+  // listed in `failed` (room for n). `first` is the flat index of x[0], for the
+  // dither. Returns the number of failures.
+  size_t (*quantize8)(const float* x, size_t n, const Grid& grid, uint64_t first, int8_t* codes,
+                      uint32_t* failed);
+  size_t (*quantize16)(const float* x, size_t n, const Grid& grid, uint64_t first, int16_t* codes,
+                       uint32_t* failed);
+
+  void (*dequantize8)(const int8_t* codes, size_t n, float step, int32_t base, float* out);
+  void (*dequantize16)(const int16_t* codes, size_t n, float step, int32_t base, float* out);
+
+  // Row i of `out` is row refs[i] of `codes`, dequantized.
+  void (*expand8)(const int8_t* codes, const uint32_t* refs, size_t rows, size_t cols, float step,
+                  int32_t base, float* out);
+  void (*expand16)(const int16_t* codes, const uint32_t* refs, size_t rows, size_t cols, float step,
+                   int32_t base, float* out);
+
+  // Groups of 2, 4 or 8 digits to one symbol, the first digit lowest, after
+  // subtracting `minimum`; and back. `symbols` may be `codes`. n is a multiple
+  // of the group.
+  void (*group)(const int8_t* codes, size_t n, int log_group, int minimum, uint8_t* symbols);
+  void (*ungroup)(const uint8_t* symbols, size_t n, int log_group, int minimum, int8_t* codes);
+
+  // One chunk of symbols as one stream or as kStreams of them, back to back.
+  // `codes` holds code << 8 | length. `sizes` receives the bytes of each stream;
+  // `out` needs 8 bytes of slack.
+  void (*huffman_encode)(const uint8_t* symbols, size_t n, const uint32_t* codes, int streams,
+                         uint8_t* out, size_t* sizes);
+
+  // The inverse. Reads nothing at or after `readable_end`, whatever the bytes.
+  // Returns false if a stream does not end exactly where `sizes` says.
+  bool (*huffman_decode)(const uint8_t* in, const size_t* sizes, int streams,
+                         const uint8_t* readable_end, const HuffmanDecoder& decoder,
+                         uint8_t* symbols, size_t n);
+};
+
+const Kernels* scalar_kernels();
+const Kernels* avx2_kernels();  // nullptr where the machine or the build has none
+
+}  // namespace laconic

@@ -1,0 +1,198 @@
+#include "rows_block.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "code_section.h"
+#include "parallel.h"
+#include "quantized_block.h"
+
+namespace laconic {
+namespace {
+
+constexpr size_t kShare = size_t(1) << 18;            // values per parallel task
+constexpr uint32_t kMaxRepeated = uint32_t(1) << 23;  // what 8 + 15 bits can number
+
+// How the rows of a block are told apart, if naming each row's double costs less than repeating it.
+struct References {
+  bool worthwhile = false;
+  Coding flags, indices;
+};
+
+template <typename Code>
+CodeCounts count(const Code* codes, size_t n, int low_bits) {
+  if constexpr (sizeof(Code) == 1) return count_codes(codes, n);
+  else return count_codes(codes, n, low_bits);
+}
+
+template <typename Code>
+void gather(const Code* codes, size_t cols, const std::vector<uint32_t>& rows, std::vector<Code>& out) {
+  if (out.size() < rows.size() * cols) out.resize(rows.size() * cols);
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::memcpy(&out[i * cols], &codes[size_t(rows[i]) * cols], cols * sizeof(Code));
+}
+
+// `counts` are those of the distinct rows' codes.
+References choose_references(const Distinct& d, size_t rows, size_t cols, const CodeCounts& counts,
+                             std::vector<uint8_t>& symbols) {
+  References r;
+  r.indices = choose_for_values(d.indices.data(), d.indices.size(), d.repeated, symbols);
+  uint64_t bits = r.indices.bits;
+  if (d.single) {
+    r.flags = choose_for_values(d.flags.data(), rows, 2, symbols);
+    bits += r.flags.bits;
+  }
+  const uint64_t per_value_q16 = counts.entropy_q16 / counts.counted;
+  r.worthwhile = (rows - d.first.size()) * cols * per_value_q16 >> 16 > bits;
+  return r;
+}
+
+template <typename Code>
+Form write_block(const Kernels& kernels, size_t rows, size_t cols, const Lattice& lattice, int threads,
+                 Scratch& scratch, std::vector<Code>& codes, std::vector<Code>& gathered, Writer& out) {
+  Code* source = codes.data();
+  size_t n = rows * cols;
+  const Distinct& d = scratch.distinct;
+  References references;
+  CodeCounts counts;
+  if (rows > 1) {
+    const size_t distinct =
+        find_distinct(reinterpret_cast<const uint8_t*>(source), rows, cols * sizeof(Code), scratch.distinct);
+    if (distinct < rows && d.repeated <= kMaxRepeated) {
+      gather(source, cols, d.first, gathered);
+      counts = count(gathered.data(), d.first.size() * cols, lattice.low_bits);
+      references = choose_references(d, rows, cols, counts, scratch.symbols);
+    }
+  }
+  out.byte(0);  // the form, known at the end
+  write_header(lattice.grid, out);
+  if (references.worthwhile) {
+    source = gathered.data();
+    n = d.first.size() * cols;
+    out.varint(d.repeated);
+    out.varint(d.single);
+    if (d.single)
+      write_values(kernels, references.flags, d.flags.data(), rows, scratch.symbols, scratch.slots, out);
+    write_values(kernels, references.indices, d.indices.data(), d.indices.size(), scratch.symbols, scratch.slots, out);
+  } else {
+    counts = count(source, n, lattice.low_bits);
+  }
+  Mode mode;
+  if constexpr (sizeof(Code) == 1)
+    mode = write_codes(kernels, counts, source, n, threads, scratch, out);
+  else
+    mode = write_codes(kernels, source, n, lattice.low_bits, threads, scratch, out);
+  write_patches(scratch.patches, out);
+  return references.worthwhile ? Form::kDeduplicated : mode == Mode::kPacked ? Form::kPacked : Form::kEntropy;
+}
+
+// Fills scratch.refs: for every row the number of its distinct row. Returns how many are distinct.
+uint64_t read_references(Reader& in, const Kernels& kernels, size_t rows, Scratch& scratch) {
+  const uint64_t repeated = in.varint("repeated rows"), single = in.varint("single rows");
+  expect(repeated >= 1 && repeated <= rows && single < rows && repeated + single < rows,
+         "distinct rows: not fewer than the rows");
+  auto& refs = scratch.refs;
+  refs.assign(rows, 0);
+  if (single) {
+    const SequenceReader flags(in, rows);
+    flags.values(kernels, refs.data(), 2, "single-row flags");
+    uint64_t count = 0;
+    for (size_t i = 0; i < rows; ++i) count += refs[i];
+    expect(count == single, "single-row flags: their number is not the number of single rows");
+  }
+  auto& indices = scratch.distinct.indices;
+  indices.resize(rows - size_t(single));
+  const SequenceReader sequence(in, indices.size());
+  sequence.values(kernels, indices.data(), uint32_t(repeated), "row references");
+  uint32_t next_single = uint32_t(repeated);
+  size_t k = 0;
+  for (size_t i = 0; i < rows; ++i) refs[i] = refs[i] ? next_single++ : indices[k++];
+  return repeated + single;
+}
+
+template <typename Code>
+void dequantize(const Kernels& kernels, const Code* codes, size_t n, const GridHeader& h, float* out) {
+  if constexpr (sizeof(Code) == 1) kernels.dequantize8(codes, n, h.step, h.base, out);
+  else kernels.dequantize16(codes, n, h.step, h.base, out);
+}
+
+// No references: every piece goes straight to the output.
+template <typename Code>
+void decode_plain(const Kernels& kernels, const CodeReader& reader, const GridHeader& h, int threads, float* out) {
+  const size_t room = reader.piece_codes();
+  parallel_for(reader.pieces(), threads, [&](size_t piece) {
+    static thread_local std::vector<uint8_t> symbols(kChunkSymbols);
+    static thread_local std::vector<Code> codes;
+    if (codes.size() < room) codes.resize(room);
+    const CodeReader::Piece p = reader.decode(kernels, piece, symbols.data(), codes.data());
+    dequantize(kernels, codes.data(), p.count, h, out + p.first);
+  });
+  for (const Patch& o : reader.outliers()) out[o.index] = float(int32_t(o.bits) + h.base) * h.step;
+}
+
+template <typename Code>
+void decode_shared(const Kernels& kernels, const CodeReader& reader, const GridHeader& h, uint64_t distinct,
+                   size_t rows, size_t cols, int threads, const std::vector<uint32_t>& refs,
+                   std::vector<Code>& codes, float* out) {
+  // one piece may write up to a group of 8 codes past the end
+  if (codes.size() < distinct * cols + 8) codes.resize(distinct * cols + 8);
+  parallel_for(reader.pieces(), threads, [&](size_t piece) {
+    static thread_local std::vector<uint8_t> symbols(kChunkSymbols);
+    reader.decode(kernels, piece, symbols.data(), codes.data() + reader.first_code(piece));
+  });
+  for (const Patch& o : reader.outliers()) codes[o.index] = Code(int32_t(o.bits));
+  const size_t share = std::max<size_t>(1, kShare / cols);
+  parallel_for((rows + share - 1) / share, threads, [&](size_t part) {
+    const size_t first = part * share, count = std::min(share, rows - first);
+    if constexpr (sizeof(Code) == 1)
+      kernels.expand8(codes.data(), refs.data() + first, count, cols, h.step, h.base, out + first * cols);
+    else
+      kernels.expand16(codes.data(), refs.data() + first, count, cols, h.step, h.base, out + first * cols);
+  });
+}
+
+}  // namespace
+
+size_t encode_rows(const Kernels& kernels, const float* x, size_t rows, size_t cols, const BoundSpec& bound,
+                   int threads, Scratch& scratch, uint8_t* out) {
+  const size_t n = rows * cols;
+  const Quantized q = quantize_block(kernels, x, n, bound, threads, scratch, out);
+  if (q.finished) return q.size;
+  Writer writer(out, max_block_bytes(n));
+  const Form form =
+      q.lattice.low_bits == 0
+          ? write_block(kernels, rows, cols, q.lattice, threads, scratch, scratch.codes8, scratch.distinct8, writer)
+          : write_block(kernels, rows, cols, q.lattice, threads, scratch, scratch.codes16, scratch.distinct16, writer);
+  if (writer.overflowed()) return write_stored(x, n, out);
+  out[0] = uint8_t(form);
+  return writer.size();
+}
+
+void decode_rows(const Kernels& kernels, const uint8_t* block, size_t size, const uint8_t* readable_end,
+                 size_t rows, size_t cols, int threads, Scratch& scratch, float* out) {
+  const size_t n = rows * cols;
+  Reader in(block, size, readable_end);
+  if (!n) return expect(size == 0, "block: bytes for an empty shape");
+  const uint8_t byte = in.byte("form");
+  expect(byte <= uint8_t(Form::kDeduplicated), "form: outside 0..4");
+  const Form form = Form(byte);
+  if (!read_plain_form(form, in, n, out)) {
+    const GridHeader header = read_header(in);
+    const bool shared = form == Form::kDeduplicated;
+    const uint64_t distinct = shared ? read_references(in, kernels, rows, scratch) : rows;
+    const CodeReader reader(in, distinct * cols);
+    expect(shared || (form == Form::kPacked) == reader.packed(), "form: it does not match the code sequence");
+    if (!shared) {
+      if (reader.wide()) decode_plain<int16_t>(kernels, reader, header, threads, out);
+      else decode_plain<int8_t>(kernels, reader, header, threads, out);
+    } else if (reader.wide()) {
+      decode_shared(kernels, reader, header, distinct, rows, cols, threads, scratch.refs, scratch.distinct16, out);
+    } else {
+      decode_shared(kernels, reader, header, distinct, rows, cols, threads, scratch.refs, scratch.distinct8, out);
+    }
+    apply_patches(in, n, out);
+  }
+  expect(in.left() == 0, "block: bytes after its end");
+}
+
+}  // namespace laconic

@@ -1,0 +1,20 @@
+// Kernels for any machine.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels.h"
+
+namespace laconic {
+namespace {
+#include "quantize.inl"
+#include "dequantize.inl"
+#include "group.inl"
+#include "huffman.inl"
+#include "kernel_table.inl"
+LACONIC_KERNEL_TABLE("scalar")
+}  // namespace
+
+const Kernels* scalar_kernels() { return &kTable; }
+
+}  // namespace laconic

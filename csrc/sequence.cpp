@@ -1,0 +1,384 @@
+#include "sequence.h"
+
+#include <algorithm>
+
+#include "parallel.h"
+
+namespace laconic {
+namespace {
+
+int bit_width(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
+
+// Bytes that directory, stream sizes and padding add, roughly, in bits.
+uint64_t overhead_bits(uint64_t n) { return n < kManyStreams ? 16 : 64 + 128 * (n / kChunkSymbols + 1); }
+
+// The cost under fixed lengths, or the maximum if a symbol that occurs has none.
+uint64_t cost_bits(const Histogram& histogram, const Lengths& lengths, int first, int last) {
+  uint64_t bits = 0;
+  bool missing = false;
+  for (int s = first; s <= last; ++s) {
+    bits += uint64_t(histogram[size_t(s)]) * lengths[size_t(s)];
+    missing |= histogram[size_t(s)] && !lengths[size_t(s)];
+  }
+  return missing ? UINT64_MAX : bits;
+}
+
+void consider_static(Coding& best, const Histogram& histogram, int first, int last, int log_group,
+                     Shape shape, uint64_t mean_q8, uint64_t fixed_cost) {
+  const auto& codes = static_codes(log_group, shape);
+  int level = 0;
+  while (level < kLevels - 1 && codes[size_t(level)].mean_q8 < mean_q8) ++level;
+  // the two whose means enclose this one; a wider one only if they lack a symbol
+  bool covered = false;
+  for (int l = std::max(level - 1, 0); l <= std::min(level + 1, kLevels - 1); ++l) {
+    if (l > level && covered) break;
+    const uint64_t cost = cost_bits(histogram, codes[size_t(l)].lengths, first, last);
+    covered |= cost != UINT64_MAX;
+    if (cost == UINT64_MAX || cost + fixed_cost >= best.bits) continue;
+    best.mode = Mode::kStatic;
+    best.shape = shape;
+    best.level = l;
+    best.bits = cost + fixed_cost;
+  }
+}
+
+// A code made for this histogram, if what it can save exceeds the bits of its table.
+void consider_custom(Coding& best, const Histogram& histogram, uint64_t entropy_q16, int first, int last,
+                     uint64_t fixed_cost) {
+  uint64_t live = 0;
+  for (int s = first; s <= last; ++s) live += histogram[size_t(s)] > 0;
+  const uint64_t table_cost = 8 + uint64_t(last + 1) + 4 * std::max<uint64_t>(live, 2) + fixed_cost;
+  if ((entropy_q16 >> 16) + table_cost >= best.bits) return;
+  std::array<uint64_t, 256> counts{};
+  std::copy(histogram.begin() + first, histogram.begin() + last + 1, counts.begin() + first);
+  if (live == 1) counts[first ? 0 : 1] = 1;  // a code needs two symbols
+  const Lengths lengths = code_lengths(counts);
+  const uint64_t cost = cost_bits(histogram, lengths, first, last) + table_cost;
+  if (cost >= best.bits) return;
+  best.mode = Mode::kCustom;
+  best.lengths = lengths;
+  best.bits = cost;
+}
+
+void write_lengths(const Lengths& lengths, Writer& out) {
+  int last = 255;
+  while (!lengths[size_t(last)]) --last;
+  uint8_t live[32] = {}, nibbles[128] = {};
+  size_t count = 0;
+  for (size_t s = 0; s <= size_t(last); ++s) {
+    if (!lengths[s]) continue;
+    live[s / 8] = uint8_t(live[s / 8] | 1u << (s % 8));
+    nibbles[count / 2] = uint8_t(nibbles[count / 2] | lengths[s] << (count % 2 * 4));
+    ++count;
+  }
+  out.byte(uint8_t(last));
+  out.bytes(live, size_t(last) / 8 + 1);
+  out.bytes(nibbles, (count + 1) / 2);
+}
+
+// One chunk: stream sizes but the last, then the streams. Sizes take one byte where none can need two.
+size_t encode_chunk(const Kernels& kernels, const uint8_t* symbols, size_t n, const uint32_t* codes, uint8_t* out) {
+  size_t sizes[kStreams];
+  if (n < kManyStreams) {
+    kernels.huffman_encode(symbols, n, codes, 1, out, sizes);
+    return sizes[0];
+  }
+  const size_t header = (kStreams - 1) * (n <= 1020 ? 1 : 2);
+  kernels.huffman_encode(symbols, n, codes, kStreams, out + header, sizes);
+  size_t total = header + sizes[kStreams - 1];
+  for (size_t k = 0; k < kStreams - 1; ++k) {
+    total += sizes[k];
+    if (n <= 1020) {
+      out[k] = uint8_t(sizes[k]);
+    } else {
+      const uint16_t size = uint16_t(sizes[k]);
+      std::memcpy(out + 2 * k, &size, 2);
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
+void SymbolCounter::add(const uint8_t* symbols, size_t n) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    uint64_t v;
+    std::memcpy(&v, symbols + i, 8);
+    ++lanes_[0][v & 255], ++lanes_[1][v >> 8 & 255], ++lanes_[2][v >> 16 & 255], ++lanes_[3][v >> 24 & 255];
+    ++lanes_[0][v >> 32 & 255], ++lanes_[1][v >> 40 & 255], ++lanes_[2][v >> 48 & 255], ++lanes_[3][v >> 56];
+  }
+  for (; i < n; ++i) ++lanes_[0][symbols[i]];
+}
+
+void SymbolCounter::total(Histogram& histogram) const {
+  for (size_t s = 0; s < 256; ++s) histogram[s] = lanes_[0][s] + lanes_[1][s] + lanes_[2][s] + lanes_[3][s];
+}
+
+Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t n, int log_group, int low_bits,
+                     bool centred, uint64_t mean_q8) {
+  int first = 0, last = 255;
+  while (first < 255 && !histogram[size_t(first)]) ++first;
+  while (last > first && !histogram[size_t(last)]) --last;
+  Coding best;
+  best.log_group = log_group;
+  best.low_bits = low_bits;
+  best.bits = UINT64_MAX;
+  if (log_group == 0) {
+    // packed values count from `first` where the caller centres them, otherwise from zero
+    best.width = low_bits + bit_width(uint64_t(last - (centred ? first : 0)));
+    best.bits = uint64_t(best.width) * n + 8;
+  }
+  const uint64_t fixed_cost = 16 + overhead_bits(n) + uint64_t(low_bits) * n;
+  if (centred) {
+    consider_static(best, histogram, first, last, log_group, Shape::kLaplace, mean_q8, fixed_cost);
+    consider_static(best, histogram, first, last, log_group, Shape::kNormal, mean_q8, fixed_cost);
+  } else {
+    consider_static(best, histogram, first, last, log_group, Shape::kRanked, mean_q8, fixed_cost);
+  }
+  consider_custom(best, histogram, entropy_q16, first, last, fixed_cost);
+  return best;
+}
+
+void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* symbols, size_t n,
+                   int threads, std::vector<uint8_t>& slots, Writer& out) {
+  out.byte(uint8_t(uint8_t(coding.mode) | coding.log_group << 2 | coding.low_bits << 4));
+  uint32_t own[256];
+  const uint32_t* codes = own;
+  if (coding.mode == Mode::kStatic) {
+    out.byte(uint8_t(uint8_t(coding.shape) << 4 | coding.level));
+    codes = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
+  } else {
+    write_lengths(coding.lengths, out);
+    canonical_codes(coding.lengths, own);
+  }
+  const size_t chunks = (n + kChunkSymbols - 1) / kChunkSymbols;
+  uint8_t* directory = out.reserve(2 * chunks);
+  const auto encode = [&](size_t c, uint8_t* to) {
+    const size_t start = c * kChunkSymbols;
+    return encode_chunk(kernels, symbols + start, std::min(kChunkSymbols, n - start), codes, to);
+  };
+  const auto enter = [&](size_t c, size_t size) {
+    const uint16_t field = uint16_t(size);
+    std::memcpy(directory + 2 * c, &field, 2);
+  };
+  // Some chunks at a time into slots, then in order to their place; one thread needs a slot
+  // only where the room left is smaller than a chunk may become.
+  const size_t batch = threads > 1 ? size_t(threads) * 4 : 1;
+  if (slots.size() < batch * kMaxChunkBytes) slots.resize(batch * kMaxChunkBytes);
+  std::vector<size_t> sizes(batch);
+  for (size_t first = 0; first < chunks && !out.overflowed(); first += batch) {
+    if (uint8_t* to = batch == 1 ? out.peek(kMaxChunkBytes) : nullptr) {
+      const size_t size = encode(first, to);
+      enter(first, size);
+      out.advance(size);
+      continue;
+    }
+    const size_t count = std::min(batch, chunks - first);
+    parallel_for(count, threads, [&](size_t k) { sizes[k] = encode(first + k, slots.data() + k * kMaxChunkBytes); });
+    for (size_t k = 0; k < count; ++k) {
+      enter(first + k, sizes[k]);
+      out.bytes(slots.data() + k * kMaxChunkBytes, sizes[k]);
+    }
+  }
+}
+
+void pack_bits(const uint32_t* values, size_t n, int width, Writer& out) {
+  uint64_t acc = 0;
+  int used = 0;
+  uint8_t buffer[4096];
+  size_t filled = 0;
+  for (size_t i = 0; i < n; ++i) {
+    acc |= uint64_t(values[i]) << used;
+    used += width;
+    for (; used >= 8; used -= 8, acc >>= 8) buffer[filled++] = uint8_t(acc);
+    if (filled > sizeof(buffer) - 8) {
+      out.bytes(buffer, filled);
+      filled = 0;
+    }
+  }
+  if (used) buffer[filled++] = uint8_t(acc);
+  out.bytes(buffer, filled);
+}
+
+namespace {
+
+template <int log_group>
+void group_values(const uint32_t* values, size_t n, int low_bits, uint8_t* symbols) {
+  constexpr size_t group = size_t(1) << log_group;
+  constexpr int digit = 8 >> log_group;
+  size_t i = 0;
+  for (; i + group <= n; i += group) {
+    unsigned symbol = 0;
+    for (size_t k = 0; k < group; ++k) symbol |= values[i + k] >> low_bits << int(k) * digit;
+    *symbols++ = uint8_t(symbol);
+  }
+  if (i == n) return;
+  unsigned symbol = 0;
+  for (size_t k = 0; i + k < n; ++k) symbol |= values[i + k] >> low_bits << int(k) * digit;
+  *symbols = uint8_t(symbol);
+}
+
+// The high parts of the values, 2^log_group of them to a symbol; returns how many symbols.
+size_t group_values(const uint32_t* values, size_t n, int log_group, int low_bits, std::vector<uint8_t>& symbols) {
+  const size_t m = (n + (size_t(1) << log_group) - 1) >> log_group;
+  if (symbols.size() < m) symbols.resize(m);
+  constexpr decltype(&group_values<0>) by_group[] = {group_values<0>, group_values<1>, group_values<2>, group_values<3>};
+  by_group[log_group](values, n, low_bits, symbols.data());
+  return m;
+}
+
+}  // namespace
+
+Coding choose_for_values(const uint32_t* values, size_t n, uint32_t limit, std::vector<uint8_t>& scratch) {
+  const int width = bit_width(limit - 1), low_bits = std::max(0, width - 8);
+  int most = 3;
+  while (most && width > 8 >> most) --most;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += values[i] >> low_bits;
+  const uint64_t mean_q8 = n ? (sum << 8) / n : 0;
+  Coding best;
+  best.width = width;
+  best.bits = uint64_t(width) * n + 8;
+  // One value per symbol pays where the table of a group would be too large for so few values;
+  // a one- or two-bit value has no cheaper code of its own.
+  for (const int log_group : {most, 0}) {
+    if (log_group == 0 && most >= 2) break;
+    const size_t m = group_values(values, n, log_group, low_bits, scratch);
+    SymbolCounter counter;
+    counter.add(scratch.data(), m);
+    Histogram histogram;
+    counter.total(histogram);
+    const Coding coding = choose_coding(histogram, entropy_q16(histogram.data(), 256), m, log_group, low_bits, false, mean_q8);
+    if (coding.bits < best.bits) best = coding;
+    if (most == 0) break;
+  }
+  return best;
+}
+
+void write_values(const Kernels& kernels, const Coding& coding, const uint32_t* values, size_t n,
+                  std::vector<uint8_t>& scratch, std::vector<uint8_t>& slots, Writer& out) {
+  if (coding.mode == Mode::kPacked) {
+    out.byte(uint8_t(coding.width << 2));
+    pack_bits(values, n, coding.width, out);
+    return;
+  }
+  const size_t m = group_values(values, n, coding.log_group, coding.low_bits, scratch);
+  write_symbols(kernels, coding, scratch.data(), m, 1, slots, out);
+  if (coding.low_bits) {
+    std::vector<uint32_t> low(values, values + n);
+    for (auto& v : low) v &= (1u << coding.low_bits) - 1;
+    pack_bits(low.data(), n, coding.low_bits, out);
+  }
+}
+
+void SequenceReader::read_code(Reader& in) {
+  if (mode_ == Mode::kStatic) {
+    const uint8_t id = in.byte("static code");
+    expect((id >> 4) < kShapes, "static code: no such shape");
+    decoder_ = static_codes(log_group_, Shape(id >> 4))[id & 15].decoder();
+    return;
+  }
+  const size_t last = in.byte("last symbol");
+  const uint8_t* live = in.take(last / 8 + 1, "live symbols");
+  expect(live[last / 8] >> (last % 8) == 1, "live symbols: the last symbol is not the last live one");
+  size_t count = 0;
+  for (size_t s = 0; s <= last; ++s) count += live[s / 8] >> (s % 8) & 1;
+  const uint8_t* nibbles = in.take((count + 1) / 2, "code lengths");
+  Lengths lengths{};
+  size_t k = 0;
+  for (size_t s = 0; s <= last; ++s) {
+    if (!(live[s / 8] >> (s % 8) & 1)) continue;
+    lengths[s] = nibbles[k / 2] >> (k % 2 * 4) & 15;
+    expect(lengths[s] >= 1 && lengths[s] <= kMaxCodeLength, "code lengths: outside 1..12");
+    ++k;
+  }
+  expect(is_complete(lengths), "code lengths: they do not form a complete prefix code");
+  table_.resize(size_t(1) << kMaxCodeLength);
+  const int log_size = fill_decoder(lengths, table_.data());
+  decoder_ = {table_.data(), log_size};
+}
+
+SequenceReader::SequenceReader(Reader& in, uint64_t n) : n_(n), readable_end_(in.readable_end()) {
+  const uint8_t kind = in.byte("sequence kind");
+  expect((kind & 3) <= 2, "sequence kind: mode 3 does not exist");
+  mode_ = Mode(kind & 3);
+  if (mode_ == Mode::kPacked) {
+    width_ = kind >> 2;
+    expect(width_ <= 32, "sequence kind: packed width above 32");
+    raw_size_ = size_t((uint64_t(width_) * n + 7) / 8);
+    raw_ = in.take(raw_size_, "packed values");
+    return;
+  }
+  log_group_ = kind >> 2 & 3;
+  low_bits_ = kind >> 4;
+  expect(!(log_group_ && low_bits_), "sequence kind: groups of digits have no low bits");
+  read_code(in);
+  symbols_ = size_t((n + (uint64_t(1) << log_group_) - 1) >> log_group_);
+  const size_t chunks = (symbols_ + kChunkSymbols - 1) / kChunkSymbols;
+  const uint8_t* directory = in.take(2 * uint64_t(chunks), "chunk sizes");
+  chunks_.resize(chunks);
+  for (size_t c = 0; c < chunks; ++c) {
+    chunks_[c].size = size_t(directory[2 * c] | directory[2 * c + 1] << 8);
+    chunks_[c].data = in.take(chunks_[c].size, "chunk");
+  }
+  raw_size_ = size_t((uint64_t(low_bits_) * n + 7) / 8);
+  raw_ = in.take(raw_size_, "low bits");
+}
+
+size_t SequenceReader::decode_chunk(const Kernels& kernels, size_t c, uint8_t* symbols) const {
+  const size_t n = std::min(kChunkSymbols, symbols_ - c * kChunkSymbols);
+  const uint8_t* data = chunks_[c].data;
+  size_t left = chunks_[c].size, sizes[kStreams];
+  int streams = 1;
+  if (n >= kManyStreams) {
+    streams = kStreams;
+    const size_t field = n <= 1020 ? 1 : 2, header = (kStreams - 1) * field;
+    expect(left >= header, "stream sizes: the chunk is too short for them");
+    const uint8_t* at = data;
+    data += header;
+    left -= header;
+    for (size_t k = 0; k < kStreams - 1; ++k, at += field) {
+      sizes[k] = field == 1 ? at[0] : size_t(at[0] | at[1] << 8);
+      expect(sizes[k] <= left, "stream sizes: they exceed the chunk");
+      left -= sizes[k];
+    }
+  }
+  sizes[streams - 1] = left;
+  expect(kernels.huffman_decode(data, sizes, streams, readable_end_, decoder_, symbols, n),
+         "stream: it does not end where its size says");
+  return n;
+}
+
+uint32_t SequenceReader::raw(uint64_t i) const {
+  const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
+  if (!width) return 0;
+  const uint64_t bit = i * uint64_t(width), at = bit >> 3;
+  uint64_t window = 0;
+  std::memcpy(&window, raw_ + at, std::min<size_t>(8, raw_size_ - size_t(at)));
+  return uint32_t(window >> (bit & 7) & ((uint64_t(1) << width) - 1));
+}
+
+void SequenceReader::values(const Kernels& kernels, uint32_t* out, uint32_t limit, const char* field) const {
+  uint32_t largest = 0;
+  if (mode_ == Mode::kPacked) {
+    for (uint64_t i = 0; i < n_; ++i) largest = std::max(largest, out[i] = raw(i));
+  } else {
+    std::vector<uint8_t> symbols(std::min(symbols_, kChunkSymbols));
+    const int digit = 8 >> log_group_, group = 1 << log_group_;
+    const uint32_t mask = (1u << digit) - 1;
+    uint64_t i = 0;
+    for (size_t c = 0; c < chunks(); ++c) {
+      const size_t m = decode_chunk(kernels, c, symbols.data());
+      for (size_t s = 0; s < m; ++s)
+        for (int k = 0; k < group && i < n_; ++k, ++i) {
+          const uint32_t high = uint32_t(symbols[s]) >> (k * digit) & mask;
+          largest = std::max(largest, out[i] = low_bits_ ? high << low_bits_ | raw(i) : high);
+        }
+    }
+  }
+  if (n_ && largest >= limit)
+    throw FormatError(std::string(field) + ": " + std::to_string(largest) + " is not below " + std::to_string(limit));
+}
+
+}  // namespace laconic

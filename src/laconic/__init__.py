@@ -1,0 +1,1 @@
+"""Laconic: distributed training of recommendation models on ordinary networks."""

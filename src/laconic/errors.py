@@ -1,0 +1,37 @@
+"""What can go wrong, as a tree::
+
+    LaconicError
+    |- ConfigError     a setting is unknown, of the wrong type or out of range
+    |- FormatError     bytes are not what their format says
+    |- PlanError       what was asked for can not be arranged
+    |- BackendError    kernels that were asked for do not exist here
+    `- CommError       a peer is gone, out of step or too late
+
+Messages read ``where: what was expected, got value; what to do``.
+"""
+
+__all__ = ["BackendError", "CommError", "ConfigError", "FormatError", "LaconicError", "PlanError"]
+
+
+class LaconicError(Exception):
+    """Anything that Laconic raises on purpose."""
+
+
+class ConfigError(LaconicError, ValueError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class FormatError(LaconicError, ValueError):
+    """Bytes are not what their format says; the message names the field."""
+
+
+class PlanError(LaconicError):
+    """What was asked for can not be arranged."""
+
+
+class BackendError(LaconicError, RuntimeError):
+    """Kernels that were asked for do not exist on this machine or in this build."""
+
+
+class CommError(LaconicError, RuntimeError):
+    """A peer is gone, out of step or too late."""

@@ -1,0 +1,100 @@
+"""Kernels: the operations on whole batches of blocks, one implementation chosen per process.
+
+========== ==================================================== =========
+name       what it is                                           speed
+========== ==================================================== =========
+avx2       C++ for x86-64 with AVX2 and BMI2                    fastest
+scalar     the same C++ for any machine
+reference  Python and torch: the specification that one reads   slow
+========== ==================================================== =========
+
+All of them produce the same bytes and the same values. The best one available is used;
+``LACONIC_KERNELS`` forces one by name, and a forced one that is not there is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Protocol
+
+from torch import Tensor
+
+from laconic.errors import BackendError
+from laconic.kernels.blocks import BlockTable
+
+__all__ = ["ENVIRONMENT", "Kernels", "active", "available", "load"]
+
+ENVIRONMENT = "LACONIC_KERNELS"
+
+_KNOWN = ("avx2", "scalar", "reference")  # best first
+
+
+class Kernels(Protocol):
+    """One implementation. Buffers are the caller's, contiguous, on the CPU."""
+
+    name: str
+
+    def max_bytes(self, table: BlockTable) -> int:
+        """Room that ``encode_blocks`` needs in ``out``."""
+        ...
+
+    def encode_blocks(self, table: BlockTable, x: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+        """Encode the blocks of ``x``, back to back, into ``out``.
+
+        Block ``i`` becomes ``out[offsets[i]:offsets[i + 1]]``; ``offsets`` is int64 and has one
+        entry more than there are blocks.
+        """
+        ...
+
+    def decode_blocks(self, table: BlockTable, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+        """Undo ``encode_blocks``; raises ``FormatError`` that names the first bad block."""
+        ...
+
+    def encode_ids(self, counts: Tensor, ids: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+        """Encode lists of ``counts[i]`` ids each; ``out`` needs 8 bytes an id and 16 a list."""
+        ...
+
+    def decode_ids(self, counts: Tensor, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+        """Undo ``encode_ids``."""
+        ...
+
+    def count_ids(self, block: Tensor) -> int:
+        """How many ids a block says it has; not yet verified."""
+        ...
+
+
+def available() -> tuple[str, ...]:
+    """Names of the kernels that run on this machine, best first."""
+    from laconic.kernels.cpu import available as native  # noqa: PLC0415
+
+    return (*native(), "reference")
+
+
+@cache
+def load(name: str) -> Kernels:
+    """Kernels by name; ``BackendError`` if this machine or build has none of that name."""
+    if name not in _KNOWN:
+        raise BackendError(f"{ENVIRONMENT}: no such kernels {name!r} (known: {', '.join(_KNOWN)})")
+    if name not in available():
+        raise BackendError(
+            f"{ENVIRONMENT}: kernels {name!r} do not run on this machine (available: {', '.join(available())})"
+        )
+    if name == "reference":
+        from laconic.kernels.reference import ReferenceKernels  # noqa: PLC0415
+
+        return ReferenceKernels()
+    from laconic.kernels.cpu import NativeKernels  # noqa: PLC0415
+
+    return NativeKernels(name)
+
+
+def active() -> Kernels:
+    """Kernels in use: the forced ones, or the best available."""
+    forced = os.environ.get(ENVIRONMENT)
+    return load(forced) if forced else _best()
+
+
+@cache
+def _best() -> Kernels:
+    return load(available()[0])

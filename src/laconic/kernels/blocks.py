@@ -1,0 +1,93 @@
+"""The table of blocks that one native call works through.
+
+Row ``i`` describes block ``i`` in two tensors, because a block has integers and floats::
+
+    longs_N6     kind  rows  cols  flags  seed  window
+    doubles_N3   bound  lz_penalty  huffman_penalty
+
+``N`` = number of blocks. The tables are values: build them once per plan and shape, use them
+every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from laconic.errors import ConfigError
+
+MAX_ROWS = 2**32 - 1
+MAX_VALUES = 2**40
+
+
+class Kind(IntEnum):
+    """What turns a matrix into bytes; the numbers are those of ``csrc/batch.h``."""
+
+    ROWS = 0
+    VECTOR_LZ = 1
+    HUFFMAN = 2
+    HYBRID = 3
+    FLOAT16 = 4
+    BFLOAT16 = 5
+    INT8 = 6
+    INT4 = 7
+
+
+RELATIVE = 1
+"""Flag: the bound is a share of the block's range."""
+
+DITHERED = 2
+"""Flag: rounding is stochastic, from ``seed``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """One row of the table, without its shape."""
+
+    kind: Kind
+    bound: float = 1.0
+    flags: int = 0
+    seed: int = 0
+    window: int = 1
+    lz_penalty: float = 0.0
+    huffman_penalty: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockTable:
+    """Specification and shape of every block of a batch, ready for the kernels."""
+
+    longs_N6: Tensor
+    doubles_N3: Tensor
+
+    @classmethod
+    def of(cls, blocks: Iterable[tuple[BlockSpec, int, int]]) -> BlockTable:
+        """Build the table from (specification, rows, columns) of each block."""
+        longs: list[tuple[int, int, int, int, int, int]] = []
+        doubles: list[tuple[float, float, float]] = []
+        for spec, rows, cols in blocks:
+            if rows > MAX_ROWS or rows * cols > MAX_VALUES:
+                raise ConfigError(
+                    f"block {len(longs)}: expected at most {MAX_ROWS} rows and {MAX_VALUES} values, "
+                    f"got {rows} x {cols}; split it"
+                )
+            seed = spec.seed % 2**64
+            signed = seed - 2**64 if seed >= 2**63 else seed
+            longs.append((int(spec.kind), rows, cols, spec.flags, signed, spec.window))
+            doubles.append((spec.bound, spec.lz_penalty, spec.huffman_penalty))
+        return cls(
+            torch.tensor(longs, dtype=torch.int64).reshape(-1, 6),
+            torch.tensor(doubles, dtype=torch.float64).reshape(-1, 3),
+        )
+
+    def __len__(self) -> int:
+        return self.longs_N6.shape[0]
+
+    @property
+    def values(self) -> int:
+        """How many float32 values all blocks have together."""
+        return int((self.longs_N6[:, 1] * self.longs_N6[:, 2]).sum())

@@ -1,0 +1,46 @@
+"""The C++ kernels behind the common interface."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from laconic.kernels.blocks import BlockTable
+from laconic.kernels.cpu import _native
+
+__all__ = ["NativeKernels", "available"]
+
+
+def available() -> tuple[str, ...]:
+    """Instruction sets that this build has and this machine runs, best first."""
+    return tuple(_native.available())
+
+
+class NativeKernels:
+    """C++ for one instruction set."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def max_bytes(self, table: BlockTable) -> int:
+        """Room that ``encode_blocks`` needs."""
+        return _native.max_bytes(table.longs_N6, table.doubles_N3)
+
+    def encode_blocks(self, table: BlockTable, x: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+        """Encode all blocks in one call."""
+        _native.encode_blocks(self.name, table.longs_N6, table.doubles_N3, x, out, offsets, threads)
+
+    def decode_blocks(self, table: BlockTable, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+        """Decode all blocks in one call."""
+        _native.decode_blocks(self.name, table.longs_N6, table.doubles_N3, block, offsets, out, threads)
+
+    def encode_ids(self, counts: Tensor, ids: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+        """Encode all lists in one call."""
+        _native.encode_ids(self.name, counts, ids, out, offsets, threads)
+
+    def decode_ids(self, counts: Tensor, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+        """Decode all lists in one call."""
+        _native.decode_ids(self.name, counts, block, offsets, out, threads)
+
+    def count_ids(self, block: Tensor) -> int:
+        """How many ids a block says it has."""
+        return _native.count_ids(block)
