@@ -1,11 +1,11 @@
-// Kernels for x86-64 with AVX2 and BMI2; compiled with those flags, called only where they exist.
+// Kernels for x86-64 with AVX2, BMI2 and F16C; compiled with those flags, called only where they exist.
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "kernels.h"
 
-#if defined(__AVX2__) && defined(__BMI2__)
+#if defined(__AVX2__) && defined(__BMI2__) && defined(__F16C__)
 #include <immintrin.h>
 #define LACONIC_AVX2
 
@@ -15,12 +15,14 @@ namespace {
 #include "dequantize.inl"
 #include "group.inl"
 #include "huffman.inl"
+#include "cast.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("avx2")
 }  // namespace
 
 const Kernels* avx2_kernels() {
   __builtin_cpu_init();
+  // every processor with AVX2 also has F16C, which older compilers can not ask for
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? &kTable : nullptr;
 }
 

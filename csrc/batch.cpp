@@ -68,7 +68,7 @@ size_t encode_block(const Kernels& kernels, const Block& b, const float* x, uint
       return encode_hybrid(kernels, x, b.rows, b.cols, b.bound, b.window, b.lz_penalty, b.huffman_penalty, threads,
                            scratch, out);
     default:
-      encode_cast(cast_type(b.kind), x, b.rows, b.cols, out);
+      encode_cast(kernels, cast_type(b.kind), x, b.rows, b.cols, out);
       return cast_bytes(cast_type(b.kind), b.rows, b.cols);
   }
 }
@@ -80,7 +80,7 @@ void decode_block(const Kernels& kernels, const Block& b, const uint8_t* in, siz
     case Kind::kVectorLz:
     case Kind::kHuffman:
     case Kind::kHybrid: return decode_sc24(kernels, in, size, end, b.rows, b.cols, threads, scratch, out);
-    default: return decode_cast(cast_type(b.kind), in, size, b.rows, b.cols, out);
+    default: return decode_cast(kernels, cast_type(b.kind), in, size, b.rows, b.cols, out);
   }
 }
 

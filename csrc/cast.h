@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels.h"
+
 namespace laconic {
 
 enum class CastType : uint8_t { kFloat16 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3 };
 
 size_t cast_bytes(CastType type, size_t rows, size_t cols);
-void encode_cast(CastType type, const float* x, size_t rows, size_t cols, uint8_t* out);
-void decode_cast(CastType type, const uint8_t* block, size_t size, size_t rows, size_t cols, float* out);
-
-uint16_t half_from_float(float x);
-float float_from_half(uint16_t h);
+void encode_cast(const Kernels& kernels, CastType type, const float* x, size_t rows, size_t cols, uint8_t* out);
+void decode_cast(const Kernels& kernels, CastType type, const uint8_t* block, size_t size, size_t rows, size_t cols,
+                 float* out);
 
 }  // namespace laconic

@@ -28,11 +28,8 @@ void each_run(size_t n, const Run& run) {
 }
 
 void summarize(CodeCounts& c) {
-  for (int v = -128; v < 128; ++v) {
-    if (!c.by_code[size_t(v + 128)]) continue;
-    c.low = std::min(c.low, v);
-    c.high = v;
-  }
+  for (c.low = -128; !c.by_code[size_t(c.low + 128)];) ++c.low;
+  for (c.high = 127; !c.by_code[size_t(c.high + 128)];) --c.high;
   c.entropy_q16 = laconic::entropy_q16(&c.by_code[size_t(c.low + 128)], size_t(c.high - c.low + 1));
   uint64_t before = 0;
   for (c.median = c.low; (before += c.by_code[size_t(c.median + 128)]) * 2 < c.counted;) ++c.median;
@@ -134,7 +131,7 @@ CodeCounts count_codes(const int8_t* codes, size_t n) {
   });
   Histogram by_byte;
   counter.total(by_byte);
-  for (size_t v = 0; v < 256; ++v) c.by_code[v ^ 128] = by_byte[v];
+  std::rotate_copy(by_byte.begin(), by_byte.begin() + 128, by_byte.end(), c.by_code.begin());
   summarize(c);
   return c;
 }

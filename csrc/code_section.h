@@ -11,7 +11,7 @@ struct CodeCounts {
   Histogram by_code{};   // index: code + 128; wide codes: their high part
   uint64_t counted = 0, total = 0;
   uint64_t entropy_q16 = 0;
-  int low = 127, high = -128, median = 0;
+  int low = 0, high = 0, median = 0;
 };
 CodeCounts count_codes(const int8_t* codes, size_t n);
 CodeCounts count_codes(const int16_t* codes, size_t n, int low_bits);

@@ -50,6 +50,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
     if (c < total >> kNegligible) c = 0;
   StaticCode code;
   code.lengths = code_lengths(counts);
+  for (size_t s = 0; s < 256; ++s) code.prices[s] = code.lengths[s] ? code.lengths[s] : kMissing;
   canonical_codes(code.lengths, code.codes.data());
   code.table.resize(size_t(1) << kMaxCodeLength);
   code.log_size = fill_decoder(code.lengths, code.table.data());
@@ -63,7 +64,7 @@ uint64_t entropy_q16(const uint32_t* counts, size_t n) {
   uint64_t total = 0, sum = 0;
   for (size_t i = 0; i < n; ++i) {
     total += counts[i];
-    if (counts[i] > 1) sum += counts[i] * log2_q16(counts[i]);
+    sum += counts[i] < kSmallCounts ? kSmallTerms[counts[i]] : counts[i] * log2_q16(counts[i]);
   }
   return total ? total * log2_q16(total) - sum : 0;
 }

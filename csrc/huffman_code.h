@@ -38,6 +38,20 @@ inline uint64_t log2_q16(uint64_t x) {
   return (uint64_t(top) << 16) + kLogTable[mantissa & 255];
 }
 
+// x * log2_q16(x) for small x: most counts are small, and of unforeseeable size.
+inline constexpr size_t kSmallCounts = 512;
+constexpr std::array<uint32_t, kSmallCounts> make_small_terms() {
+  std::array<uint32_t, kSmallCounts> terms{};
+  for (size_t x = 1; x < kSmallCounts; ++x) {
+    int top = 0;
+    while (x >> (top + 1)) ++top;
+    const size_t mantissa = top >= 8 ? x >> (top - 8) : x << (8 - top);
+    terms[x] = uint32_t(x) * ((uint32_t(top) << 16) + kLogTable[mantissa & 255]);
+  }
+  return terms;
+}
+inline constexpr std::array<uint32_t, kSmallCounts> kSmallTerms = make_small_terms();
+
 // Sum of count * log2(total / count), in 2^-16 bits.
 uint64_t entropy_q16(const uint32_t* counts, size_t n);
 
@@ -56,8 +70,11 @@ int fill_decoder(const Lengths& lengths, uint16_t* table);
 enum class Shape : uint8_t { kRanked = 0, kLaplace = 1, kNormal = 2 };
 inline constexpr int kShapes = 3, kLevels = 16;
 
+inline constexpr uint64_t kMissing = uint64_t(1) << 40;  // price of a symbol that has no code
+
 struct StaticCode {
   Lengths lengths;
+  std::array<uint64_t, 256> prices;  // lengths, or kMissing
   std::array<uint32_t, 256> codes;
   std::vector<uint16_t> table;
   int log_size;

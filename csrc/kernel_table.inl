@@ -1,7 +1,7 @@
 // The list of this instruction set's kernels; included last by scalar.cpp and avx2.cpp.
-#define LACONIC_KERNEL_TABLE(NAME)                                                            \
-  static const Kernels kTable = {                                                             \
-      NAME,          range,          quantize<int8_t>, quantize<int16_t>, dequantize<int8_t>, \
-      dequantize<int16_t>, expand<int8_t>, expand<int16_t>, group, ungroup, huffman_encode,   \
-      huffman_decode,                                                                         \
+#define LACONIC_KERNEL_TABLE(NAME)                                                                \
+  static const Kernels kTable = {                                                                 \
+      NAME,           range,          quantize<int8_t>, quantize<int16_t>, dequantize<int8_t>,    \
+      dequantize<int16_t>, expand<int8_t>, expand<int16_t>, group, ungroup, huffman_encode,       \
+      huffman_decode, to_half, from_half, quantize_row, dequantize_row,                           \
   };

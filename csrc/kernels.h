@@ -71,6 +71,14 @@ struct Kernels {
   bool (*huffman_decode)(const uint8_t* in, const size_t* sizes, int streams,
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,
                          uint8_t* symbols, size_t n);
+
+  // float16, little-endian, two bytes a value.
+  void (*to_half)(const float* x, size_t n, uint8_t* out);
+  void (*from_half)(const uint8_t* in, size_t n, float* out);
+
+  // Unsigned codes round((x - bias) * inverse) clamped to [0, top]; back: code * scale + bias.
+  void (*quantize_row)(const float* x, size_t n, float bias, float inverse, float top, uint8_t* codes);
+  void (*dequantize_row)(const uint8_t* codes, size_t n, float scale, float bias, float* out);
 };
 
 const Kernels* scalar_kernels();

@@ -143,21 +143,20 @@ static size_t range(const float* x, size_t n, float* low, float* high) {
       // as integers, NaN and infinities are the largest
       size[k] = _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(size[k]), _mm256_castps_si256(_mm256_andnot_ps(sign, v))));
     }
-  alignas(32) float a[4][8], b[4][8];
-  alignas(32) int32_t top[4][8];
-  bool finite = true;
-  for (int k = 0; k < 4; ++k) {
-    _mm256_store_ps(a[k], vlo[k]);
-    _mm256_store_ps(b[k], vhi[k]);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(top[k]), _mm256_castps_si256(size[k]));
-    for (int j = 0; j < 8; ++j) finite &= top[k][j] < 0x7f800000;
+  for (int k = 1; k < 4; ++k) {
+    vlo[0] = _mm256_min_ps(vlo[0], vlo[k]);
+    vhi[0] = _mm256_max_ps(vhi[0], vhi[k]);
+    size[0] = _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(size[0]), _mm256_castps_si256(size[k])));
   }
-  if (finite) {
-    for (int k = 0; k < 4; ++k)
-      for (int j = 0; j < 8; ++j) {
-        lo = a[k][j] < lo ? a[k][j] : lo;
-        hi = b[k][j] > hi ? b[k][j] : hi;
-      }
+  const __m256i infinite = _mm256_cmpgt_epi32(_mm256_castps_si256(size[0]), _mm256_set1_epi32(0x7f7fffff));
+  if (_mm256_testz_si256(infinite, infinite)) {
+    alignas(32) float a[8], b[8];
+    _mm256_store_ps(a, vlo[0]);
+    _mm256_store_ps(b, vhi[0]);
+    for (int j = 0; j < 8; ++j) {
+      lo = a[j] < lo ? a[j] : lo;
+      hi = b[j] > hi ? b[j] : hi;
+    }
   } else {
     whole = 0;  // start again, one by one
   }

@@ -11,6 +11,7 @@ namespace {
 #include "dequantize.inl"
 #include "group.inl"
 #include "huffman.inl"
+#include "cast.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

@@ -12,15 +12,12 @@ int bit_width(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 // Bytes that directory, stream sizes and padding add, roughly, in bits.
 uint64_t overhead_bits(uint64_t n) { return n < kManyStreams ? 16 : 64 + 128 * (n / kChunkSymbols + 1); }
 
-// The cost under fixed lengths, or the maximum if a symbol that occurs has none.
-uint64_t cost_bits(const Histogram& histogram, const Lengths& lengths, int first, int last) {
+// Sum of count * price from symbol `first` to `last`.
+template <typename Prices>
+uint64_t cost_bits(const Histogram& histogram, const Prices& prices, int first, int last) {
   uint64_t bits = 0;
-  bool missing = false;
-  for (int s = first; s <= last; ++s) {
-    bits += uint64_t(histogram[size_t(s)]) * lengths[size_t(s)];
-    missing |= histogram[size_t(s)] && !lengths[size_t(s)];
-  }
-  return missing ? UINT64_MAX : bits;
+  for (size_t s = size_t(first); s <= size_t(last); ++s) bits += uint64_t(histogram[s]) * prices[s];
+  return bits;
 }
 
 void consider_static(Coding& best, const Histogram& histogram, int first, int last, int log_group,
@@ -32,9 +29,9 @@ void consider_static(Coding& best, const Histogram& histogram, int first, int la
   bool covered = false;
   for (int l = std::max(level - 1, 0); l <= std::min(level + 1, kLevels - 1); ++l) {
     if (l > level && covered) break;
-    const uint64_t cost = cost_bits(histogram, codes[size_t(l)].lengths, first, last);
-    covered |= cost != UINT64_MAX;
-    if (cost == UINT64_MAX || cost + fixed_cost >= best.bits) continue;
+    const uint64_t cost = cost_bits(histogram, codes[size_t(l)].prices, first, last);
+    covered |= cost < kMissing;
+    if (cost >= kMissing || cost + fixed_cost >= best.bits) continue;
     best.mode = Mode::kStatic;
     best.shape = shape;
     best.level = l;

@@ -47,7 +47,9 @@ class Kernels(Protocol):
         """
         ...
 
-    def decode_blocks(self, table: BlockTable, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+    def decode_blocks(
+        self, table: BlockTable, block: Tensor, offsets: Tensor, out: Tensor, threads: int
+    ) -> None:
         """Undo ``encode_blocks``; raises ``FormatError`` that names the first bad block."""
         ...
 

@@ -1,0 +1,53 @@
+# Everything that one types here. `make demo` and `make test` set the machine up by themselves.
+
+VENV   := .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SECONDS_TO_FUZZ ?= 600
+NATIVE := $(wildcard csrc/*) CMakeLists.txt pyproject.toml
+
+.PHONY: help demo test lint bench fuzz clean
+
+help:
+	@echo "make demo    set up, build, and compare the codecs with what you would pick instead"
+	@echo "make test    set up, build, and run the tests"
+	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make bench   the whole codec benchmark; DATA=folder adds dumps of your own"
+	@echo "make fuzz    attack the decoders for $(SECONDS_TO_FUZZ) seconds (needs clang)"
+	@echo "make clean   remove the environment and everything built"
+
+demo: $(READY)
+	$(BIN)/laconic info
+	$(BIN)/laconic bench codecs --quick
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/laconic bench codecs $(if $(DATA),--data $(DATA))
+
+fuzz:
+	fuzz/run $(SECONDS_TO_FUZZ)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# The environment: torch first and by its exact version, so that nothing pulls in another build.
+$(READY): $(NATIVE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "laconic: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.12"; exit 1; }
+	@command -v $${CXX:-c++} >/dev/null || \
+	  { echo "laconic: no C++ compiler ($${CXX:-c++}) found; install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++) or set CXX"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "laconic: cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check scikit-build-core nanobind cmake ninja
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[bench,dev]'
+	@touch $@

@@ -1,0 +1,54 @@
+"""The command line. Heavy imports stay inside commands, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from laconic import __version__
+from laconic.cli import bench, codec, info
+from laconic.errors import LaconicError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="laconic",
+    help="Distributed training of recommendation models on ordinary networks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("info")(info.info)
+app.add_typer(codec.app, name="codec")
+app.add_typer(bench.app, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"laconic {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+) -> None:
+    """Distributed training of recommendation models on ordinary networks."""
+
+
+def main() -> None:
+    """Run a command; an error is one line, and an exit code."""
+    try:
+        app()
+    except LaconicError as error:
+        typer.echo(f"laconic: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # the reader of a pipe has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+        typer.echo(f"laconic: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+        sys.exit(1)

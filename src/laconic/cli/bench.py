@@ -1,0 +1,41 @@
+"""``laconic bench``: the benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from laconic.cli.output import write_json
+
+app = typer.Typer(help="Measure Laconic against what you would pick instead.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Measure Laconic against what you would pick instead."""
+
+
+@app.command("codecs")
+def codecs(
+    data: Path | None = typer.Option(
+        None, help="Folder of dumps NAME_ROWSxDIM.f32 (raw float32) to measure beside the generated ones."
+    ),
+    json_file: Path | None = typer.Option(None, "--json", help="Write rows as JSON to this file ('-': stdout)."),
+    repeats: int = typer.Option(7, min=1, help="Best of this many interleaved runs."),
+    quick: bool = typer.Option(False, help="A smaller random table and fewer runs: half a minute."),
+) -> None:
+    """Ratio, speed and error of every codec, one thread, interleaved in one process."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from laconic.bench.codecs import render, run_codec_benchmark
+
+    to_stdout = json_file is not None and str(json_file) == "-"
+    console = Console(stderr=to_stdout)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        result = run_codec_benchmark(data=data, repeats=repeats, quick=quick, progress=progress)
+    console.print(render(result))
+    if json_file is not None:
+        write_json(result.rows, json_file)

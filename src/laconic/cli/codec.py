@@ -1,0 +1,40 @@
+"""``laconic codec``: look into encoded bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from laconic.cli.output import write_json
+
+app = typer.Typer(help="Look into encoded bytes.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Look into encoded bytes."""
+
+
+@app.command("inspect")
+def inspect(
+    file: Path = typer.Argument(help="A frame, as written by laconic.Frame.to_bytes()."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+) -> None:
+    """Explain the bytes of a frame, field by field."""
+    from dataclasses import asdict
+
+    from laconic.codecs.inspect import explain
+
+    fields = explain(file.read_bytes())
+    if as_json:
+        write_json([asdict(field) for field in fields], None)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("offset", "bytes", "field", "value", title=str(file), title_justify="left")
+    table.columns[0].justify = table.columns[1].justify = "right"
+    for field in fields:
+        table.add_row(f"{field.offset:,}", f"{field.size:,}", field.name, field.value)
+    Console().print(table)

@@ -1,0 +1,22 @@
+"""Codecs: frozen values that turn tensors into bytes and back; see each one's docstring."""
+
+from laconic.codecs.batch import Batch, BlockCodec
+from laconic.codecs.bounded import Bounded
+from laconic.codecs.bounded_rows import BoundedRows
+from laconic.codecs.cast import Cast
+from laconic.codecs.frame import Frame
+from laconic.codecs.id_list import IdList
+from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
+
+__all__ = [
+    "Batch",
+    "BlockCodec",
+    "Bounded",
+    "BoundedRows",
+    "Cast",
+    "Frame",
+    "Huffman",
+    "Hybrid",
+    "IdList",
+    "VectorLz",
+]

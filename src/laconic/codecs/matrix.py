@@ -1,0 +1,81 @@
+"""How a tensor becomes the matrix that kernels see, and a block the bytes that they read.
+
+Kernels work on contiguous float32 in CPU memory. float16 and bfloat16 widen exactly; anything
+else would lose something before the codec's guarantee begins, so it is refused.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from laconic.errors import ConfigError
+
+_EXACT = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def flat_values(x: Tensor, where: str) -> Tensor:
+    """Values of ``x`` in row-major order as float32, detached; a view where possible."""
+    if not isinstance(x, Tensor):
+        raise ConfigError(
+            f"{where}: expected a tensor, got {type(x).__name__}; use torch.from_numpy or torch.tensor"
+        )
+    if x.dtype not in _EXACT:
+        raise ConfigError(
+            f"{where}: expected float32, float16 or bfloat16, got {x.dtype}; "
+            "convert with x.float() if its rounding is acceptable"
+        )
+    if x.device.type != "cpu" or x.layout != torch.strided:
+        raise ConfigError(
+            f"{where}: expected a dense tensor on the CPU, got {x.layout} on {x.device}; use x.to_dense().cpu()"
+        )
+    return x.detach().to(torch.float32).contiguous().view(-1)
+
+
+def rows_and_cols(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of a shape: the last dimension is a row; a scalar is one row of one value."""
+    if not shape:
+        return 1, 1
+    return prod(shape[:-1]), shape[-1]
+
+
+def checked_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
+    """Return the shape as a tuple of ints, none negative."""
+    sizes = tuple(int(size) for size in shape)
+    if any(size < 0 for size in sizes):
+        raise ConfigError(f"{where}: expected a shape without negative sizes, got {sizes}")
+    return sizes
+
+
+def block_bytes(block: Tensor, where: str) -> Tensor:
+    """Return the bytes of a block, contiguous."""
+    if block.dtype != torch.uint8 or block.dim() != 1 or block.device.type != "cpu":
+        raise ConfigError(
+            f"{where}: expected a block as a 1-D uint8 tensor on the CPU, "
+            f"got {block.dim()}-D {block.dtype} on {block.device}"
+        )
+    return block.detach().contiguous()
+
+
+def thread_count(threads: int | None) -> int:
+    """How many threads a call may use: what was asked for, or what torch uses."""
+    if threads is None:
+        return torch.get_num_threads()
+    if threads < 1:
+        raise ConfigError(f"threads: expected at least 1, got {threads!r}")
+    return threads
+
+
+def expect_buffer(
+    where: str, tensor: Tensor, dtype: torch.dtype, size: int, *, exactly: bool = False
+) -> None:
+    """Raise unless kernels can read or fill this tensor in place."""
+    fits = tensor.numel() == size if exactly else tensor.numel() >= size
+    flat = tensor.dim() == 1 and tensor.is_contiguous() and tensor.device.type == "cpu"
+    if not (fits and flat and tensor.dtype == dtype and not tensor.requires_grad):
+        raise ConfigError(
+            f"{where}: expected contiguous 1-D {dtype} on the CPU with {'' if exactly else 'at least '}"
+            f"{size} entries, got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+        )
