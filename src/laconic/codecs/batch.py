@@ -21,6 +21,7 @@ from laconic import kernels
 from laconic.codecs.matrix import (
     block_bytes,
     checked_shape,
+    compact,
     expect_buffer,
     flat_values,
     rows_and_cols,
@@ -58,7 +59,7 @@ class BlockCodec(ABC):
         """Encode a tensor of any shape; its last dimension is a row."""
         values = flat_values(x, self._name)
         buffer, _ = Batch.of([(self, tuple(x.shape))]).encode(values)
-        return buffer.clone()  # not a view of the worst-case buffer, which would live on
+        return compact(buffer)
 
     def decode(self, block: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Decode a block of a tensor of this shape, to float32."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from laconic import kernels
-from laconic.codecs.matrix import block_bytes, expect_buffer, thread_count
+from laconic.codecs.matrix import block_bytes, compact, expect_buffer, thread_count
 from laconic.errors import ConfigError, FormatError
 
 __all__ = ["IdList"]
@@ -39,7 +39,7 @@ class IdList:
         """Encode int64 or int32 ids of any shape, in row-major order."""
         ids = _flat_ids(x)
         buffer, _ = self.encode_lists(ids, torch.tensor([ids.numel()]))
-        return buffer.clone()
+        return compact(buffer)
 
     def decode(
         self, block: Tensor, shape: tuple[int, ...] | None = None, dtype: torch.dtype = torch.int64

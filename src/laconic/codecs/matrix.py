@@ -59,6 +59,15 @@ def block_bytes(block: Tensor, where: str) -> Tensor:
     return block.detach().contiguous()
 
 
+def compact(buffer: Tensor) -> Tensor:
+    """Copy the used part of a worst-case buffer, which would live on behind a view.
+
+    Through numpy: torch wakes its thread pool for a copy of this size, which takes longer than
+    the copy and, on a busy machine, than the encoder.
+    """
+    return torch.from_numpy(buffer.numpy().copy())
+
+
 def thread_count(threads: int | None) -> int:
     """How many threads a call may use: what was asked for, or what torch uses."""
     if threads is None:

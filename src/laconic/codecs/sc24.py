@@ -86,7 +86,7 @@ class Hybrid(BlockCodec):
     relative: bool = False
     """The bound is a share of (max - min) of the block's finite values."""
 
-    link_gbit_s: float = 10.0
+    link_gbit_s: float = 1.0
     """Bandwidth of the network, in Gbit/s."""
 
     lz_gbyte_s: tuple[float, float] = (3.5, 14.0)

@@ -1,0 +1,30 @@
+"""What several tests need: data that may be absent, and hypothesis settings that do not depend on speed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("default")
+torch.manual_seed(0)
+
+_DUMPS = Path(os.environ.get("LACONIC_TEST_DUMPS", Path(__file__).parents[2] / "shared" / "data" / "embeddings"))
+
+
+@pytest.fixture
+def dump():
+    """Load NAME_ROWSxDIM.f32 from the folder of real embedding batches, or skip."""
+
+    def load(name: str) -> torch.Tensor:
+        path = _DUMPS / f"{name}.f32"
+        if not path.exists():
+            pytest.skip(f"no {path}; set LACONIC_TEST_DUMPS to the folder of the SC'24 authors' dumps")
+        rows, cols = map(int, name.rpartition("_")[2].split("x"))
+        return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.float32).view(rows, cols)
+
+    return load
