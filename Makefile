@@ -5,7 +5,8 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SECONDS_TO_FUZZ ?= 600
-NATIVE := $(wildcard csrc/*) CMakeLists.txt pyproject.toml
+# a new package is known to the editable install only after installing again
+SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
 
 .PHONY: help demo test lint bench fuzz clean
 
@@ -40,7 +41,7 @@ clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The environment: torch first and by its exact version, so that nothing pulls in another build.
-$(READY): $(NATIVE)
+$(READY): $(SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "laconic: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.12"; exit 1; }
 	@command -v $${CXX:-c++} >/dev/null || \

@@ -10,7 +10,21 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-_EDGES = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-45, -1e-45, 1e-38, 3e38, -3e38, 1.0, -1.0, 0.5]
+_EDGES = [
+    0.0,
+    -0.0,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    1e-45,
+    -1e-45,
+    1e-38,
+    3e38,
+    -3e38,
+    1.0,
+    -1.0,
+    0.5,
+]
 
 _any_float = st.one_of(
     st.sampled_from(_EDGES),
@@ -37,10 +51,14 @@ def matrices(draw: st.DrawFn) -> Tensor:
 
 
 raw_matrices = hnp.arrays(
-    np.uint32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=20), elements=st.integers(0, 2**32 - 1)
+    np.uint32,
+    hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=20),
+    elements=st.integers(0, 2**32 - 1),
 ).map(lambda bits: torch.from_numpy(bits.view(np.float32).copy()))
 
-bounds = st.sampled_from([1e-300, 1e-45, 1e-38, 1e-30, 1e-10, 1e-4, 0.01, 0.03, 0.3, 1.0, 100.0, 1e10, 1e30, 3e38, 1e300])
+bounds = st.sampled_from(
+    [1e-300, 1e-45, 1e-38, 1e-30, 1e-10, 1e-4, 0.01, 0.03, 0.3, 1.0, 100.0, 1e10, 1e30, 3e38, 1e300]
+)
 
 
 @cache
@@ -50,7 +68,11 @@ def awkward() -> dict[str, Tensor]:
     normal = torch.randn(300, 16)
     sparse = torch.randn(400, 32) * (torch.rand(400, 32) < 0.03)
     with_specials = normal.clone()
-    with_specials[3, 2], with_specials[3, 3], with_specials[250, 1] = float("nan"), float("inf"), -float("inf")
+    with_specials[3, 2], with_specials[3, 3], with_specials[250, 1] = (
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+    )
     one_outlier = normal.clone() * 1e-3
     one_outlier[100, 7] = 1e30
     table = torch.randn(50, 16)

@@ -61,7 +61,9 @@ def test_a_relative_bound_is_a_share_of_the_finite_range():
     x[0, 0], x[1, 1] = float("inf"), float("nan")
     finite = x[torch.isfinite(x)].double()
     absolute = 0.03 * float(finite.max() - finite.min())
-    y = BoundedRows(bound=0.03, relative=True).decode(BoundedRows(bound=0.03, relative=True).encode(x), (200, 16))
+    y = BoundedRows(bound=0.03, relative=True).decode(
+        BoundedRows(bound=0.03, relative=True).encode(x), (200, 16)
+    )
     assert_within(x, y, absolute)
     error = (x.double() - y.double())[torch.isfinite(x)].abs().max()
     assert error > 0.9 * absolute  # the bound is used, not just kept

@@ -50,11 +50,15 @@ def test_a_row_that_is_not_finite_comes_back_as_nan_and_others_do_not(dtype, bad
 
 def test_decoding_to_the_cast_type_is_exact():
     x = torch.randn(5, 5)
-    assert torch.equal(Cast(dtype="fp16").decode(Cast(dtype="fp16").encode(x), (5, 5), torch.float16), x.half())
+    assert torch.equal(
+        Cast(dtype="fp16").decode(Cast(dtype="fp16").encode(x), (5, 5), torch.float16), x.half()
+    )
 
 
 def test_an_unknown_type_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"cast\.dtype: no such type 'fp8' \(known: fp16, bf16, int8, int4\)"):
+    with pytest.raises(
+        ConfigError, match=r"cast\.dtype: no such type 'fp8' \(known: fp16, bf16, int8, int4\)"
+    ):
         Cast(dtype="fp8")
 
 

@@ -38,7 +38,9 @@ def test_every_value_is_within_the_bound(cls, x, bound, relative):
 
 
 @settings(max_examples=300)
-@given(x=raw_matrices, bound=bounds, relative=st.booleans(), seed=st.none() | st.integers(-(2**63), 2**64 - 1))
+@given(
+    x=raw_matrices, bound=bounds, relative=st.booleans(), seed=st.none() | st.integers(-(2**63), 2**64 - 1)
+)
 def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
     assert_guarantee(BoundedRows(bound=bound, relative=relative, dither=seed), x)
 
@@ -104,7 +106,9 @@ def test_half_precision_input_is_widened_exactly(codec, dtype):
 @every_codec
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.bool, torch.complex64])
 def test_other_types_are_refused_with_the_remedy(codec, dtype):
-    with pytest.raises(ConfigError, match=r"expected float32, float16 or bfloat16, got .*; convert with x\.float\(\)"):
+    with pytest.raises(
+        ConfigError, match=r"expected float32, float16 or bfloat16, got .*; convert with x\.float\(\)"
+    ):
         codec.encode(torch.zeros(3, 3, dtype=dtype))
 
 
@@ -140,10 +144,9 @@ def test_any_bytes_decode_or_raise_a_format_error(codec, data, rows, cols):
     block = torch.tensor(list(data), dtype=torch.uint8)
     try:
         y = codec.decode(block, (rows, cols))
-    except FormatError as error:
-        assert str(error)
-    else:
-        assert y.shape == (rows, cols)
+    except FormatError:
+        return
+    assert y.shape == (rows, cols)
 
 
 @every_codec

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -44,10 +46,8 @@ def test_many_lists_are_what_single_lists_are(lists, threads):
 def test_any_bytes_decode_or_raise_a_format_error(data, count):
     block = torch.tensor(list(data), dtype=torch.uint8)
     for shape in ((count,), None):
-        try:
-            IdList().decode(block, shape)
-        except FormatError as error:
-            assert str(error)
+        with suppress(FormatError):
+            assert IdList().decode(block, shape).numel() == count or shape is None
 
 
 def test_a_block_knows_how_many_ids_it_has():
@@ -58,7 +58,9 @@ def test_a_block_knows_how_many_ids_it_has():
 def test_an_unlikely_count_must_be_confirmed():
     block = IdList().encode(torch.zeros(10**6, dtype=torch.int64))
     assert block.numel() < 16
-    with pytest.raises(FormatError, match=r"count: the block says 1000000 ids in \d+ bytes; pass shape=\(1000000,\)"):
+    with pytest.raises(
+        FormatError, match=r"count: the block says 1000000 ids in \d+ bytes; pass shape=\(1000000,\)"
+    ):
         IdList().decode(block)
     assert IdList().decode(block, (10**6,)).numel() == 10**6
 
@@ -84,7 +86,7 @@ def test_int32_and_matrices_of_ids_work():
 
 
 def test_ids_of_another_type_are_refused():
-    with pytest.raises(ConfigError, match="expected int64 or int32 ids, got torch.float32"):
+    with pytest.raises(ConfigError, match=r"expected int64 or int32 ids, got torch\.float32"):
         IdList().encode(torch.ones(3))
 
 

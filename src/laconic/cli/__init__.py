@@ -34,7 +34,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Show the version.", callback=_version, is_eager=True
+    ),
 ) -> None:
     """Distributed training of recommendation models on ordinary networks."""
 

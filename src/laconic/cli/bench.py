@@ -21,7 +21,9 @@ def codecs(
     data: Path | None = typer.Option(
         None, help="Folder of dumps NAME_ROWSxDIM.f32 (raw float32) to measure beside the generated ones."
     ),
-    json_file: Path | None = typer.Option(None, "--json", help="Write rows as JSON to this file ('-': stdout)."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
     repeats: int = typer.Option(7, min=1, help="Best of this many interleaved runs."),
     quick: bool = typer.Option(False, help="A smaller random table and fewer runs: half a minute."),
 ) -> None:

@@ -1,0 +1,87 @@
+"""Batch: one call, one buffer, and errors that name the block."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from laconic import Batch, BoundedRows, Cast
+from laconic.errors import ConfigError, FormatError
+
+SHAPES = [(100, 8), (0, 8), (3, 3)]
+
+
+def make():
+    torch.manual_seed(0)
+    codecs = [BoundedRows(bound=0.02), BoundedRows(bound=1.0), Cast(dtype="int8")]
+    return Batch.of(list(zip(codecs, SHAPES, strict=True))), torch.randn(809)
+
+
+def test_buffers_of_the_caller_are_filled_in_place():
+    batch, values = make()
+    out, offsets = torch.empty(batch.max_bytes + 5, dtype=torch.uint8), torch.empty(4, dtype=torch.int64)
+    buffer, returned = batch.encode(values, out=out, offsets=offsets)
+    assert buffer.data_ptr() == out.data_ptr()
+    assert returned.data_ptr() == offsets.data_ptr()
+    decoded = torch.empty(809)
+    assert batch.decode(buffer, offsets, out=decoded).data_ptr() == decoded.data_ptr()
+    assert bool((values[:800] - decoded[:800]).abs().max() <= 0.02)
+
+
+def test_no_blocks_are_no_bytes():
+    batch = Batch.of([])
+    buffer, offsets = batch.encode(torch.empty(0))
+    assert buffer.numel() == 0
+    assert offsets.tolist() == [0]
+    assert batch.decode(buffer, offsets).numel() == 0
+
+
+def test_a_bad_block_is_named():
+    batch, values = make()
+    buffer, offsets = batch.encode(values)
+    buffer = buffer.clone()
+    buffer[0] = 77
+    with pytest.raises(FormatError, match=r"block 0: form: outside 0\.\.4"):
+        batch.decode(buffer, offsets)
+    offsets[3] -= 1
+    buffer[0] = 3
+    with pytest.raises(FormatError, match="block 2: block: expected 33 bytes for this shape, got 32"):
+        batch.decode(buffer, offsets)
+
+
+@pytest.mark.parametrize(
+    "offsets", [[0, 5, 4, 9], [-1, 5, 5, 9], [0, 5, 5, 10**9], [0, 2**62, 2**62, 2**63 - 1]]
+)
+def test_offsets_outside_the_buffer_are_refused(offsets):
+    batch, values = make()
+    buffer, _ = batch.encode(values)
+    with pytest.raises(FormatError, match="are not inside the buffer of"):
+        batch.decode(buffer, torch.tensor(offsets))
+
+
+def test_a_wrong_number_of_values_is_refused_with_both_numbers():
+    batch, values = make()
+    with pytest.raises(ConfigError, match=r"batch\.x: expected .* with 809 entries, got .*\(808,\)"):
+        batch.encode(values[:-1])
+
+
+def test_a_buffer_that_is_too_small_or_strided_is_refused():
+    batch, values = make()
+    with pytest.raises(ConfigError, match=r"batch\.out: expected .* at least \d+ entries"):
+        batch.encode(values, out=torch.empty(10, dtype=torch.uint8))
+    with pytest.raises(ConfigError, match=r"batch\.out: expected contiguous"):
+        batch.encode(values, out=torch.empty(2 * batch.max_bytes, dtype=torch.uint8)[::2])
+    buffer, offsets = batch.encode(values)
+    with pytest.raises(ConfigError, match=r"batch\.out: expected contiguous 1-D torch\.float32"):
+        batch.decode(buffer, offsets, out=torch.empty(809, dtype=torch.float64))
+
+
+def test_a_block_beyond_the_limits_is_refused():
+    with pytest.raises(ConfigError, match="expected at most 4294967295 rows and 1099511627776 values, got"):
+        Batch.of([(BoundedRows(), (2**32, 1))])
+
+
+def test_threads_below_one_are_refused():
+    batch, values = make()
+    with pytest.raises(ConfigError, match="threads: expected at least 1, got 0"):
+        batch.encode(values, threads=0)

@@ -1,0 +1,132 @@
+"""Frame: a block that explains itself, and lies that it refuses."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laconic import Bounded, BoundedRows, Cast, Frame, Huffman, Hybrid, IdList, VectorLz
+from laconic.codecs.inspect import explain
+from laconic.errors import ConfigError, FormatError
+
+FLOAT_CODECS = [
+    BoundedRows(bound=0.02),
+    Bounded(bound=0.02),
+    VectorLz(bound=0.02),
+    Huffman(bound=0.02),
+    Hybrid(bound=0.02),
+    *(Cast(dtype=dtype) for dtype in ("fp16", "bf16", "int8", "int4")),
+]
+
+
+def frame_bytes(shape=(30, 8)):
+    torch.manual_seed(0)
+    return Frame.of(BoundedRows(bound=0.02), torch.randn(shape)).to_bytes()
+
+
+def with_checksum(data, dimensions):
+    """Return the frame with a checksum that fits, as a forger would."""
+    at = 16 + 8 * dimensions
+    return data[:at] + struct.pack("<I", zlib.crc32(data[at + 4 :], zlib.crc32(data[:at]))) + data[at + 4 :]
+
+
+@pytest.mark.parametrize("codec", FLOAT_CODECS, ids=repr)
+@pytest.mark.parametrize("shape", [(), (7,), (30, 8), (2, 3, 4), (0, 8), (1,) * 8])
+def test_a_stranger_decodes_a_frame_without_knowing_the_codec(codec, shape):
+    x = torch.randn(shape)
+    frame = Frame.parse(Frame.of(codec, x).to_bytes())
+    assert frame.shape == shape
+    assert frame.wire_id == codec.wire_id
+    assert torch.equal(frame.decode(), codec.decode(codec.encode(x), shape))
+
+
+def test_ids_travel_in_frames_too():
+    ids = torch.randint(-100, 100, (4, 5))
+    decoded = Frame.parse(Frame.of(IdList(), ids).to_bytes()).decode()
+    assert decoded.dtype == torch.int64
+    assert torch.equal(decoded, ids)
+
+
+def test_wire_ids_are_all_different():
+    assert len({codec.wire_id for codec in [*FLOAT_CODECS, IdList()]}) == len(FLOAT_CODECS) + 1
+
+
+@given(at=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_every_damaged_byte_is_noticed(at, flip):
+    data = bytearray(frame_bytes())
+    data[at % len(data)] ^= flip
+    with pytest.raises(FormatError):
+        Frame.parse(bytes(data))
+
+
+@given(st.integers(0, 10_000))
+def test_every_cut_is_noticed(cut):
+    data = frame_bytes()
+    with pytest.raises(FormatError):
+        Frame.parse(data[: cut % len(data)])
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_parse_or_raise_a_format_error(data):
+    with pytest.raises(FormatError):
+        Frame.parse(b"LCNC" + data)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (0, b"X", "magic: expected b'LCNC', got b'XCNC'; this is not a Laconic frame"),
+        (4, b"\x02", "version: expected 1, got 2; a newer Laconic wrote this frame"),
+        (5, b"\x63", "wire id: no codec has 99 "),
+        (6, b"\x01", "dtype: expected 0 for wire id 1, got 1"),
+        (7, b"\x09", "dimensions: expected at most 8, got 9"),
+        (8, struct.pack("<Q", 2**40), "is more than 2147483648 values; raise max_values if that is right"),
+        (24, struct.pack("<Q", 1), "length: expected 1 bytes of block, got"),
+    ],
+)
+def test_a_lying_field_is_named(at, value, message):
+    data = frame_bytes()
+    forged = with_checksum(data[:at] + value + data[at + len(value) :], 2)
+    with pytest.raises(FormatError, match=message.replace("(", r"\(")):
+        Frame.parse(forged)
+
+
+def test_a_forged_shape_is_refused_by_the_block():
+    data = frame_bytes()
+    forged = with_checksum(data[:8] + struct.pack("<Q", 31) + data[16:], 2)
+    with pytest.raises(FormatError):
+        Frame.parse(forged).decode()
+
+
+def test_more_than_eight_dimensions_are_refused():
+    with pytest.raises(ConfigError, match="expected at most 8 dimensions, got 9"):
+        Frame.of(BoundedRows(), torch.zeros((1,) * 9))
+
+
+@pytest.mark.parametrize("codec", [*FLOAT_CODECS, IdList()], ids=repr)
+def test_an_explanation_accounts_for_every_byte(codec):
+    torch.manual_seed(0)
+    x = (
+        torch.randint(0, 10**6, (600,))
+        if isinstance(codec, IdList)
+        else torch.randn(40, 8)[torch.randint(0, 40, (90,))]
+    )
+    data = Frame.of(codec, x).to_bytes()
+    end = 0
+    for field in explain(data):
+        assert field.offset == end, field
+        end += field.size
+    assert end == len(data)
+
+
+def test_a_list_that_lies_about_its_count_is_refused_before_it_is_explained():
+    frame = Frame(
+        wire_id=IdList.wire_id, dtype=torch.int64, shape=(3,), block=IdList().encode(torch.arange(4))
+    )
+    with pytest.raises(FormatError, match="count: the block has 4 ids, expected 3"):
+        explain(frame.to_bytes())

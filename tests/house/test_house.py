@@ -1,0 +1,61 @@
+"""Rules of the house that a machine can check."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import laconic
+from laconic.kernels.cpu import _native
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_public_names_are_sorted_and_exist():
+    assert laconic.__all__ == sorted(laconic.__all__)
+    for name in laconic.__all__:
+        assert getattr(laconic, name) is getattr(importlib.import_module("laconic.codecs"), name)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'laconic' has no attribute 'Bonded'"):
+        _ = laconic.Bonded
+
+
+def test_the_native_module_does_not_link_torch():
+    listing = subprocess.run(["ldd", _native.__file__], capture_output=True, text=True, check=True).stdout
+    assert "torch" not in listing
+    assert "c10" not in listing
+
+
+def test_vector_code_shares_no_symbol_with_code_for_other_machines():
+    """A weak symbol compiled for AVX2 may replace the generic one at link time, and crash elsewhere."""
+    objects = list(ROOT.glob("build/*/CMakeFiles/laconic_core.dir/csrc/avx2.cpp.o"))
+    if not objects or not shutil.which("nm"):
+        pytest.skip("no object file of csrc/avx2.cpp or no nm")
+    for path in objects:
+        symbols = subprocess.run(["nm", "-C", path], capture_output=True, text=True, check=True).stdout
+        assert re.findall(r" [WVu] .*", symbols) == []
+
+
+def test_no_module_is_a_warehouse():
+    names = {path.stem for path in ROOT.glob("src/**/*.py")}
+    assert names.isdisjoint({"utils", "helpers", "common", "misc", "base"})
+    too_long = [
+        f"{path.relative_to(ROOT)}: {lines}"
+        for pattern in ("src/**/*.py", "csrc/*")
+        for path in ROOT.glob(pattern)
+        if (lines := len(path.read_text().splitlines())) > 400
+    ]
+    assert too_long == []
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "fuzz"])
+def test_the_readme_and_the_makefile_agree(target):
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f"make {target}" in (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
