@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kLarge = size_t(1) << 20;       // values from which a block gets all threads for itself
 constexpr size_t kWorthThreads = size_t(1) << 16;  // values below which starting threads costs more than it gives
-constexpr size_t kKeep = size_t(64) << 20;       // bytes of scratch that are worth keeping
+constexpr size_t kKeep = size_t(256) << 20;      // bytes of scratch that are worth keeping
 
 // Scratch memory of finished calls, for the next ones.
 class ScratchPool {

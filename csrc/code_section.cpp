@@ -2,17 +2,25 @@
 
 #include <algorithm>
 
+#include "numbers.h"
+
 namespace laconic {
 namespace {
 
-constexpr uint64_t kOutlierBits = 24;
+constexpr uint64_t kFewOutliers = 16;  // below that many, each is written by itself
+constexpr uint64_t kFewBits = 24;      // and costs about this much
 
 constexpr size_t kCountAll = size_t(1) << 13, kCountRun = 1024;
 
-// How narrow codes become digits: value - minimum, 2^log_group to a symbol.
+// How narrow codes become digits: value - minimum, 2^log_group to a symbol. Codes outside the
+// window of 2^(8 >> log_group) are outliers. Sparse: no digits at all, only `minimum` and outliers.
 struct Grouping {
   int log_group = 0;
   int minimum = -128;
+  bool sparse = false;
+
+  int width() const { return sparse ? 1 : 1 << (8 >> log_group); }
+  int centre() const { return minimum + width() / 2; }
 };
 
 uint8_t high_part(int16_t code, int low_bits) {
@@ -50,34 +58,52 @@ int choose_minimum(const CodeCounts& c, int width, uint64_t* outside) {
   return best;
 }
 
+// What the codes cost, in 2^-16 bits, if those outside the window travel as outliers: places, values,
+// and the codes that remain, whose code spends at least a bit per symbol.
+uint64_t cost_q16(const CodeCounts& c, const Grouping& g, uint64_t outside) {
+  Histogram inside{}, others = c.by_code;
+  const size_t first = size_t(g.minimum + 128);
+  std::copy_n(c.by_code.begin() + std::ptrdiff_t(first), g.width(), inside.begin());
+  std::fill_n(others.begin() + std::ptrdiff_t(first), g.width(), 0u);
+  inside[size_t(g.width() / 2)] += uint32_t(outside);
+  const uint64_t n = c.counted << 16;
+  uint64_t cost = 0;
+  if (!g.sparse) cost = std::max(entropy_q16(inside.data(), 256), n >> g.log_group) + (n >> (4 + g.log_group));
+  if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
+  const uint32_t split[2] = {uint32_t(outside), uint32_t(c.counted - outside)};
+  return cost + entropy_q16(split, 2) + entropy_q16(others.data(), 256) + (outside << 14);
+}
+
 Grouping choose_grouping(const CodeCounts& c) {
   Grouping best;
   if (c.counted == c.total && c.low >= c.median - 128 && c.high <= c.median + 127) best.minimum = c.median - 128;
   const uint64_t n = c.counted << 16;
   if (c.entropy_q16 > 5 * n) return best;  // groups hold at most four bits a code
   uint64_t least = std::max(c.entropy_q16, n) + (n >> 4);
-  for (int log_group = 1; log_group <= 2; ++log_group) {
+  for (const int log_group : {1, 2}) {
+    Grouping g{log_group, 0, false};
     uint64_t outside;
-    const int minimum = choose_minimum(c, 1 << (8 >> log_group), &outside);
-    const uint64_t cost =
-        std::max(c.entropy_q16, n >> log_group) + (n >> (4 + log_group)) + (kOutlierBits * outside << 16);
+    g.minimum = choose_minimum(c, g.width(), &outside);
+    const uint64_t cost = cost_q16(c, g, outside);
     if (cost > least) continue;
     least = cost;
-    best = {log_group, minimum};
+    best = g;
   }
-  return best;
+  const Grouping sparse{0, c.median, true};
+  const uint64_t cost = cost_q16(c, sparse, c.counted - c.by_code[size_t(c.median + 128)]);
+  return cost < least ? sparse : best;
 }
 
 // Codes outside the window are noted and replaced by its centre.
 void remove_outliers(int8_t* codes, size_t n, const Grouping& grouping, std::vector<Patch>& outliers) {
-  const int width = 1 << (8 >> grouping.log_group);
-  const int8_t centre = int8_t(grouping.minimum + width / 2);
-  constexpr size_t kBlock = 256;
+  const unsigned width = unsigned(grouping.width());
+  const int8_t centre = int8_t(grouping.centre());
+  constexpr size_t kBlock = 64;
   for (size_t start = 0; start < n; start += kBlock) {
     const size_t end = std::min(n, start + kBlock);
     unsigned outside = 0;
     for (size_t i = start; i < end; ++i) outside |= uint8_t(codes[i] - grouping.minimum);
-    if (outside < unsigned(width)) continue;
+    if (outside < width) continue;
     for (size_t i = start; i < end; ++i) {
       if (uint8_t(codes[i] - grouping.minimum) < width) continue;
       outliers.push_back({i, uint32_t(int32_t(codes[i]))});
@@ -86,14 +112,46 @@ void remove_outliers(int8_t* codes, size_t n, const Grouping& grouping, std::vec
   }
 }
 
-void write_outliers(const std::vector<Patch>& outliers, Writer& out) {
-  out.varint(outliers.size());
+// Groups in place; a partial last group is filled up with the smallest digit. Returns how many symbols.
+size_t group_codes(const Kernels& kernels, const int8_t* codes, size_t n, const Grouping& grouping, uint8_t* symbols) {
+  const size_t group = size_t(1) << grouping.log_group, whole = n & ~(group - 1), rest = n - whole;
+  int8_t tail[8];
+  std::copy(codes + whole, codes + n, tail);
+  std::fill(tail + rest, tail + group, int8_t(grouping.minimum));
+  kernels.group(codes, whole, grouping.log_group, grouping.minimum, symbols);
+  const size_t m = whole >> grouping.log_group;
+  if (rest) kernels.group(tail, group, grouping.log_group, grouping.minimum, symbols + m);
+  return m + (rest ? 1 : 0);
+}
+
+uint32_t zigzag(uint32_t bits) { return bits << 1 ^ uint32_t(int32_t(bits) >> 31); }
+
+// Few: place and code of each. Many: the gaps between places as numbers, then the codes.
+void write_outliers(const Kernels& kernels, Scratch& scratch, Writer& out) {
+  const auto& outliers = scratch.outliers;
+  const size_t n = outliers.size();
+  out.varint(n);
+  auto& gaps = scratch.numbers;
+  auto& codes = scratch.refs;
+  if (gaps.size() < n) gaps.resize(n);
+  if (codes.size() < n) codes.resize(n);
   uint64_t next = 0;
-  for (const Patch& o : outliers) {
-    out.varint(o.index - next);
-    out.signed_varint(int32_t(o.bits));
-    next = o.index + 1;
+  for (size_t i = 0; i < n; ++i) {
+    gaps[i] = outliers[i].index - next;
+    codes[i] = zigzag(outliers[i].bits);
+    next = outliers[i].index + 1;
   }
+  if (n < kFewOutliers) {
+    for (size_t i = 0; i < n; ++i) {
+      out.varint(gaps[i]);
+      out.varint(codes[i]);
+    }
+    return;
+  }
+  const Coding gap_coding = choose_for_numbers(gaps.data(), n, scratch.symbols);
+  write_numbers(kernels, gap_coding, gaps.data(), n, scratch.symbols, scratch.slots, out);
+  const Coding code_coding = choose_for_values(codes.data(), n, 256, scratch.symbols);
+  write_values(kernels, code_coding, codes.data(), n, scratch.symbols, scratch.slots, out);
 }
 
 // value(0) ... value(n - 1), `width` bits each.
@@ -152,43 +210,47 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
                  Scratch& scratch, Writer& out) {
   const Grouping grouping = choose_grouping(counts);
   scratch.outliers.clear();
-  if (grouping.log_group) remove_outliers(codes, n, grouping, scratch.outliers);
+  if (grouping.log_group || grouping.sparse) remove_outliers(codes, n, grouping, scratch.outliers);
+  if (grouping.sparse) {
+    out.signed_varint(grouping.minimum);
+    out.byte(0);  // packed, no bits
+    write_outliers(kernels, scratch, out);
+    return Mode::kPacked;
+  }
 
-  const size_t group = size_t(1) << grouping.log_group, whole = n & ~(group - 1), rest = n - whole;
   uint8_t* symbols = reinterpret_cast<uint8_t*>(codes);
-  int8_t tail[8];
-  std::copy(codes + whole, codes + n, tail);
-  std::fill(tail + rest, tail + group, int8_t(grouping.minimum));
-  kernels.group(codes, whole, grouping.log_group, grouping.minimum, symbols);
-  size_t m = whole >> grouping.log_group;
-  if (rest) kernels.group(tail, group, grouping.log_group, grouping.minimum, symbols + m++);
+  uint8_t offset = 0;  // of the bytes over the symbols
+  size_t m = n;
+  if (grouping.log_group) m = group_codes(kernels, codes, n, grouping, symbols);
+  else offset = uint8_t(grouping.minimum);
 
   Histogram histogram{};
   uint64_t entropy = counts.entropy_q16;
   if (grouping.log_group || counts.counted < n) {
     SymbolCounter counter;
     counter.add(symbols, m);
-    counter.total(histogram);
+    Histogram by_byte;
+    counter.total(by_byte);
+    std::rotate_copy(by_byte.begin(), by_byte.begin() + offset, by_byte.end(), histogram.begin());
     entropy = entropy_q16(histogram.data(), 256);
   } else {
     for (int v = counts.low; v <= counts.high; ++v)
       histogram[uint8_t(v - grouping.minimum)] = counts.by_code[size_t(v + 128)];
   }
-  const int centre = grouping.minimum + (1 << (8 >> grouping.log_group)) / 2;
   uint64_t distance = 0;
   for (int v = counts.low; v <= counts.high; ++v)
-    distance += uint64_t(counts.by_code[size_t(v + 128)]) * uint64_t(std::abs(v - centre));
+    distance += uint64_t(counts.by_code[size_t(v + 128)]) * uint64_t(std::abs(v - grouping.centre()));
   const Coding coding =
       choose_coding(histogram, entropy, m, grouping.log_group, 0, true, (distance << 8) / counts.counted);
   if (coding.mode == Mode::kPacked) {
     const int first = first_symbol(histogram);
     out.signed_varint(grouping.minimum + first);
-    write_packed(m, coding.width, [&](size_t i) { return uint32_t(symbols[i] - first); }, out);
+    write_packed(m, coding.width, [&](size_t i) { return uint32_t(uint8_t(symbols[i] - offset) - first); }, out);
   } else {
     out.signed_varint(grouping.minimum);
-    write_symbols(kernels, coding, symbols, m, threads, scratch.slots, out);
+    write_symbols(kernels, coding, symbols, offset, m, threads, scratch.slots, out);
   }
-  write_outliers(scratch.outliers, out);
+  write_outliers(kernels, scratch, out);
   return coding.mode;
 }
 
@@ -211,38 +273,55 @@ Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low
     write_packed(n, coding.width, [&](size_t i) { return uint32_t(int32_t(codes[i]) - smallest); }, out);
   } else {
     out.signed_varint(minimum);
-    write_symbols(kernels, coding, symbols, n, threads, scratch.slots, out);
+    write_symbols(kernels, coding, symbols, 0, n, threads, scratch.slots, out);
     const uint32_t mask = (1u << low_bits) - 1;
     write_bits(n, low_bits, [&](size_t i) { return uint32_t(int32_t(codes[i]) - minimum) & mask; }, out);
   }
-  write_outliers({}, out);
+  out.varint(0);  // no outliers
   return coding.mode;
 }
 
-CodeReader::CodeReader(Reader& in, uint64_t n)
+CodeReader::CodeReader(Reader& in, const Kernels& kernels, uint64_t n)
     : n_(n), minimum_(in.signed_varint("smallest code")), sequence_(in, n) {
   expect(minimum_ >= -32768 && minimum_ <= 32767, "smallest code: outside int16");
-  wide_ = sequence_.mode() == Mode::kPacked ? sequence_.width() > 8 : sequence_.low_bits() > 0;
-  expect(wide_ || (minimum_ >= -256 && minimum_ <= 127), "smallest code: too far out for narrow codes");
   expect(sequence_.width() <= 16 && sequence_.low_bits() <= 8, "codes: wider than 16 bits");
+  wide_ = packed() ? minimum_ < -128 || minimum_ + (1 << sequence_.width()) > 128 : sequence_.low_bits() > 0;
+  expect(wide_ || (minimum_ >= -256 && minimum_ <= 127), "smallest code: too far out for narrow codes");
+  read_outliers(in, kernels);
+}
+
+void CodeReader::read_outliers(Reader& in, const Kernels& kernels) {
   const uint64_t count = in.varint("outliers");
-  expect(count <= n && count <= in.left(), "outliers: more than there are codes or bytes");
-  outliers_.reserve(size_t(count));
-  uint64_t next = 0;
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t gap = in.varint("outlier position");
-    expect(gap < n && next + gap < n, "outlier position: beyond the codes");
-    const int64_t code = in.signed_varint("outlier code");
-    expect(code >= (wide_ ? -32768 : -128) && code <= (wide_ ? 32767 : 127), "outlier code: out of range");
-    outliers_.push_back({next + gap, uint32_t(int32_t(code))});
-    next += gap + 1;
+  expect(count <= n_ && !(wide_ && count), "outliers: more than there are codes, or beside wide codes");
+  if (count < kFewOutliers) {
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t gap = in.varint("outlier position");
+      add_outlier(gap, in.varint("outlier code"));
+    }
+    return;
   }
+  std::vector<uint64_t> gaps(count);
+  std::vector<uint32_t> codes(count);
+  read_numbers(in, kernels, gaps.data(), size_t(count), codes);
+  SequenceReader(in, count).values(kernels, codes.data(), 256, "outlier code");
+  for (uint64_t i = 0; i < count; ++i) add_outlier(gaps[i], codes[i]);
+}
+
+void CodeReader::add_outlier(uint64_t gap, uint64_t code) {
+  const uint64_t next = outliers_.empty() ? 0 : outliers_.back().index + 1;
+  expect(gap < n_ && next + gap < n_, "outlier position: beyond the codes");
+  expect(code < 256, "outlier code: outside int8");
+  outliers_.push_back({next + gap, uint32_t(code >> 1) ^ (0u - uint32_t(code & 1))});
 }
 
 template <typename Code>
 CodeReader::Piece CodeReader::decode(const Kernels& kernels, size_t piece, uint8_t* symbols, Code* codes) const {
   const uint64_t first = first_code(piece);
   const size_t count = size_t(std::min<uint64_t>(piece_codes(), n_ - first));
+  if (packed() && sequence_.width() == 0) {
+    std::fill_n(codes, count, Code(minimum_));
+    return {first, count};
+  }
   if (packed()) {
     for (size_t i = 0; i < count; ++i) codes[i] = Code(int64_t(sequence_.raw(first + i)) + minimum_);
     return {first, count};

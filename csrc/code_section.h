@@ -25,7 +25,7 @@ Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low
 
 class CodeReader {
  public:
-  CodeReader(Reader& in, uint64_t n);
+  CodeReader(Reader& in, const Kernels& kernels, uint64_t n);
 
   bool wide() const { return wide_; }
   bool packed() const { return sequence_.mode() == Mode::kPacked; }
@@ -45,6 +45,9 @@ class CodeReader {
   const std::vector<Patch>& outliers() const { return outliers_; }
 
  private:
+  void read_outliers(Reader& in, const Kernels& kernels);
+  void add_outlier(uint64_t gap, uint64_t code);
+
   uint64_t n_;
   int64_t minimum_;
   SequenceReader sequence_;

@@ -1,5 +1,6 @@
 #include "deduplicate.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace laconic {
@@ -34,30 +35,63 @@ uint64_t hash_row(const uint8_t* p, size_t size) {
 
 namespace {
 
+constexpr size_t kFilterRows = size_t(1) << 14;  // from here on the table of slots leaves the nearest caches
+
+// Marks, in a bit per row, which rows may have a double: those that share a bucket of a bitmap with
+// another one. In a block without duplicates that is one row in sixteen, and only those meet the table.
+void find_candidates(Distinct& d, size_t n) {
+  size_t buckets = 64;
+  while (buckets < 16 * n) buckets *= 2;
+  const size_t mask = buckets - 1;
+  const auto bit_of = [&](size_t i) { return d.hashes[i] >> 20 & mask; };  // other bits than the slots use first
+  d.seen.assign(buckets / 64, 0);
+  d.again.assign(buckets / 64, 0);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t at = bit_of(i);
+    const uint64_t bit = uint64_t(1) << (at & 63);
+    d.again[at >> 6] |= d.seen[at >> 6] & bit;
+    d.seen[at >> 6] |= bit;
+  }
+  d.candidate.resize(n);
+  for (size_t i = 0; i < n; ++i) d.candidate[i] = uint8_t(d.again[bit_of(i) >> 6] >> (bit_of(i) & 63) & 1);
+}
+
 // Fills ids (per row) and first, counts (per distinct row, as they come).
 void find_ids(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
   d.hashes.resize(n);
   for (size_t i = 0; i < n; ++i) d.hashes[i] = hash_row(rows + i * row_bytes, row_bytes);
+  const bool filtered = n >= kFilterRows;
+  size_t entries = n;
+  if (filtered) {
+    find_candidates(d, n);
+    entries = size_t(std::count(d.candidate.begin(), d.candidate.end(), uint8_t(1)));
+  }
   size_t size = 16;
-  while (size < 2 * n) size *= 2;
+  while (size < 2 * entries) size *= 2;
   const size_t mask = size - 1;
   d.slots.assign(size, 0);  // upper half: bits of the hash; lower half: id + 1
   d.ids.resize(n);
-  d.first.clear();
-  d.first.reserve(n);
-  d.counts.clear();
-  d.counts.reserve(n);
+  d.first.resize(n);
+  d.counts.resize(n);
+  uint32_t distinct = 0;
+  const auto add = [&](size_t i) {
+    d.ids[i] = distinct;
+    d.first[distinct] = uint32_t(i);
+    d.counts[distinct] = 1;
+    return ++distinct;
+  };
   constexpr size_t kAhead = 8;  // rows between the prefetch of a slot and its use
   for (size_t i = 0; i < n; ++i) {
+    if (filtered && !d.candidate[i]) {
+      add(i);
+      continue;
+    }
     if (i + kAhead < n) __builtin_prefetch(&d.slots[d.hashes[i + kAhead] & mask]);
     const uint64_t hash = d.hashes[i], tag = hash & 0xffffffff00000000u;
     for (size_t at = hash & mask;; at = (at + 1) & mask) {
       const uint64_t slot = d.slots[at];
       if (!slot) {
-        d.ids[i] = uint32_t(d.first.size());
-        d.slots[at] = tag | (d.ids[i] + 1u);
-        d.first.push_back(uint32_t(i));
-        d.counts.push_back(1);
+        d.slots[at] = tag | add(i);
         break;
       }
       const uint32_t id = uint32_t(slot) - 1;
@@ -69,6 +103,8 @@ void find_ids(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
       }
     }
   }
+  d.first.resize(distinct);
+  d.counts.resize(distinct);
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ struct Distinct {
   std::vector<uint32_t> indices;     // per row that is not single: its number
 
   // reused between calls
-  std::vector<uint64_t> hashes, slots;
+  std::vector<uint64_t> hashes, slots, seen, again;
+  std::vector<uint8_t> candidate;
   std::vector<uint32_t> ids, counts, number;
 };
 

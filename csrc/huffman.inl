@@ -3,9 +3,9 @@
 //   symbols   0 1 2 3 | 4 5 6 7 | ...      quads of neighbours take turns:
 //   stream    0         1         ... 5 0  quad q goes to stream q mod 6
 //
-// Six dependency chains hide the latency of the table look-up. A decoder
-// register carries its own count of used bits: a marker 1 enters below the last
-// bit and every shift moves it up, so count = ctz.
+// Six dependency chains hide the latency of the table look-up. All that a chain carries from
+// one quad to the next is its position in bits: a decoder that keeps the bits themselves and
+// refills them runs out of registers, and is slower.
 
 static inline uint64_t load_be(const uint8_t* p) {
   uint64_t v;
@@ -65,64 +65,53 @@ struct CarefulReader {
   }
 };
 
+// Four symbols from `bit` on; returns the position after them. Eight bytes must be readable there:
+// seven bits before the first symbol and four codes of twelve are less.
+static inline uint64_t decode_quad(const uint8_t* in, uint64_t bit, const uint16_t* table, unsigned shift,
+                                   uint8_t* out) {
+  uint64_t bits = load_be(in + (bit >> 3)) << (bit & 7);
+  const uint16_t a = table[bits >> shift];
+  bits <<= a & 63;
+  const uint16_t b = table[bits >> shift];
+  bits <<= b & 63;
+  const uint16_t c = table[bits >> shift];
+  bits <<= c & 63;
+  const uint16_t d = table[bits >> shift];
+  out[0] = uint8_t(a >> 8);
+  out[1] = uint8_t(b >> 8);
+  out[2] = uint8_t(c >> 8);
+  out[3] = uint8_t(d >> 8);
+  return bit + (unsigned(a + b + c + d) & 63);  // the lengths are in the low bits
+}
+
 template <int streams>
 static bool decode_streams(const uint8_t* in, const size_t* sizes, const uint8_t* readable_end,
                            const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
   constexpr size_t kRound = size_t(streams) * kQuad;
   constexpr size_t kRoundBytes = (7 + kQuad * kMaxCodeLength) / 8;  // most a stream advances per round
-  const uint8_t* start[streams];
-  const uint8_t* ip[streams];
-  uint64_t bits[streams];
-  const uint8_t* at = in;
-  bool fast = true;
-  for (int k = 0; k < streams; ++k) {
-    start[k] = ip[k] = at;
-    if (readable_end - at < 8) fast = false;
-    else bits[k] = load_be(at) | 1;
-    at += sizes[k];
-  }
   const uint16_t* const table = decoder.table;
   const unsigned shift = 64u - unsigned(decoder.log_size);
+  uint64_t start[streams], bit[streams];
+  size_t at = 0;
+  for (int k = 0; k < streams; ++k) {
+    start[k] = bit[k] = 8 * at;
+    at += sizes[k];
+  }
   size_t i = 0;
-  uint64_t position[streams] = {};
-  if (fast) {
-    for (;;) {
-      size_t rounds = (n - i) / kRound;
-      for (int k = 0; k < streams; ++k) {
-        const size_t left = size_t(readable_end - ip[k]);
-        const size_t safe = left < 8 ? 0 : (left - 8) / kRoundBytes;
-        rounds = safe < rounds ? safe : rounds;
-      }
-      if (!rounds) break;
-      for (uint8_t* out = symbols + i; rounds; --rounds, out += kRound) {
-        // unrolled by hand: a loop over streams leaves `bits` in memory
-#define LACONIC_TAKE(k, q)                            \
-  if (k < streams) {                                  \
-    const uint16_t e = table[bits[k % streams] >> shift]; \
-    bits[k % streams] <<= e & 63;                     \
-    out[k * kQuad + q] = uint8_t(e >> 8);             \
-  }
-#define LACONIC_TAKE_EACH(q) \
-  LACONIC_TAKE(0, q) LACONIC_TAKE(1, q) LACONIC_TAKE(2, q) LACONIC_TAKE(3, q) LACONIC_TAKE(4, q) LACONIC_TAKE(5, q)
-#define LACONIC_REFILL(k)                                              \
-  if (k < streams) {                                                   \
-    const unsigned used = unsigned(__builtin_ctzll(bits[k % streams])); \
-    ip[k % streams] += used >> 3;                                      \
-    bits[k % streams] = (load_be(ip[k % streams]) | 1) << (used & 7);  \
-  }
-        LACONIC_TAKE_EACH(0) LACONIC_TAKE_EACH(1) LACONIC_TAKE_EACH(2) LACONIC_TAKE_EACH(3)
-        LACONIC_REFILL(0) LACONIC_REFILL(1) LACONIC_REFILL(2) LACONIC_REFILL(3) LACONIC_REFILL(4) LACONIC_REFILL(5)
-#undef LACONIC_TAKE
-#undef LACONIC_TAKE_EACH
-#undef LACONIC_REFILL
-        i += kRound;
-      }
+  for (;;) {
+    size_t rounds = (n - i) / kRound;
+    for (int k = 0; k < streams; ++k) {
+      const uint64_t left = uint64_t(readable_end - in) - (bit[k] >> 3);  // positions stay inside, see below
+      const size_t safe = left < 8 ? 0 : size_t(left - 8) / kRoundBytes;
+      rounds = safe < rounds ? safe : rounds;
     }
-    for (int k = 0; k < streams; ++k)
-      position[k] = uint64_t(ip[k] - start[k]) * 8 + uint64_t(__builtin_ctzll(bits[k]));
+    if (!rounds) break;
+    for (uint8_t* out = symbols + i; rounds; --rounds, i += kRound, out += kRound)
+      for (int k = 0; k < streams; ++k) bit[k] = decode_quad(in, bit[k], table, shift, out + k * kQuad);
   }
   for (int k = 0; k < streams; ++k) {
-    CarefulReader reader{start[k], start[k] + sizes[k], position[k]};
+    const uint8_t* stream = in + start[k] / 8;
+    CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
     for (size_t q = i + size_t(k) * kQuad; q < n; q += kRound)
       for (size_t s = q; s < q + kQuad && s < n; ++s) symbols[s] = reader.next(decoder);
     if ((reader.bit + 7) / 8 != sizes[k]) return false;

@@ -92,6 +92,9 @@ static size_t quantize_vectors(const float* x, size_t n, const Grid& grid, uint6
                                uint32_t* failed, size_t* failures) {
   size_t i = 0, m = *failures;
   for (; i + 32 <= n; i += 32) {
+    // a large block comes from memory, and the hardware looks too short a way ahead
+    _mm_prefetch(reinterpret_cast<const char*>(x + i + 1024), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(x + i + 1040), _MM_HINT_T0);
     __m256 ok[4];
     __m256i c[4];
     for (int k = 0; k < 4; ++k)

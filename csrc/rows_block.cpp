@@ -32,9 +32,15 @@ void gather(const Code* codes, size_t cols, const std::vector<uint32_t>& rows, s
     std::memcpy(&out[i * cols], &codes[size_t(rows[i]) * cols], cols * sizeof(Code));
 }
 
-// `counts` are those of the distinct rows' codes.
-References choose_references(const Distinct& d, size_t rows, size_t cols, const CodeCounts& counts,
-                             std::vector<uint8_t>& symbols) {
+uint64_t estimated_bits(const CodeCounts& counts) {
+  return counts.entropy_q16 / counts.counted * counts.total >> 16;
+}
+
+// Two estimates must agree, because each is fooled by something: what the repeated rows would cost
+// as distinct ones do (too much where they are the emptier ones), and the entropies of all codes and of the
+// distinct rows' codes (of large blocks only samples, too coarse where little repeats).
+References choose_references(const Distinct& d, size_t rows, size_t cols, const CodeCounts& all,
+                             const CodeCounts& distinct, std::vector<uint8_t>& symbols) {
   References r;
   r.indices = choose_for_values(d.indices.data(), d.indices.size(), d.repeated, symbols);
   uint64_t bits = r.indices.bits;
@@ -42,8 +48,8 @@ References choose_references(const Distinct& d, size_t rows, size_t cols, const 
     r.flags = choose_for_values(d.flags.data(), rows, 2, symbols);
     bits += r.flags.bits;
   }
-  const uint64_t per_value_q16 = counts.entropy_q16 / counts.counted;
-  r.worthwhile = (rows - d.first.size()) * cols * per_value_q16 >> 16 > bits;
+  const uint64_t saved = (rows - d.first.size()) * cols * (distinct.entropy_q16 / distinct.counted) >> 16;
+  r.worthwhile = saved > bits && estimated_bits(distinct) + bits < estimated_bits(all);
   return r;
 }
 
@@ -54,14 +60,15 @@ Form write_block(const Kernels& kernels, size_t rows, size_t cols, const Lattice
   size_t n = rows * cols;
   const Distinct& d = scratch.distinct;
   References references;
-  CodeCounts counts;
+  CodeCounts counts = count(source, n, lattice.low_bits);
   if (rows > 1) {
     const size_t distinct =
         find_distinct(reinterpret_cast<const uint8_t*>(source), rows, cols * sizeof(Code), scratch.distinct);
     if (distinct < rows && d.repeated <= kMaxRepeated) {
       gather(source, cols, d.first, gathered);
-      counts = count(gathered.data(), d.first.size() * cols, lattice.low_bits);
-      references = choose_references(d, rows, cols, counts, scratch.symbols);
+      const CodeCounts distinct_counts = count(gathered.data(), distinct * cols, lattice.low_bits);
+      references = choose_references(d, rows, cols, counts, distinct_counts, scratch.symbols);
+      if (references.worthwhile) counts = distinct_counts;
     }
   }
   out.byte(0);  // the form, known at the end
@@ -74,8 +81,6 @@ Form write_block(const Kernels& kernels, size_t rows, size_t cols, const Lattice
     if (d.single)
       write_values(kernels, references.flags, d.flags.data(), rows, scratch.symbols, scratch.slots, out);
     write_values(kernels, references.indices, d.indices.data(), d.indices.size(), scratch.symbols, scratch.slots, out);
-  } else {
-    counts = count(source, n, lattice.low_bits);
   }
   Mode mode;
   if constexpr (sizeof(Code) == 1)
@@ -101,12 +106,17 @@ uint64_t read_references(Reader& in, const Kernels& kernels, size_t rows, Scratc
     expect(count == single, "single-row flags: their number is not the number of single rows");
   }
   auto& indices = scratch.distinct.indices;
-  indices.resize(rows - size_t(single));
-  const SequenceReader sequence(in, indices.size());
+  indices.resize(rows - size_t(single) + 1);  // one more, read but not used
+  const SequenceReader sequence(in, rows - single);
   sequence.values(kernels, indices.data(), uint32_t(repeated), "row references");
   uint32_t next_single = uint32_t(repeated);
   size_t k = 0;
-  for (size_t i = 0; i < rows; ++i) refs[i] = refs[i] ? next_single++ : indices[k++];
+  for (size_t i = 0; i < rows; ++i) {  // without a branch: nobody can foresee the flags
+    const uint32_t flag = refs[i], index = indices[k];
+    refs[i] = flag ? next_single : index;
+    next_single += flag;
+    k += 1 - flag;
+  }
   return repeated + single;
 }
 
@@ -180,7 +190,7 @@ void decode_rows(const Kernels& kernels, const uint8_t* block, size_t size, cons
     const GridHeader header = read_header(in);
     const bool shared = form == Form::kDeduplicated;
     const uint64_t distinct = shared ? read_references(in, kernels, rows, scratch) : rows;
-    const CodeReader reader(in, distinct * cols);
+    const CodeReader reader(in, kernels, distinct * cols);
     expect(shared || (form == Form::kPacked) == reader.packed(), "form: it does not match the code sequence");
     if (!shared) {
       if (reader.wide()) decode_plain<int16_t>(kernels, reader, header, threads, out);

@@ -82,13 +82,14 @@ bool start_block(const Quantized& q, const float* x, size_t n, Form form, Writer
   return true;
 }
 
-Coding huffman_coding(const uint8_t* symbols, size_t n) {
+// For symbols that are the bytes minus 128.
+Coding huffman_coding(const uint8_t* bytes, size_t n) {
   SymbolCounter counter;
-  counter.add(symbols, n);
+  counter.add(bytes, n);
   Histogram histogram;
   counter.total(histogram);
   std::array<uint64_t, 256> counts{};
-  std::copy(histogram.begin(), histogram.end(), counts.begin());
+  std::rotate_copy(histogram.begin(), histogram.begin() + 128, histogram.end(), counts.begin());
   if (std::count(counts.begin(), counts.end(), 0u) == 255) counts[counts[0] ? 1 : 0] = 1;  // a code needs two symbols
   Coding coding;
   coding.mode = Mode::kCustom;
@@ -117,9 +118,8 @@ size_t encode_huffman(const Kernels& kernels, const float* x, size_t rows, size_
   Writer writer(out, max_block_bytes(n));
   size_t size;
   if (!start_block(q, x, n, Form::kHuffman, writer, out, &size)) return size;
-  uint8_t* symbols = reinterpret_cast<uint8_t*>(scratch.codes8.data());
-  kernels.group(scratch.codes8.data(), n, 0, -128, symbols);
-  write_symbols(kernels, huffman_coding(symbols, n), symbols, n, threads, scratch.slots, writer);
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(scratch.codes8.data());
+  write_symbols(kernels, huffman_coding(bytes, n), bytes, 128, n, threads, scratch.slots, writer);
   write_patches(scratch.patches, writer);
   return writer.overflowed() ? write_stored(x, n, out) : writer.size();
 }

@@ -12,8 +12,8 @@ size_t capacity(const Vectors&... vectors) {
 
 size_t Scratch::bytes() const {
   const Distinct& d = distinct;
-  return capacity(codes8, distinct8, codes16, distinct16, symbols, slots, other, failed, refs, patches, outliers,
-                  d.first, d.flags, d.indices, d.hashes, d.slots, d.ids, d.counts, d.number);
+  return capacity(codes8, distinct8, codes16, distinct16, symbols, slots, other, failed, refs, numbers, patches, outliers,
+                  d.first, d.flags, d.indices, d.hashes, d.slots, d.seen, d.again, d.candidate, d.ids, d.counts, d.number);
 }
 
 }  // namespace laconic

@@ -20,6 +20,7 @@ struct Scratch {
   std::vector<int16_t> codes16, distinct16;
   std::vector<uint8_t> symbols, slots, other;
   std::vector<uint32_t> failed, refs;
+  std::vector<uint64_t> numbers;
   std::vector<Patch> patches, outliers;
   Distinct distinct;
 

@@ -80,12 +80,12 @@ size_t encode_chunk(const Kernels& kernels, const uint8_t* symbols, size_t n, co
     kernels.huffman_encode(symbols, n, codes, 1, out, sizes);
     return sizes[0];
   }
-  const size_t header = (kStreams - 1) * (n <= 1020 ? 1 : 2);
+  const size_t header = (kStreams - 1) * (n <= kByteSizes ? 1 : 2);
   kernels.huffman_encode(symbols, n, codes, kStreams, out + header, sizes);
   size_t total = header + sizes[kStreams - 1];
   for (size_t k = 0; k < kStreams - 1; ++k) {
     total += sizes[k];
-    if (n <= 1020) {
+    if (n <= kByteSizes) {
       out[k] = uint8_t(sizes[k]);
     } else {
       const uint16_t size = uint16_t(sizes[k]);
@@ -137,23 +137,24 @@ Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t 
   return best;
 }
 
-void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* symbols, size_t n,
+void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* bytes, uint8_t minimum, size_t n,
                    int threads, std::vector<uint8_t>& slots, Writer& out) {
   out.byte(uint8_t(uint8_t(coding.mode) | coding.log_group << 2 | coding.low_bits << 4));
-  uint32_t own[256];
-  const uint32_t* codes = own;
+  uint32_t own[256], codes[256];
+  const uint32_t* by_symbol = own;
   if (coding.mode == Mode::kStatic) {
     out.byte(uint8_t(uint8_t(coding.shape) << 4 | coding.level));
-    codes = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
+    by_symbol = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
   } else {
     write_lengths(coding.lengths, out);
     canonical_codes(coding.lengths, own);
   }
+  std::rotate_copy(by_symbol, by_symbol + uint8_t(-minimum), by_symbol + 256, codes);
   const size_t chunks = (n + kChunkSymbols - 1) / kChunkSymbols;
   uint8_t* directory = out.reserve(2 * chunks);
   const auto encode = [&](size_t c, uint8_t* to) {
     const size_t start = c * kChunkSymbols;
-    return encode_chunk(kernels, symbols + start, std::min(kChunkSymbols, n - start), codes, to);
+    return encode_chunk(kernels, bytes + start, std::min(kChunkSymbols, n - start), codes, to);
   };
   const auto enter = [&](size_t c, size_t size) {
     const uint16_t field = uint16_t(size);
@@ -261,7 +262,7 @@ void write_values(const Kernels& kernels, const Coding& coding, const uint32_t* 
     return;
   }
   const size_t m = group_values(values, n, coding.log_group, coding.low_bits, scratch);
-  write_symbols(kernels, coding, scratch.data(), m, 1, slots, out);
+  write_symbols(kernels, coding, scratch.data(), 0, m, 1, slots, out);
   if (coding.low_bits) {
     std::vector<uint32_t> low(values, values + n);
     for (auto& v : low) v &= (1u << coding.low_bits) - 1;
@@ -330,7 +331,7 @@ size_t SequenceReader::decode_chunk(const Kernels& kernels, size_t c, uint8_t* s
   int streams = 1;
   if (n >= kManyStreams) {
     streams = kStreams;
-    const size_t field = n <= 1020 ? 1 : 2, header = (kStreams - 1) * field;
+    const size_t field = n <= kByteSizes ? 1 : 2, header = (kStreams - 1) * field;
     expect(left >= header, "stream sizes: the chunk is too short for them");
     const uint8_t* at = data;
     data += header;
@@ -356,24 +357,54 @@ uint32_t SequenceReader::raw(uint64_t i) const {
   return uint32_t(window >> (bit & 7) & ((uint64_t(1) << width) - 1));
 }
 
+void SequenceReader::add_raw(uint32_t* out) const {
+  const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
+  if (!width) return;
+  const uint64_t mask = (uint64_t(1) << width) - 1;
+  // while eight bytes can be read at once
+  const uint64_t whole = raw_size_ < 8 ? 0 : std::min<uint64_t>(n_, (uint64_t(raw_size_) - 8) * 8 / uint64_t(width));
+  uint64_t bit = 0, i = 0;
+  for (; i < whole; ++i, bit += uint64_t(width)) {
+    uint64_t window;
+    std::memcpy(&window, raw_ + (bit >> 3), 8);
+    out[i] = out[i] << width | uint32_t(window >> (bit & 7) & mask);
+  }
+  for (; i < n_; ++i) out[i] = out[i] << width | raw(i);
+}
+
+namespace {
+
+// Digits of whole symbols, then of the last one.
+template <int log_group>
+void ungroup_values(const uint8_t* symbols, size_t n, uint32_t* out) {
+  constexpr size_t group = size_t(1) << log_group;
+  constexpr int digit = 8 >> log_group;
+  constexpr uint32_t mask = (1u << digit) - 1;
+  size_t i = 0;
+  for (; i + group <= n; i += group, ++symbols)
+    for (size_t k = 0; k < group; ++k) out[i + k] = uint32_t(*symbols) >> int(k) * digit & mask;
+  for (size_t k = 0; i + k < n; ++k) out[i + k] = uint32_t(*symbols) >> int(k) * digit & mask;
+}
+
+}  // namespace
+
 void SequenceReader::values(const Kernels& kernels, uint32_t* out, uint32_t limit, const char* field) const {
-  uint32_t largest = 0;
   if (mode_ == Mode::kPacked) {
-    for (uint64_t i = 0; i < n_; ++i) largest = std::max(largest, out[i] = raw(i));
+    std::fill_n(out, n_, 0u);
   } else {
-    std::vector<uint8_t> symbols(std::min(symbols_, kChunkSymbols));
-    const int digit = 8 >> log_group_, group = 1 << log_group_;
-    const uint32_t mask = (1u << digit) - 1;
-    uint64_t i = 0;
+    static thread_local std::vector<uint8_t> symbols(kChunkSymbols);
+    constexpr decltype(&ungroup_values<0>) by_group[] = {ungroup_values<0>, ungroup_values<1>, ungroup_values<2>,
+                                                         ungroup_values<3>};
     for (size_t c = 0; c < chunks(); ++c) {
       const size_t m = decode_chunk(kernels, c, symbols.data());
-      for (size_t s = 0; s < m; ++s)
-        for (int k = 0; k < group && i < n_; ++k, ++i) {
-          const uint32_t high = uint32_t(symbols[s]) >> (k * digit) & mask;
-          largest = std::max(largest, out[i] = low_bits_ ? high << low_bits_ | raw(i) : high);
-        }
+      const uint64_t first = uint64_t(c) * kChunkSymbols << log_group_;
+      const uint64_t count = std::min<uint64_t>(uint64_t(m) << log_group_, n_ - first);
+      by_group[log_group_](symbols.data(), size_t(count), out + first);
     }
   }
+  add_raw(out);
+  uint32_t largest = 0;
+  for (uint64_t i = 0; i < n_; ++i) largest = std::max(largest, out[i]);
   if (n_ && largest >= limit)
     throw FormatError(std::string(field) + ": " + std::to_string(largest) + " is not below " + std::to_string(limit));
 }

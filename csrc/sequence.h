@@ -13,6 +13,7 @@ namespace laconic {
 
 inline constexpr size_t kChunkSymbols = 32768;
 inline constexpr size_t kManyStreams = 384;  // symbols from which a chunk has six streams
+inline constexpr size_t kByteSizes = 1008;   // symbols up to which stream sizes fit a byte: 42 quads of 12-bit codes
 // Stream sizes, six paddings and the slack of the encoder included; fits 16 bits.
 inline constexpr size_t kMaxChunkBytes = kChunkSymbols * kMaxCodeLength / 8 + 64;
 
@@ -45,8 +46,9 @@ class SymbolCounter {
 Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t n, int log_group, int low_bits,
                      bool centred, uint64_t mean_q8);
 
-// Writes all that follows from `coding` for `n` symbols (packed: values below 2^width).
-void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* symbols, size_t n,
+// Writes all that follows from `coding` for `n` symbols, which are the bytes given minus `minimum`,
+// modulo 256: subtracting it in the table saves a pass over the bytes.
+void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* bytes, uint8_t minimum, size_t n,
                    int threads, std::vector<uint8_t>& slots, Writer& out);
 
 // Unsigned values below `limit`: the cheapest of packed, one value per symbol, and as many
@@ -85,6 +87,7 @@ class SequenceReader {
     size_t size;
   };
   void read_code(Reader& in);
+  void add_raw(uint32_t* out) const;  // shifts the low bits in
 
   uint64_t n_;
   size_t symbols_ = 0;

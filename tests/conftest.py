@@ -13,7 +13,9 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.load_profile("default")
 torch.manual_seed(0)
 
-_DUMPS = Path(os.environ.get("LACONIC_TEST_DUMPS", Path(__file__).parents[2] / "shared" / "data" / "embeddings"))
+_DUMPS = Path(
+    os.environ.get("LACONIC_TEST_DUMPS", Path(__file__).parents[2] / "shared" / "data" / "embeddings")
+)
 
 
 @pytest.fixture

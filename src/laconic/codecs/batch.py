@@ -13,7 +13,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,13 +55,15 @@ class BlockCodec(ABC):
 
     def max_bytes(self, shape: tuple[int, ...]) -> int:
         """Largest block that a tensor of this shape can become."""
-        return Batch.of([(self, shape)]).max_bytes
+        return _single(self, tuple(shape)).max_bytes
 
     def encode(self, x: Tensor) -> Tensor:
         """Encode a tensor of any shape; its last dimension is a row."""
-        values = flat_values(x, self._name)
-        buffer, _ = Batch.of([(self, tuple(x.shape))]).encode(values)
-        return compact(buffer)
+        values = flat_values(x, self._name).numpy()
+        batch = _single(self, tuple(x.shape))
+        out, offsets = np.empty(batch.max_bytes, np.uint8), np.empty(2, np.int64)
+        kernels.active().encode_blocks(batch.table, values, out, offsets, torch.get_num_threads())
+        return compact(out, int(offsets[1]))
 
     def decode(self, block: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Decode a block of a tensor of this shape, to float32."""
@@ -68,10 +72,11 @@ class BlockCodec(ABC):
                 f"{self._name}: expected dtype torch.float32, got {dtype}; decode to float32 and convert, "
                 "a narrower type would not hold the bound"
             )
-        shape = checked_shape(shape, self._name)
-        block = block_bytes(block, self._name)
-        offsets = torch.tensor([0, block.numel()])
-        return Batch.of([(self, shape)]).decode(block, offsets).view(shape)
+        bytes_ = block_bytes(block, self._name).numpy()
+        batch = _single(self, tuple(shape))
+        out, offsets = np.empty(batch.values, np.float32), np.array([0, len(bytes_)])
+        kernels.active().decode_blocks(batch.table, bytes_, offsets, out, torch.get_num_threads())
+        return torch.from_numpy(out).view(shape)
 
     @property
     def _name(self) -> str:
@@ -110,21 +115,28 @@ class Batch:
         """
         values = flat_values(x, "batch")
         expect_buffer("batch.x", values, torch.float32, self.values, exactly=True)
-        out = torch.empty(self.max_bytes, dtype=torch.uint8) if out is None else out
+        out = torch.from_numpy(np.empty(self.max_bytes, np.uint8)) if out is None else out
         offsets = torch.empty(len(self) + 1, dtype=torch.int64) if offsets is None else offsets
         expect_buffer("batch.out", out, torch.uint8, self.max_bytes)
         expect_buffer("batch.offsets", offsets, torch.int64, len(self) + 1, exactly=True)
-        kernels.active().encode_blocks(self.table, values, out, offsets, thread_count(threads))
-        return out[: int(offsets[-1])], offsets
+        kernels.active().encode_blocks(
+            self.table, values.numpy(), out.numpy(), offsets.numpy(), thread_count(threads)
+        )
+        return out[: offsets.numpy()[-1]], offsets
 
     def decode(
         self, buffer: Tensor, offsets: Tensor, out: Tensor | None = None, threads: int | None = None
     ) -> Tensor:
         """Decode all blocks into one flat float32 tensor; ``FormatError`` names the first bad block."""
         expect_buffer("batch.offsets", offsets, torch.int64, len(self) + 1, exactly=True)
-        out = torch.empty(self.values, dtype=torch.float32) if out is None else out
+        out = torch.from_numpy(np.empty(self.values, np.float32)) if out is None else out
         expect_buffer("batch.out", out, torch.float32, self.values, exactly=True)
-        kernels.active().decode_blocks(
-            self.table, block_bytes(buffer, "batch"), offsets, out, thread_count(threads)
-        )
+        data = block_bytes(buffer, "batch").numpy()
+        kernels.active().decode_blocks(self.table, data, offsets.numpy(), out.numpy(), thread_count(threads))
         return out
+
+
+@lru_cache(maxsize=1024)
+def _single(codec: BlockCodec, shape: tuple[int, ...]) -> Batch:
+    """Batch of one block; making one costs more than encoding a small block."""
+    return Batch.of([(codec, shape)])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,8 +39,9 @@ class IdList:
     def encode(self, x: Tensor) -> Tensor:
         """Encode int64 or int32 ids of any shape, in row-major order."""
         ids = _flat_ids(x)
-        buffer, _ = self.encode_lists(ids, torch.tensor([ids.numel()]))
-        return compact(buffer)
+        out, offsets = np.empty(self.max_bytes((ids.numel(),)), np.uint8), np.empty(2, np.int64)
+        kernels.active().encode_ids(np.array([ids.numel()]), ids.numpy(), out, offsets, 1)
+        return compact(out, int(offsets[1]))
 
     def decode(
         self, block: Tensor, shape: tuple[int, ...] | None = None, dtype: torch.dtype = torch.int64
@@ -72,12 +74,14 @@ class IdList:
                 f"IdList: expected counts that add up to {ids.numel()} ids, got {counts.tolist()}"
             )
         room = 8 * ids.numel() + 16 * counts.numel()
-        out = torch.empty(room, dtype=torch.uint8) if out is None else out
+        out = torch.from_numpy(np.empty(room, np.uint8)) if out is None else out
         offsets = torch.empty(counts.numel() + 1, dtype=torch.int64) if offsets is None else offsets
         expect_buffer("IdList.out", out, torch.uint8, room)
         expect_buffer("IdList.offsets", offsets, torch.int64, counts.numel() + 1, exactly=True)
-        kernels.active().encode_ids(counts, ids, out, offsets, thread_count(threads))
-        return out[: int(offsets[-1])], offsets
+        kernels.active().encode_ids(
+            counts.numpy(), ids.numpy(), out.numpy(), offsets.numpy(), thread_count(threads)
+        )
+        return out[: offsets.numpy()[-1]], offsets
 
     def decode_lists(
         self,
@@ -90,16 +94,15 @@ class IdList:
         """Decode many lists in one call; ``FormatError`` names the first bad one."""
         counts = _checked_counts(counts)
         total = int(counts.sum())
-        out = torch.empty(total, dtype=torch.int64) if out is None else out
+        out = torch.from_numpy(np.empty(total, np.int64)) if out is None else out
         expect_buffer("IdList.out", out, torch.int64, total, exactly=True)
         expect_buffer("IdList.offsets", offsets, torch.int64, counts.numel() + 1, exactly=True)
-        kernels.active().decode_ids(
-            counts, block_bytes(buffer, "IdList"), offsets, out, thread_count(threads)
-        )
+        data = block_bytes(buffer, "IdList").numpy()
+        kernels.active().decode_ids(counts.numpy(), data, offsets.numpy(), out.numpy(), thread_count(threads))
         return out
 
     def _count(self, block: Tensor) -> int:
-        count = kernels.active().count_ids(block)
+        count = kernels.active().count_ids(block.numpy())
         if count > _TRUSTED_IDS_PER_BYTE * block.numel():
             raise FormatError(
                 f"count: the block says {count} ids in {block.numel()} bytes; pass shape=({count},) if that is right"

@@ -48,7 +48,7 @@ def _block_fields(frame: Frame) -> list[Field]:
     codec = frame.codec
     if isinstance(codec, BlockCodec):
         return describe_block(codec.spec().kind, frame.block, *codec.matrix(frame.shape))
-    count = kernels.active().count_ids(frame.block)
+    count = kernels.active().count_ids(frame.block.numpy())
     if count != prod(frame.shape):
         raise FormatError(f"count: the block has {count} ids, expected {prod(frame.shape)}")
     return describe_ids(frame.block)

@@ -1,6 +1,7 @@
 """How a tensor becomes the matrix that kernels see, and a block the bytes that they read.
 
-Kernels work on contiguous float32 in CPU memory. float16 and bfloat16 widen exactly; anything
+Kernels work on contiguous float32 in CPU memory. Memory for results comes from numpy, which asks the
+system for huge pages where they pay; torch does not. float16 and bfloat16 widen exactly; anything
 else would lose something before the codec's guarantee begins, so it is refused.
 """
 
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.errors import ConfigError
 
 _EXACT = (torch.float32, torch.float16, torch.bfloat16)
+_LAZY_BYTES = 32 << 20  # the largest size that malloc ever takes from its own heap
 
 
 def flat_values(x: Tensor, where: str) -> Tensor:
@@ -31,7 +35,11 @@ def flat_values(x: Tensor, where: str) -> Tensor:
         raise ConfigError(
             f"{where}: expected a dense tensor on the CPU, got {x.layout} on {x.device}; use x.to_dense().cpu()"
         )
-    return x.detach().to(torch.float32).contiguous().view(-1)
+    if x.requires_grad:
+        x = x.detach()
+    if x.dtype != torch.float32:
+        x = x.to(torch.float32)
+    return x.reshape(-1)
 
 
 def rows_and_cols(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -51,21 +59,24 @@ def checked_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
 
 def block_bytes(block: Tensor, where: str) -> Tensor:
     """Return the bytes of a block, contiguous."""
+    if not isinstance(block, Tensor):
+        raise ConfigError(f"{where}: expected a block as a tensor, got {type(block).__name__}")
     if block.dtype != torch.uint8 or block.dim() != 1 or block.device.type != "cpu":
         raise ConfigError(
             f"{where}: expected a block as a 1-D uint8 tensor on the CPU, "
             f"got {block.dim()}-D {block.dtype} on {block.device}"
         )
-    return block.detach().contiguous()
+    return block.contiguous()
 
 
-def compact(buffer: Tensor) -> Tensor:
-    """Copy the used part of a worst-case buffer, which would live on behind a view.
+def compact(buffer: NDArray[np.uint8], size: int) -> Tensor:
+    """Return the first ``size`` bytes of a worst-case buffer as a tensor of its own.
 
-    Through numpy: torch wakes its thread pool for a copy of this size, which takes longer than
-    the copy and, on a busy machine, than the encoder.
+    The buffer would live on behind a view, so the bytes are copied. A large buffer is pages of the system,
+    of which the unused ones do not exist: there the view is the better choice.
     """
-    return torch.from_numpy(buffer.numpy().copy())
+    used = buffer[:size]
+    return torch.from_numpy(used if len(buffer) >= _LAZY_BYTES else used.copy())
 
 
 def thread_count(threads: int | None) -> int:

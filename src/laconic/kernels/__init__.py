@@ -16,22 +16,25 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
-from torch import Tensor
+from numpy.typing import NDArray
 
 from laconic.errors import BackendError
 from laconic.kernels.blocks import BlockTable
 
-__all__ = ["ENVIRONMENT", "Kernels", "active", "available", "load"]
+__all__ = ["ENVIRONMENT", "Array", "Kernels", "active", "available", "load"]
 
 ENVIRONMENT = "LACONIC_KERNELS"
+
+Array = NDArray[Any]
+"""Memory that a kernel reads or fills; ``tensor.numpy()`` shares it, and crosses to C++ faster than a tensor."""
 
 _KNOWN = ("avx2", "scalar", "reference")  # best first
 
 
 class Kernels(Protocol):
-    """One implementation. Buffers are the caller's, contiguous, on the CPU."""
+    """One implementation. Arrays are the caller's, contiguous, of one dimension."""
 
     name: str
 
@@ -39,7 +42,7 @@ class Kernels(Protocol):
         """Room that ``encode_blocks`` needs in ``out``."""
         ...
 
-    def encode_blocks(self, table: BlockTable, x: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+    def encode_blocks(self, table: BlockTable, x: Array, out: Array, offsets: Array, threads: int) -> None:
         """Encode the blocks of ``x``, back to back, into ``out``.
 
         Block ``i`` becomes ``out[offsets[i]:offsets[i + 1]]``; ``offsets`` is int64 and has one
@@ -48,20 +51,20 @@ class Kernels(Protocol):
         ...
 
     def decode_blocks(
-        self, table: BlockTable, block: Tensor, offsets: Tensor, out: Tensor, threads: int
+        self, table: BlockTable, block: Array, offsets: Array, out: Array, threads: int
     ) -> None:
         """Undo ``encode_blocks``; raises ``FormatError`` that names the first bad block."""
         ...
 
-    def encode_ids(self, counts: Tensor, ids: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+    def encode_ids(self, counts: Array, ids: Array, out: Array, offsets: Array, threads: int) -> None:
         """Encode lists of ``counts[i]`` ids each; ``out`` needs 8 bytes an id and 16 a list."""
         ...
 
-    def decode_ids(self, counts: Tensor, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+    def decode_ids(self, counts: Array, block: Array, offsets: Array, out: Array, threads: int) -> None:
         """Undo ``encode_ids``."""
         ...
 
-    def count_ids(self, block: Tensor) -> int:
+    def count_ids(self, block: Array) -> int:
         """How many ids a block says it has; not yet verified."""
         ...
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any
+
+from numpy.typing import NDArray
 
 from laconic.kernels.blocks import BlockTable
 from laconic.kernels.cpu import _native
 
 __all__ = ["NativeKernels", "available"]
+
+Array = NDArray[Any]
 
 
 def available() -> tuple[str, ...]:
@@ -23,24 +27,40 @@ class NativeKernels:
 
     def max_bytes(self, table: BlockTable) -> int:
         """Room that ``encode_blocks`` needs."""
-        return _native.max_bytes(table.longs_N6, table.doubles_N3)
+        return _native.max_bytes(*table.arrays)
 
-    def encode_blocks(self, table: BlockTable, x: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+    def encode_blocks(self, table: BlockTable, x: Array, out: Array, offsets: Array, threads: int) -> None:
         """Encode all blocks in one call."""
-        _native.encode_blocks(self.name, table.longs_N6, table.doubles_N3, x, out, offsets, threads)
+        _native.encode_blocks(
+            self.name,
+            *table.arrays,
+            x,
+            out,
+            offsets,
+            threads,
+        )
 
-    def decode_blocks(self, table: BlockTable, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+    def decode_blocks(
+        self, table: BlockTable, block: Array, offsets: Array, out: Array, threads: int
+    ) -> None:
         """Decode all blocks in one call."""
-        _native.decode_blocks(self.name, table.longs_N6, table.doubles_N3, block, offsets, out, threads)
+        _native.decode_blocks(
+            self.name,
+            *table.arrays,
+            block,
+            offsets,
+            out,
+            threads,
+        )
 
-    def encode_ids(self, counts: Tensor, ids: Tensor, out: Tensor, offsets: Tensor, threads: int) -> None:
+    def encode_ids(self, counts: Array, ids: Array, out: Array, offsets: Array, threads: int) -> None:
         """Encode all lists in one call."""
         _native.encode_ids(self.name, counts, ids, out, offsets, threads)
 
-    def decode_ids(self, counts: Tensor, block: Tensor, offsets: Tensor, out: Tensor, threads: int) -> None:
+    def decode_ids(self, counts: Array, block: Array, offsets: Array, out: Array, threads: int) -> None:
         """Decode all lists in one call."""
         _native.decode_ids(self.name, counts, block, offsets, out, threads)
 
-    def count_ids(self, block: Tensor) -> int:
+    def count_ids(self, block: Array) -> int:
         """How many ids a block says it has."""
         return _native.count_ids(block)

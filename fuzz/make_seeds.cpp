@@ -1,0 +1,188 @@
+// Writes the first inputs of every target: `make_seeds DIRECTORY`. Random bytes hardly ever form
+// a block; these are blocks of every form, and the values they came from.
+#include <sys/stat.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "batch.h"
+#include "id_list.h"
+
+namespace {
+
+using laconic::Block;
+using laconic::Kind;
+using Bytes = std::vector<uint8_t>;
+
+std::string root;
+
+void save(const std::string& target, const Bytes& bytes) {
+  static int number = 0;
+  const std::string folder = root + "/" + target, path = folder + "/" + std::to_string(number++);
+  mkdir(folder.c_str(), 0777);
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (!file || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+    std::fprintf(stderr, "make_seeds: can not write %s\n", path.c_str());
+    std::exit(1);
+  }
+  std::fclose(file);
+}
+
+template <typename T>
+void append(Bytes& bytes, const T& value) {
+  const auto* p = reinterpret_cast<const uint8_t*>(&value);
+  bytes.insert(bytes.end(), p, p + sizeof(T));
+}
+
+void append_shape(Bytes& bytes, size_t rows, size_t cols) {
+  append(bytes, uint16_t(rows));
+  append(bytes, uint16_t(cols));
+}
+
+uint32_t draw() {
+  static uint64_t state = 1;
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return uint32_t(state >> 33);
+}
+
+float draw_normal() {
+  double sum = -6.0;
+  for (int i = 0; i < 12; ++i) sum += double(draw()) * 0x1p-31;
+  return float(sum);
+}
+
+struct Recipe {
+  size_t rows, cols;
+  float spread;    // in bounds
+  size_t distinct; // rows are drawn from so many; 0: all differ
+  float shift;     // of every value, in bounds
+  int escapes;     // one value of so many is far out; 0: none
+};
+
+// Reaches every form: packed, all group sizes, static and own codes, wide codes, references, patches.
+constexpr Recipe kRecipes[] = {
+    {1, 1, 1, 0, 0, 0},       {2, 3, 4, 0, 0, 0},        {1, 40, 0.5f, 0, 0, 0},    {16, 8, 60, 0, 0, 0},
+    {8, 16, 400, 0, 0, 0},    {16, 16, 20000, 0, 0, 0},  {40, 16, 2, 5, 0, 0},      {64, 4, 30, 40, 0, 9},
+    {300, 4, 3, 20, 0, 50},   {100, 8, 600, 30, 0, 0},   {64, 32, 1, 0, 0, 0},      {64, 32, 6, 0, 0, 0},
+    {64, 32, 30, 0, 0, 40},   {32, 32, 900, 0, 0, 0},    {8, 8, 5, 0, 100000, 0},   {8, 8, 5, 0, 9e6f, 0},
+    {600, 2, 8, 300, 0, 0},   {3000, 1, 40, 900, 0, 0},  {2200, 4, 5, 3, 0, 0},     {900, 44, 3, 0, 0, 0},
+    {300, 256, 0.4f, 0, 0, 0}, {90, 8, 0.2f, 0, 0, 10},  {1, 1020, 30, 0, 0, 0},    {1, 4080, 0.9f, 0, 0, 0},
+    {5, 5, 100, 0, 150, 0},   {12, 7, 3, 0, 0, 2},       {20, 20, 0, 0, 3, 7},      {4096, 4, 2, 4000, 0, 0},
+};
+constexpr float kBound = 0.01f;
+
+std::vector<float> values(const Recipe& r) {
+  const size_t rows = r.distinct ? r.distinct : r.rows;
+  std::vector<float> pool(rows * r.cols), x;
+  for (size_t i = 0; i < pool.size(); ++i) {
+    pool[i] = (draw_normal() * r.spread + r.shift) * kBound;
+    if (r.escapes && draw() % uint32_t(r.escapes) == 0) pool[i] = draw() % 2 ? NAN : 1e20f;
+  }
+  for (size_t i = 0; i < r.rows; ++i) {
+    const size_t from = r.distinct ? draw() % r.distinct * (draw() % 2) : i;
+    x.insert(x.end(), pool.begin() + std::ptrdiff_t(from * r.cols), pool.begin() + std::ptrdiff_t((from + 1) * r.cols));
+  }
+  return x;
+}
+
+Bytes encoded(const Block& block, const std::vector<float>& x) {
+  Bytes bytes(laconic::block_max_bytes(block));
+  int64_t offsets[2];
+  laconic::encode_blocks(*laconic::scalar_kernels(), &block, 1, x.data(), bytes.data(), offsets, 1);
+  bytes.resize(size_t(offsets[1]));
+  return bytes;
+}
+
+std::string decoder_of(Kind kind) {
+  if (kind == Kind::kRows) return "fuzz_decode_rows";
+  return kind < Kind::kFloat16 ? "fuzz_decode_sc24" : "fuzz_decode_cast";
+}
+
+void save_blocks(const Recipe& r) {
+  const std::vector<float> x = values(r);
+  for (uint8_t kind = 0; kind < 8; ++kind) {
+    if (Kind(kind) == Kind::kHybrid) continue;  // its blocks are those of the two before
+    if (Kind(kind) >= Kind::kFloat16 && x.size() > 500) continue;
+    const Block block{Kind(kind), r.rows, r.cols, {double(kBound), false, false, 0}, 64, 0.0, 0.0};
+    Bytes seed;
+    if (Kind(kind) >= Kind::kFloat16) seed.push_back(uint8_t(kind - uint8_t(Kind::kFloat16)));
+    append_shape(seed, r.rows, r.cols);
+    const Bytes bytes = encoded(block, x);
+    seed.insert(seed.end(), bytes.begin(), bytes.end());
+    save(decoder_of(Kind(kind)), seed);
+  }
+}
+
+// kind, flags, blocks, window, shape, pattern, bound, payload: as fuzz_round_trip.cpp reads them
+void save_values(const Recipe& r) {
+  for (uint8_t kind = 0; kind < 8; ++kind)
+    for (uint8_t flags = 0; flags < 4; ++flags) {
+      if (flags && (kind > 3 || r.rows * r.cols > 600)) continue;  // large ones cost time
+      Bytes seed{kind, flags, uint8_t(draw() % 3), 63};
+      append_shape(seed, r.rows, r.cols);
+      const bool narrow = r.spread < 40, large = kind == 0 && r.rows * r.cols > 70000;
+      seed.push_back(uint8_t((narrow ? 1 : 2) + (draw() % 2 ? 4 : 0) + 8 * (draw() % 8)));
+      append(seed, kBound);
+      for (size_t i = 0; i < std::min<size_t>(r.rows * r.cols, large ? 9000 : 300); ++i) {
+        const float v = draw_normal() * r.spread + r.shift;
+        if (narrow) seed.push_back(uint8_t(int8_t(std::fmax(-127.0f, std::fmin(v, 127.0f)))));
+        else append(seed, int16_t(std::fmax(-32767.0f, std::fmin(v, 32767.0f))));
+      }
+      save("fuzz_round_trip", seed);
+    }
+  Bytes seed{0, 1, 0, 63};  // plain float32 values
+  append_shape(seed, r.rows, r.cols);
+  seed.push_back(0);
+  append(seed, kBound);
+  const std::vector<float> x = values(r);
+  for (size_t i = 0; i < std::min<size_t>(x.size(), 256); ++i) append(seed, x[i]);
+  save("fuzz_round_trip", seed);
+}
+
+// Ids with steps of up to `step`, ascending or in any order.
+void save_ids(size_t n, uint64_t step, bool ascending) {
+  std::vector<int64_t> ids(n);
+  uint64_t sum = 0;
+  for (auto& id : ids) id = int64_t(sum += (uint64_t(draw()) << 31 | draw()) % step);
+  if (!ascending)
+    for (auto& id : ids) std::swap(id, ids[draw() % n]);
+  Bytes bytes(laconic::ids_max_bytes(n));
+  int64_t offsets[2];
+  const auto count = int64_t(n);
+  laconic::encode_id_lists(*laconic::scalar_kernels(), &count, 1, ids.data(), bytes.data(), offsets, 1);
+  Bytes seed{0xff, 0xff};
+  seed.insert(seed.end(), bytes.begin(), bytes.begin() + offsets[1]);
+  save("fuzz_decode_ids", seed);
+
+  Bytes trip{uint8_t(draw() << 2), 0};
+  for (size_t i = 0; i < std::min<size_t>(n, 500); ++i) append(trip, ids[i]);
+  save("fuzz_round_trip_ids", trip);
+  for (uint8_t pattern = 1; pattern < 4; ++pattern) {
+    Bytes steps{uint8_t(pattern | draw() << 2), uint8_t(n == 400 && step == 20 ? 100 : 0)};
+    for (size_t i = 0; i < std::min<size_t>(n, 400); ++i) steps.push_back(uint8_t(draw() % step));
+    save("fuzz_round_trip_ids", steps);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_seeds DIRECTORY\n");
+    return 2;
+  }
+  root = argv[1];
+  mkdir(root.c_str(), 0777);
+  for (const Recipe& recipe : kRecipes) {
+    save_blocks(recipe);
+    save_values(recipe);
+  }
+  for (const size_t n : {1, 2, 7, 60, 400, 1500})
+    for (const uint64_t step : {2ull, 20ull, 300ull, 100000ull, 1ull << 40, 1ull << 61})
+      for (const bool ascending : {false, true}) save_ids(n, step, ascending);
+  save_ids(40000, 4, true);  // more than one chunk
+  return 0;
+}

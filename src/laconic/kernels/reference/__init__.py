@@ -1,0 +1,86 @@
+"""Reference kernels: every operation in Python and torch, slow and readable. They are the specification.
+
+The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
+
+    many blocks   batch
+    block kinds   rows_block  sc24_blocks  cast  id_list
+    sections      quantized_block  code_section  code_counts  deduplicate
+    values        grid  quantize  sample
+    sequences     numbers  sequence  coding  huffman  static_code  huffman_code  group  bits
+    bytes         byte_io
+
+``describe`` explains a given block byte by byte.
+"""
+
+from __future__ import annotations
+
+from laconic.kernels.blocks import BlockTable
+from laconic.kernels.reference import id_list
+from laconic.kernels.reference.batch import (
+    Array,
+    check,
+    decode_block,
+    naming,
+    parts,
+    read_counts,
+    read_table,
+    reader_of,
+    readers,
+    write_blocks,
+)
+
+__all__ = ["ReferenceKernels"]
+
+
+class ReferenceKernels:
+    """The slow twin of the native kernels; ``threads`` is of no consequence."""
+
+    name = "reference"
+
+    def max_bytes(self, table: BlockTable) -> int:
+        """Room that ``encode_blocks`` needs."""
+        return sum(block.max_bytes() for block in read_table(table))
+
+    def encode_blocks(self, table: BlockTable, x: Array, out: Array, offsets: Array, threads: int) -> None:
+        """Encode one block after the other."""
+        blocks = read_table(table)
+        counts = [block.rows * block.cols for block in blocks]
+        check(len(x) == sum(counts), "x does not have as many values as the blocks")
+        check(len(out) >= sum(b.max_bytes() for b in blocks), "out is smaller than max_bytes of the blocks")
+        check(len(offsets) == len(blocks) + 1, "offsets must have one more entry than there are blocks")
+        encoded = [block.encode(part) for block, part in zip(blocks, parts(x, counts), strict=True)]
+        write_blocks(encoded, out, offsets)
+
+    def decode_blocks(
+        self, table: BlockTable, block: Array, offsets: Array, out: Array, threads: int
+    ) -> None:
+        """Decode one block after the other."""
+        blocks = read_table(table)
+        counts = [b.rows * b.cols for b in blocks]
+        check(len(out) == sum(counts), "out does not have as many values as the blocks")
+        check(len(offsets) == len(blocks) + 1, "offsets must have one more entry than there are blocks")
+        for i, (reader, part) in enumerate(zip(readers(block, offsets), parts(out, counts), strict=True)):
+            with naming(i, len(blocks)):
+                part.copy_(decode_block(blocks[i].kind, reader, blocks[i].rows, blocks[i].cols))
+
+    def encode_ids(self, counts: Array, ids: Array, out: Array, offsets: Array, threads: int) -> None:
+        """Encode one list after the other."""
+        lengths = read_counts(counts)
+        check(len(ids) == sum(lengths), "ids does not have as many values as counts says")
+        room = sum(map(id_list.ids_max_bytes, lengths))
+        check(len(out) >= room, "out is smaller than max_bytes of the lists")
+        check(len(offsets) == len(lengths) + 1, "offsets must have one more entry than there are lists")
+        write_blocks([id_list.encode_ids(part) for part in parts(ids, lengths)], out, offsets)
+
+    def decode_ids(self, counts: Array, block: Array, offsets: Array, out: Array, threads: int) -> None:
+        """Decode one list after the other."""
+        lengths = read_counts(counts)
+        check(len(out) == sum(lengths), "out does not have as many values as counts says")
+        check(len(offsets) == len(lengths) + 1, "offsets must have one more entry than there are lists")
+        for i, (reader, part) in enumerate(zip(readers(block, offsets), parts(out, lengths), strict=True)):
+            with naming(i, len(lengths)):
+                part.copy_(id_list.decode_ids(reader, lengths[i]))
+
+    def count_ids(self, block: Array) -> int:
+        """How many ids a block says it has."""
+        return id_list.count_ids(reader_of(block))

@@ -1,0 +1,92 @@
+"""From a bound to a grid: the step, and where on the integers the codes lie.
+
+The step is twice the bound (the bound itself if dithered), a little less so that float32 rounding
+rarely misses the bound. Codes are bytes around zero where the block's values allow it; otherwise
+they are centred on the median, with as many low bits as make a sample cheapest.
+
+Shapes: ``N`` values of the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from laconic.kernels.reference.coding import count_symbols
+from laconic.kernels.reference.huffman_code import entropy_q16
+from laconic.kernels.reference.quantize import Grid, nearest_code
+from laconic.kernels.reference.sample import sample
+
+_RANGE_ALL = 1 << 18  # values up to which an absolute bound's block is measured as a whole
+_SAMPLE = 4096
+_MAX_LOW_BITS = 8
+_PATCH_BITS = 64  # what an escaped value costs, roughly
+_SHRINK = 1.0 - 2.0**-12
+_FLOAT_MAX = torch.finfo(torch.float32).max
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSpec:
+    """How far a decoded value may be from the original."""
+
+    bound: float
+    relative: bool = False
+    """``bound`` is a share of max - min of the block's finite values."""
+    dithered: bool = False
+    seed: int = 0
+    """Of the dither, below 2^64."""
+
+
+def choose_grid(x_N: Tensor, spec: BoundSpec) -> Grid | None:
+    """Grid for a block, or None if no step can honour the bound."""
+    seen = x_N if spec.relative else sample(x_N, _RANGE_ALL)
+    finite = seen[torch.isfinite(seen)]
+    if not len(finite):
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    bound = spec.bound * (high - low) if spec.relative else spec.bound
+    step = _round_down((1.0 if spec.dithered else 2.0) * bound * _SHRINK)
+    if not step > 0 or not _round_down(bound) > 0:
+        return None
+    inverse = float(1.0 / torch.tensor(step, dtype=torch.float32))
+    if inverse == float("inf"):
+        return None
+    seed = spec.seed if spec.dithered else None
+    grid = Grid(step=step, inverse=inverse, bound=_round_down(bound), dither_seed=seed)
+    ends = nearest_code(torch.tensor([low, high]), inverse)
+    if ends[0] >= -127 and ends[1] <= 126:  # a code to spare on either side for the dither
+        return grid
+    return _fit_window(x_N, grid)
+
+
+def _round_down(x: float) -> float:
+    """Largest float32 that is not above ``x`` >= 0."""
+    if x >= _FLOAT_MAX:
+        return _FLOAT_MAX
+    nearest = torch.tensor(x, dtype=torch.float64).to(torch.float32)
+    if float(nearest) > x:
+        nearest = torch.nextafter(nearest, torch.tensor(-torch.inf))
+    return float(nearest)
+
+
+def _fit_window(x_N: Tensor, grid: Grid) -> Grid:
+    """Put the median at code 0, and choose how many low bits go out raw by the cost over a sample."""
+    n = len(x_N)
+    count = min(n, _SAMPLE)
+    seen = x_N[: count * (n // count) : n // count]
+    codes = nearest_code(seen[torch.isfinite(seen)], grid.inverse)
+    if not len(codes):
+        return grid
+    base = int(codes.sort().values[len(codes) // 2])
+    costs = [_window_cost(codes - base, low_bits) for low_bits in range(_MAX_LOW_BITS + 1)]
+    return replace(grid, base=base, low_bits=costs.index(min(costs)))
+
+
+def _window_cost(codes: Tensor, low_bits: int) -> int:
+    """Cost, in 2^-16 bits, of codes around 0 with this many low bits."""
+    high = (codes >> low_bits) + 128
+    inside = high[(high >= 0) & (high <= 255)]
+    outside = len(codes) - len(inside)
+    return entropy_q16(count_symbols(inside)) + (low_bits * len(codes) + _PATCH_BITS * outside << 16)
