@@ -149,14 +149,22 @@ void decode_all(size_t count, int threads, const uint8_t* in, size_t buffer, con
       throw FormatError("block " + std::to_string(i) + ": offsets " + std::to_string(offsets[i]) + ".." +
                         std::to_string(offsets[i + 1]) + " are not inside the buffer of " + std::to_string(buffer) +
                         " bytes");
-  schedule(count, threads, size, [&](size_t i, int inside, Scratch& scratch) {
-    try {
-      decode(i, in + offsets[i], size_t(offsets[i + 1] - offsets[i]), inside, scratch);
-    } catch (const FormatError& error) {
-      if (count == 1) throw;
-      throw FormatError("block " + std::to_string(i) + ": " + error.what());
-    }
-  });
+  const auto run = [&](int with) {
+    schedule(count, with, size, [&](size_t i, int inside, Scratch& scratch) {
+      try {
+        decode(i, in + offsets[i], size_t(offsets[i + 1] - offsets[i]), inside, scratch);
+      } catch (const FormatError& error) {
+        if (count == 1) throw;
+        throw FormatError("block " + std::to_string(i) + ": " + error.what());
+      }
+    });
+  };
+  try {
+    run(threads);
+  } catch (const FormatError&) {
+    if (threads <= 1) throw;
+    run(1);  // several threads found some bad block; one finds the first
+  }
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ using Longs = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using LongTable = nb::ndarray<int64_t, nb::shape<-1, 6>, nb::c_contig, nb::device::cpu>;
 using DoubleTable = nb::ndarray<double, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 
-constexpr uint64_t kMaxRows = 0xffffffffu, kMaxValues = uint64_t(1) << 40;
+constexpr uint64_t kMaxBlock = 0xffffffffu;           // values of one block: counters have 32 bits
+constexpr uint64_t kMaxValues = uint64_t(1) << 40;    // of one call
 
 std::vector<std::string> available() {
   std::vector<std::string> names;
@@ -53,8 +54,8 @@ std::vector<Block> read_blocks(const LongTable& longs, const DoubleTable& double
   for (size_t i = 0; i < blocks.size(); ++i) {
     const int64_t* l = longs.data() + 6 * i;
     const double* d = doubles.data() + 3 * i;
-    if (l[0] < 0 || l[0] > 7 || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxRows ||
-        (l[1] > 0 && uint64_t(l[2]) > kMaxValues / uint64_t(l[1])) || l[5] < 1 || l[5] > 255 || !(d[0] > 0) ||
+    if (l[0] < 0 || l[0] > 7 || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxBlock ||
+        (l[1] > 0 && uint64_t(l[2]) > kMaxBlock / uint64_t(l[1])) || l[5] < 1 || l[5] > 255 || !(d[0] > 0) ||
         !std::isfinite(d[0]))
       throw nb::value_error(("block " + std::to_string(i) + ": kind, shape, window or bound out of range").c_str());
     values += uint64_t(l[1]) * uint64_t(l[2]);
@@ -103,8 +104,9 @@ void py_decode_blocks(const std::string& name, const LongTable& longs, const Dou
 size_t count_all(const Longs& counts) {
   size_t n = 0;
   for (size_t i = 0; i < counts.shape(0); ++i) {
-    check(counts.data()[i] >= 0 && uint64_t(counts.data()[i]) <= kMaxValues - n, "a count is out of range");
+    check(counts.data()[i] >= 0 && uint64_t(counts.data()[i]) <= kMaxBlock, "a count is out of range");
     n += size_t(counts.data()[i]);
+    check(n <= kMaxValues, "a count is out of range");
   }
   return n;
 }

@@ -154,9 +154,8 @@ int fill_decoder(const Lengths& lengths, uint16_t* table) {
   uint16_t* at = table;
   for (size_t i = 0; i < start[log_size]; ++i) {
     const uint8_t symbol = by_length[i], l = lengths[symbol];
-    const uint16_t entry = uint16_t(symbol << 8 | l);
     const size_t span = size_t(1) << (log_size - l);
-    std::fill(at, at + span, entry);
+    std::fill(at, at + span, uint16_t(symbol << 8 | l));
     at += span;
   }
   return log_size;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "code_section.h"
 #include "parallel.h"
@@ -97,12 +98,13 @@ uint64_t read_references(Reader& in, const Kernels& kernels, size_t rows, Scratc
   expect(repeated >= 1 && repeated <= rows && single < rows && repeated + single < rows,
          "distinct rows: not fewer than the rows");
   auto& refs = scratch.refs;
-  refs.assign(rows, 0);
-  if (single) {
+  refs.resize(rows);
+  if (!single) {
+    std::fill(refs.begin(), refs.end(), 0u);
+  } else {
     const SequenceReader flags(in, rows);
     flags.values(kernels, refs.data(), 2, "single-row flags");
-    uint64_t count = 0;
-    for (size_t i = 0; i < rows; ++i) count += refs[i];
+    const uint64_t count = std::accumulate(refs.begin(), refs.end(), uint32_t(0));
     expect(count == single, "single-row flags: their number is not the number of single rows");
   }
   auto& indices = scratch.distinct.indices;

@@ -13,7 +13,7 @@ from laconic.bench import codecs
 from laconic.bench.case import Case, relative_case
 from laconic.bench.codecs import measure, render, run_codec_benchmark
 from laconic.bench.contenders import DITHERED, MATRIX, ONE_BLOCK, OURS, ZSTD_1, contenders_for
-from laconic.bench.generated import heavy_tailed_gradients, small_blocks, trained_rows, zipf_lookups
+from laconic.bench.generated import heavy_tailed_gradients, trained_blocks, trained_rows, zipf_lookups
 from laconic.bench.machine import Machine
 from laconic.bench.result import Result
 from laconic.errors import ConfigError
@@ -61,7 +61,8 @@ def test_every_source_is_measured_and_ours_comes_first(result: Result) -> None:
         "Zipf lookups",
         "Zipf lookups distinct rows",
         "heavy-tailed gradients",
-        "1,000 blocks of 16 x 32",
+        "1,000 normal blocks of 16 x 32",
+        "1,000 trained blocks of 16 x 32",
     ]
     assert {case.entries[0].codec for case in result.cases} == {OURS}
     assert [case.asked for case in result.cases[:6]] == [0.01, 0.01, 0.03, 0.03, 0.05, 0.05]
@@ -119,7 +120,7 @@ def test_an_absent_peer_is_shown_as_absent(
 
 
 def test_speeds_are_compared_with_zstd_of_the_same_number_of_blocks() -> None:
-    yardsticks = {c.name: c.yardstick for c in contenders_for(small_blocks(2))}
+    yardsticks = {c.name: c.yardstick for c in contenders_for(trained_blocks(2))}
     assert yardsticks[OURS] == ZSTD_1
     assert yardsticks[OURS + ONE_BLOCK] == ZSTD_1 + ONE_BLOCK
 

@@ -77,7 +77,9 @@ def test_a_buffer_that_is_too_small_or_strided_is_refused():
 
 
 def test_a_block_beyond_the_limits_is_refused():
-    with pytest.raises(ConfigError, match="expected at most 4294967295 rows and 1099511627776 values, got"):
+    with pytest.raises(
+        ConfigError, match="block 0: expected at most 4294967295 values, got 4294967296 x 1; split it"
+    ):
         Batch.of([(BoundedRows(), (2**32, 1))])
 
 

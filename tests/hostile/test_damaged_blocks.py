@@ -8,7 +8,17 @@ from torch import Tensor
 
 from laconic.errors import FormatError
 from laconic.kernels.blocks import BlockSpec, Kind
-from tests.hostile.decoding import NAMES, decode_block, decode_ids, encode_block, encode_ids, outcome
+from laconic.kernels.reference.byte_io import Field
+from laconic.kernels.reference.describe import describe_block, describe_ids
+from tests.hostile.decoding import (
+    NAMES,
+    as_tensor,
+    decode_block,
+    decode_ids,
+    encode_block,
+    encode_ids,
+    outcome,
+)
 
 every_kernels = pytest.mark.parametrize("name", NAMES)
 
@@ -39,43 +49,62 @@ def spiked(x: Tensor, every: int) -> Tensor:
     return x
 
 
-# what the block shall be like: its first byte, and values that make it so
+# values, and words from the description of the block that they shall become
 BLOCKS = {
-    "constant": (Kind.ROWS, 0, torch.full((3, 4), 0.3)),
-    "stored": (Kind.ROWS, 1, normal(2, 4, 1e30)),
-    "packed": (Kind.ROWS, 2, normal(2, 8, 10)),
-    "packed and wide": (Kind.ROWS, 2, normal(2, 8, 5000)),
-    "packed with patches": (Kind.ROWS, 2, with_specials(normal(2, 12, 20))),
-    "entropy, groups of four": (Kind.ROWS, 3, normal(12, 16, 0.4)),
-    "entropy, groups of two": (Kind.ROWS, 3, normal(12, 8, 1.5)),
-    "entropy, single digits": (Kind.ROWS, 3, normal(8, 16, 9)),
-    "entropy and wide": (Kind.ROWS, 3, normal(8, 16, 120)),
-    "entropy in six streams": (Kind.ROWS, 3, normal(10, 40, 5)),
-    "entropy with patches": (Kind.ROWS, 3, with_specials(normal(12, 8, 4))),
-    "few outliers": (Kind.ROWS, 3, spiked(normal(16, 16, 0.5), 60)),
-    "many outliers": (Kind.ROWS, 3, spiked(normal(16, 16, 0.5), 7)),
-    "sparse": (Kind.ROWS, 2, spiked(torch.zeros(16, 16), 9)),
-    "deduplicated": (Kind.ROWS, 4, repeated(30, 4, 4, 5)),
-    "deduplicated with single rows": (Kind.ROWS, 4, torch.cat([repeated(20, 6, 4, 3), normal(6, 6, 9)])),
-    "deduplicated and wide": (Kind.ROWS, 4, repeated(20, 4, 300, 6)),
-    "vector LZ": (Kind.VECTOR_LZ, 5, with_specials(repeated(20, 4, 4, 5))),
-    "Huffman": (Kind.HUFFMAN, 6, with_specials(normal(8, 8, 4))),
-    "Huffman in six streams": (Kind.HUFFMAN, 6, normal(10, 40, 3)),
-    "float16": (Kind.FLOAT16, None, normal(3, 3, 1)),
-    "bfloat16": (Kind.BFLOAT16, None, normal(3, 3, 1)),
-    "int8": (Kind.INT8, None, normal(3, 3, 1)),
-    "int4": (Kind.INT4, None, normal(3, 3, 1)),
+    "constant": (Kind.ROWS, torch.full((3, 4), 0.3), ["form constant"]),
+    "stored": (Kind.ROWS, normal(2, 4, 1e30), ["form stored"]),
+    "packed": (Kind.ROWS, normal(2, 8, 10), ["form packed", "kind packed, width 6"]),
+    "packed and wide": (Kind.ROWS, normal(2, 8, 5000), ["form packed", "kind packed, width 15"]),
+    "packed with patches": (Kind.ROWS, with_specials(normal(2, 12, 20)), ["form packed", "patches 4"]),
+    "groups of four": (Kind.ROWS, normal(12, 16, 0.4), ["form entropy", "groups of 4"]),
+    "groups of two": (Kind.ROWS, normal(12, 8, 1.5), ["form entropy", "groups of 2"]),
+    "single digits": (Kind.ROWS, normal(8, 16, 9), ["form entropy", "kind static"]),
+    "entropy and wide": (Kind.ROWS, normal(8, 16, 120), ["form entropy", "low bits 2"]),
+    "entropy in six streams": (Kind.ROWS, normal(10, 40, 5), ["form entropy", "stream sizes"]),
+    "entropy with patches": (Kind.ROWS, with_specials(normal(12, 8, 4)), ["form entropy", "patches 12"]),
+    "few outliers": (
+        Kind.ROWS,
+        spiked(normal(16, 16, 0.2), 40),
+        ["form entropy", "outliers 7", "groups of 4"],
+    ),
+    "many outliers": (
+        Kind.ROWS,
+        spiked(normal(32, 16, 0.3), 23),
+        ["form entropy", "outliers 23", "groups of 4"],
+    ),
+    "sparse": (
+        Kind.ROWS,
+        spiked(torch.zeros(16, 16), 9),
+        ["form packed", "kind packed, width 0", "outliers 29"],
+    ),
+    "deduplicated": (Kind.ROWS, repeated(30, 4, 4, 5), ["form deduplicated", "single rows 0"]),
+    "deduplicated with single rows": (
+        Kind.ROWS,
+        torch.cat([repeated(20, 6, 4, 3), normal(6, 6, 9)]),
+        ["form deduplicated", "single rows 6"],
+    ),
+    "deduplicated and wide": (Kind.ROWS, repeated(20, 4, 300, 6), ["form deduplicated", "width 11"]),
+    "vector LZ": (Kind.VECTOR_LZ, with_specials(repeated(20, 4, 4, 5)), ["form vector lz", "patches 10"]),
+    "Huffman": (Kind.HUFFMAN, with_specials(normal(8, 8, 4)), ["form huffman", "patches 9"]),
+    "Huffman in six streams": (Kind.HUFFMAN, normal(10, 40, 3), ["form huffman", "stream sizes"]),
+    "float16": (Kind.FLOAT16, normal(3, 3, 1), []),
+    "bfloat16": (Kind.BFLOAT16, normal(3, 3, 1), []),
+    "int8": (Kind.INT8, normal(3, 3, 1), []),
+    "int4": (Kind.INT4, normal(3, 3, 1), []),
 }
 
 IDS = {
-    "none": torch.empty(0, dtype=torch.int64),
-    "one": torch.tensor([5]),
-    "stored": torch.tensor([2**63 - 1, -(2**63), 0, 2**62, -1]),
-    "ascending": torch.arange(0, 900, 3),
-    "ascending and far apart": torch.arange(40) ** 4 * 1000,
-    "differences": torch.arange(60) * 1000 + torch.arange(60) % 7 * -900,
-    "offsets": torch.randperm(3000, generator=torch.Generator().manual_seed(1))[:80] + 10**12,
-    "six streams": torch.arange(500) * 5 + torch.arange(500) % 3,
+    "none": (torch.empty(0, dtype=torch.int64), "form stored"),
+    "stored": (torch.tensor([2**63 - 1]), "form stored"),
+    "one": (torch.tensor([5]), "form ascending"),
+    "ascending": (torch.arange(0, 900, 3), "form ascending"),
+    "ascending and far apart": (torch.arange(40) ** 4 * 1000, "form ascending"),
+    "differences": (torch.arange(60) * 1000 + torch.arange(60) % 2 * 1400, "form differences"),
+    "offsets": (
+        torch.randperm(3000, generator=torch.Generator().manual_seed(1))[:80] + 10**12,
+        "form offsets",
+    ),
+    "six streams": (torch.arange(500) * 5 + torch.arange(500) % 3, "stream sizes"),
 }
 
 DAMAGE = (0x01, 0x80, 0xFF)  # bits to flip in one byte
@@ -91,16 +120,27 @@ def damaged(block: bytes) -> list[bytes]:
     ]
 
 
+def words(fields: list[Field]) -> str:
+    return "; ".join(f"{field.name} {field.value}" for field in fields)
+
+
 @pytest.mark.parametrize("case", BLOCKS)
-def test_the_blocks_have_the_form_they_stand_for(case):
-    kind, form, x = BLOCKS[case]
-    assert form is None or block_of(kind, x)[0] == form
+def test_the_blocks_are_what_they_stand_for(case):
+    kind, x, expected = BLOCKS[case]
+    described = words(describe_block(kind, as_tensor(block_of(kind, x)), *x.shape))
+    assert [word for word in expected if word not in described] == []
+
+
+@pytest.mark.parametrize("case", IDS)
+def test_the_lists_of_ids_are_what_they_stand_for(case):
+    ids, expected = IDS[case]
+    assert expected in words(describe_ids(as_tensor(encode_ids("scalar", ids))))
 
 
 @every_kernels
 @pytest.mark.parametrize("case", BLOCKS)
 def test_a_block_cut_anywhere_is_refused(name, case):
-    kind, _, x = BLOCKS[case]
+    kind, x, _ = BLOCKS[case]
     block = block_of(kind, x)
     for size in range(len(block)):
         with pytest.raises(FormatError):
@@ -110,7 +150,7 @@ def test_a_block_cut_anywhere_is_refused(name, case):
 @every_kernels
 @pytest.mark.parametrize("case", BLOCKS)
 def test_a_byte_more_is_refused(name, case):
-    kind, _, x = BLOCKS[case]
+    kind, x, _ = BLOCKS[case]
     with pytest.raises(FormatError, match=r"^block: "):
         decode_block(name, kind, tuple(x.shape), block_of(kind, x) + b"\0")
 
@@ -118,16 +158,16 @@ def test_a_byte_more_is_refused(name, case):
 @every_kernels
 @pytest.mark.parametrize("case", BLOCKS)
 def test_a_block_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(name, case):
-    kind, _, x = BLOCKS[case]
+    kind, x, _ = BLOCKS[case]
     for block in damaged(block_of(kind, x)):
         arguments = (kind, tuple(x.shape), block)
         assert outcome(decode_block, name, *arguments) == outcome(decode_block, "scalar", *arguments)
 
 
 @every_kernels
-@pytest.mark.parametrize("case", [case for case in BLOCKS if BLOCKS[case][1] is not None])
+@pytest.mark.parametrize("case", [case for case in BLOCKS if BLOCKS[case][2]])
 def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(name, case):
-    kind, _, x = BLOCKS[case]
+    kind, x, _ = BLOCKS[case]
     rows, cols = x.shape
     block = block_of(kind, x)
     for shape in [
@@ -147,18 +187,20 @@ def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(name, c
 @every_kernels
 @pytest.mark.parametrize("case", IDS)
 def test_a_list_of_ids_cut_anywhere_is_refused(name, case):
-    block = encode_ids("scalar", IDS[case])
-    assert torch.equal(decode_ids(name, len(IDS[case]), block), IDS[case])
+    ids, _ = IDS[case]
+    block = encode_ids("scalar", ids)
+    assert torch.equal(decode_ids(name, len(ids), block), ids)
     for size in range(len(block)):
         with pytest.raises(FormatError):
-            decode_ids(name, len(IDS[case]), block[:size])
+            decode_ids(name, len(ids), block[:size])
     with pytest.raises(FormatError, match=r"^block: "):
-        decode_ids(name, len(IDS[case]), block + b"\0")
+        decode_ids(name, len(ids), block + b"\0")
 
 
 @every_kernels
 @pytest.mark.parametrize("case", IDS)
 def test_a_list_of_ids_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(name, case):
-    count = len(IDS[case])
-    for block in damaged(encode_ids("scalar", IDS[case])):
+    ids, _ = IDS[case]
+    count = len(ids)
+    for block in damaged(encode_ids("scalar", ids)):
         assert outcome(decode_ids, name, count, block) == outcome(decode_ids, "scalar", count, block)

@@ -70,7 +70,7 @@ def test_values_against_the_encoder_are_within_the_bound(name, kind, flags, atta
 
 @every_kernels
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (2**32 - 1, 0), (0, 2**40)])
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (2**32 - 1, 0), (0, 2**32 - 1)])
 def test_a_shape_without_values_takes_no_bytes(name, kind, shape):
     spec = BlockSpec(kind)
     for threads in (1, 2):

@@ -134,9 +134,11 @@ def _quantized(
 def _grid(case: Case) -> tuple[np.dtype[Any], np.float32, np.float32]:
     """Type of the codes, the step and its inverse.
 
-    int8, as anybody would write; int16 where more than one value in a million would wrap around.
-    Fewer do wrap, and show as an error above the bound.
+    int8, as anybody would write, while at most one value in a million wraps around and shows as an
+    error above the bound; otherwise the narrowest type that holds all codes.
     """
-    outside = np.count_nonzero(np.abs(case.values_RD.numpy()) > 127.5 * 2 * case.bound)
-    codes = np.dtype(np.int8 if outside <= case.values_RD.numel() // 1_000_000 else np.int16)
+    sizes = np.abs(case.values_RD.numpy()) / np.float32(2 * case.bound)
+    codes = np.min_scalar_type(-int(np.rint(sizes.max())) - 1)
+    if np.count_nonzero(sizes > 127.5) <= sizes.size // 1_000_000:
+        codes = np.dtype(np.int8)
     return codes, np.float32(2 * case.bound), np.float32(1 / (2 * case.bound))

@@ -35,6 +35,7 @@ def codecs(
 
     to_stdout = json_file is not None and str(json_file) == "-"
     console = Console(stderr=to_stdout)
+    console.width = max(console.width, 100)  # a narrower table would lose its last columns
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         result = run_codec_benchmark(data=data, repeats=repeats, quick=quick, progress=progress)

@@ -22,8 +22,10 @@ from torch import Tensor
 
 from laconic.errors import ConfigError
 
-MAX_ROWS = 2**32 - 1
-MAX_VALUES = 2**40
+MAX_VALUES = 2**32 - 1
+"""Of one block: kernels count in 32 bits."""
+MAX_CALL_VALUES = 2**40
+"""Of all blocks of one call."""
 
 
 class Kind(IntEnum):
@@ -74,10 +76,9 @@ class BlockTable:
         longs: list[tuple[int, int, int, int, int, int]] = []
         doubles: list[tuple[float, float, float]] = []
         for spec, rows, cols in blocks:
-            if rows > MAX_ROWS or rows * cols > MAX_VALUES:
+            if max(rows, cols, rows * cols) > MAX_VALUES:
                 raise ConfigError(
-                    f"block {len(longs)}: expected at most {MAX_ROWS} rows and {MAX_VALUES} values, "
-                    f"got {rows} x {cols}; split it"
+                    f"block {len(longs)}: expected at most {MAX_VALUES} values, got {rows} x {cols}; split it"
                 )
             seed = spec.seed % 2**64
             signed = seed - 2**64 if seed >= 2**63 else seed

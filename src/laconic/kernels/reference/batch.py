@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.errors import FormatError
-from laconic.kernels.blocks import DITHERED, MAX_ROWS, MAX_VALUES, RELATIVE, BlockTable, Kind
+from laconic.kernels.blocks import DITHERED, MAX_CALL_VALUES, MAX_VALUES, RELATIVE, BlockTable, Kind
 from laconic.kernels.reference.byte_io import Reader, from_bytes, to_bytes
 from laconic.kernels.reference.cast import cast_bytes, decode_cast, encode_cast
 from laconic.kernels.reference.grid import BoundSpec
@@ -90,7 +90,7 @@ def read_table(table: BlockTable) -> list[Block]:
     for i, ((kind, rows, cols, flags, seed, window), (bound, lz, huffman)) in enumerate(rows_of_table):
         check(
             0 <= kind <= max(Kind)
-            and 0 <= rows <= MAX_ROWS
+            and 0 <= rows <= MAX_VALUES
             and cols >= 0
             and rows * cols <= MAX_VALUES
             and 1 <= window <= 255
@@ -100,14 +100,15 @@ def read_table(table: BlockTable) -> list[Block]:
         )
         spec = BoundSpec(bound, bool(flags & RELATIVE), bool(flags & DITHERED), seed % 2**64)
         blocks.append(Block(Kind(kind), rows, cols, spec, window, lz, huffman))
-    check(sum(b.rows * b.cols for b in blocks) <= MAX_VALUES, "more than 2^40 values in one call")
+    check(sum(b.rows * b.cols for b in blocks) <= MAX_CALL_VALUES, "more than 2^40 values in one call")
     return blocks
 
 
 def read_counts(counts: Array) -> list[int]:
     """Lengths of lists, checked."""
     lengths: list[int] = counts.tolist()
-    check(all(n >= 0 for n in lengths) and sum(lengths) <= MAX_VALUES, "a count is out of range")
+    fits = all(0 <= n <= MAX_VALUES for n in lengths) and sum(lengths) <= MAX_CALL_VALUES
+    check(fits, "a count is out of range")
     return lengths
 
 

@@ -1,0 +1,152 @@
+#include "coding.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace laconic {
+namespace {
+
+int bit_width(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
+
+// Bytes that directory, stream sizes and padding add, roughly, in bits.
+uint64_t overhead_bits(uint64_t n) { return n < kManyStreams ? 16 : 64 + 128 * (n / kChunkSymbols + 1); }
+
+// Sum of count * price from symbol `first` to `last`.
+template <typename Prices>
+uint64_t cost_bits(const Histogram& histogram, const Prices& prices, int first, int last) {
+  uint64_t bits = 0;
+  for (size_t s = size_t(first); s <= size_t(last); ++s) bits += uint64_t(histogram[s]) * prices[s];
+  return bits;
+}
+
+void consider_static(Coding& best, const Histogram& histogram, int first, int last, int log_group,
+                     Shape shape, uint64_t mean_q8, uint64_t fixed_cost) {
+  const auto& codes = static_codes(log_group, shape);
+  int level = 0;
+  while (level < kLevels - 1 && codes[size_t(level)].mean_q8 < mean_q8) ++level;
+  // the two whose means enclose this one; a wider one only if they lack a symbol
+  bool covered = false;
+  for (int l = std::max(level - 1, 0); l <= std::min(level + 1, kLevels - 1); ++l) {
+    if (l > level && covered) break;
+    const uint64_t cost = cost_bits(histogram, codes[size_t(l)].prices, first, last);
+    covered |= cost < kMissing;
+    if (cost >= kMissing || cost + fixed_cost >= best.bits) continue;
+    best.mode = Mode::kStatic;
+    best.shape = shape;
+    best.level = l;
+    best.bits = cost + fixed_cost;
+  }
+}
+
+// A code made for this histogram, if what it can save exceeds the bits of its table.
+void consider_custom(Coding& best, const Histogram& histogram, uint64_t entropy_q16, int first, int last,
+                     uint64_t fixed_cost) {
+  uint64_t live = 0;
+  for (int s = first; s <= last; ++s) live += histogram[size_t(s)] > 0;
+  const uint64_t table_cost = 8 + uint64_t(last + 1) + 4 * std::max<uint64_t>(live, 2) + fixed_cost;
+  if ((entropy_q16 >> 16) + table_cost >= best.bits) return;
+  std::array<uint64_t, 256> counts{};
+  std::copy(histogram.begin() + first, histogram.begin() + last + 1, counts.begin() + first);
+  if (live == 1) counts[first ? 0 : 1] = 1;  // a code needs two symbols
+  const Lengths lengths = code_lengths(counts);
+  const uint64_t cost = cost_bits(histogram, lengths, first, last) + table_cost;
+  if (cost >= best.bits) return;
+  best.mode = Mode::kCustom;
+  best.lengths = lengths;
+  best.bits = cost;
+}
+
+template <int log_group>
+void group_values(const uint32_t* values, size_t n, int low_bits, uint8_t* symbols) {
+  constexpr size_t group = size_t(1) << log_group;
+  constexpr int digit = 8 >> log_group;
+  size_t i = 0;
+  for (; i + group <= n; i += group) {
+    unsigned symbol = 0;
+    for (size_t k = 0; k < group; ++k) symbol |= values[i + k] >> low_bits << int(k) * digit;
+    *symbols++ = uint8_t(symbol);
+  }
+  if (i == n) return;
+  unsigned symbol = 0;
+  for (size_t k = 0; i + k < n; ++k) symbol |= values[i + k] >> low_bits << int(k) * digit;
+  *symbols = uint8_t(symbol);
+}
+
+}  // namespace
+
+void SymbolCounter::add(const uint8_t* symbols, size_t n) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    uint64_t v;
+    std::memcpy(&v, symbols + i, 8);
+    ++lanes_[0][v & 255], ++lanes_[1][v >> 8 & 255], ++lanes_[2][v >> 16 & 255], ++lanes_[3][v >> 24 & 255];
+    ++lanes_[0][v >> 32 & 255], ++lanes_[1][v >> 40 & 255], ++lanes_[2][v >> 48 & 255], ++lanes_[3][v >> 56];
+  }
+  for (; i < n; ++i) ++lanes_[0][symbols[i]];
+}
+
+void SymbolCounter::total(Histogram& histogram) const {
+  for (size_t s = 0; s < 256; ++s) histogram[s] = lanes_[0][s] + lanes_[1][s] + lanes_[2][s] + lanes_[3][s];
+}
+
+Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t n, int log_group, int low_bits,
+                     bool centred, uint64_t mean_q8) {
+  int first = 0, last = 255;
+  while (first < 255 && !histogram[size_t(first)]) ++first;
+  while (last > first && !histogram[size_t(last)]) --last;
+  Coding best;
+  best.log_group = log_group;
+  best.low_bits = low_bits;
+  best.bits = UINT64_MAX;
+  if (log_group == 0) {
+    // packed values count from `first` where the caller centres them, otherwise from zero
+    best.width = low_bits + bit_width(uint64_t(last - (centred ? first : 0)));
+    best.bits = uint64_t(best.width) * n + 8;
+  }
+  const uint64_t fixed_cost = 16 + overhead_bits(n) + uint64_t(low_bits) * n;
+  if (centred) {
+    consider_static(best, histogram, first, last, log_group, Shape::kLaplace, mean_q8, fixed_cost);
+    consider_static(best, histogram, first, last, log_group, Shape::kNormal, mean_q8, fixed_cost);
+  } else {
+    consider_static(best, histogram, first, last, log_group, Shape::kRanked, mean_q8, fixed_cost);
+  }
+  consider_custom(best, histogram, entropy_q16, first, last, fixed_cost);
+  return best;
+}
+
+
+size_t group_values(const uint32_t* values, size_t n, int log_group, int low_bits, std::vector<uint8_t>& symbols) {
+  const size_t m = (n + (size_t(1) << log_group) - 1) >> log_group;
+  if (symbols.size() < m) symbols.resize(m);
+  constexpr decltype(&group_values<0>) by_group[] = {group_values<0>, group_values<1>, group_values<2>, group_values<3>};
+  by_group[log_group](values, n, low_bits, symbols.data());
+  return m;
+}
+
+Coding choose_for_values(const uint32_t* values, size_t n, uint32_t limit, std::vector<uint8_t>& scratch) {
+  const int width = bit_width(limit - 1), low_bits = std::max(0, width - 8);
+  int most = 3;
+  while (most && width > 8 >> most) --most;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += values[i] >> low_bits;
+  const uint64_t mean_q8 = n ? (sum << 8) / n : 0;
+  Coding best;
+  best.width = width;
+  best.bits = uint64_t(width) * n + 8;
+  // One value per symbol pays where the table of a group would be too large for so few values;
+  // a one- or two-bit value has no cheaper code of its own.
+  for (const int log_group : {most, 0}) {
+    if (log_group == 0 && most >= 2) break;
+    const size_t m = group_values(values, n, log_group, low_bits, scratch);
+    SymbolCounter counter;
+    counter.add(scratch.data(), m);
+    Histogram histogram;
+    counter.total(histogram);
+    const Coding coding = choose_coding(histogram, entropy_q16(histogram.data(), 256), m, log_group, low_bits, false, mean_q8);
+    if (coding.bits < best.bits) best = coding;
+    if (most == 0) break;
+  }
+  return best;
+}
+
+}  // namespace laconic

@@ -1,0 +1,53 @@
+// Which code a sequence gets: the cheapest one, by integer costs that every encoder computes alike.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "huffman_code.h"
+
+namespace laconic {
+
+inline constexpr size_t kChunkSymbols = 32768;
+inline constexpr size_t kManyStreams = 384;  // symbols from which a chunk has six streams
+inline constexpr size_t kByteSizes = 1008;   // symbols up to which stream sizes fit a byte: 42 quads of 12-bit codes
+// Stream sizes, six paddings and the slack of the encoder included; fits 16 bits.
+inline constexpr size_t kMaxChunkBytes = kChunkSymbols * kMaxCodeLength / 8 + 64;
+
+enum class Mode : uint8_t { kPacked = 0, kStatic = 1, kCustom = 2 };
+
+// Which code, and what it will cost.
+struct Coding {
+  Mode mode = Mode::kPacked;
+  int width = 0;           // packed: bits per value
+  int log_group = 0;       // Huffman: log2 of values per symbol
+  int low_bits = 0;        // Huffman: raw bits below the symbol
+  Shape shape = Shape::kRanked;
+  int level = 0;
+  uint64_t bits = 0;       // the cost, headers included
+  Lengths lengths{};       // custom
+};
+
+// Counts symbols. Four counters each: neighbours are often equal, and would wait for each other.
+class SymbolCounter {
+ public:
+  void add(const uint8_t* symbols, size_t n);
+  void total(Histogram& histogram) const;
+
+ private:
+  uint32_t lanes_[4][256] = {};
+};
+
+// The cheapest code for n symbols with this histogram and entropy. `mean_q8` is the mean
+// distance of a digit from its centre. Packed is considered for log_group 0 only.
+Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t n, int log_group, int low_bits,
+                     bool centred, uint64_t mean_q8);
+
+// Unsigned values below `limit`: the cheapest of packed, one value per symbol, and as many
+// values per symbol as fit.
+Coding choose_for_values(const uint32_t* values, size_t n, uint32_t limit, std::vector<uint8_t>& scratch);
+
+// The high parts of the values, 2^log_group of them to a symbol; returns how many symbols.
+size_t group_values(const uint32_t* values, size_t n, int log_group, int low_bits, std::vector<uint8_t>& symbols);
+
+}  // namespace laconic
