@@ -4,6 +4,7 @@ VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SECONDS_TO_FUZZ ?= 600
 # a new package is known to the editable install only after installing again
 SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
@@ -19,8 +20,8 @@ help:
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(READY)
-	$(BIN)/laconic info
-	$(BIN)/laconic bench codecs --quick
+	@$(BIN)/laconic info
+	@$(BIN)/laconic bench codecs --quick
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -48,7 +49,9 @@ $(READY): $(SOURCES)
 	  { echo "laconic: no C++ compiler ($${CXX:-c++}) found; install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++) or set CXX"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "laconic: cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[bench,dev]'
+	@echo "installing torch into $(VENV) (once; some minutes on a slow network)"
+	@$(PIP) torch==2.13.0
+	@echo "building the kernels, installing laconic and what it is compared with"
+	@$(PIP) scikit-build-core nanobind cmake ninja
+	@$(PIP) --no-build-isolation --editable '.[bench,dev]'
 	@touch $@

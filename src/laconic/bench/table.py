@@ -30,10 +30,10 @@ def render(result: Result) -> RenderableType:
 
 
 _LEGEND = (
-    "ratio: float32 bytes / encoded bytes, the best that keeps the bound in green; of ideal: against rows\n"
-    "de-duplicated after quantizing + order-0 entropy. GB/s of float32, one thread, best of all rounds,\n"
-    "allocation and wrappers included; CPU time where a call takes more than 10 ms. error / bound above 1:\n"
-    "the bound is broken."
+    "ratio: float32 bytes / encoded bytes, the best that keeps the bound in green. of ideal: against "
+    "rows de-duplicated after quantizing + order-0 entropy. GB/s of float32, one thread, best of all "
+    "rounds, allocation and wrappers included; CPU time where a call takes more than 10 ms. "
+    "error / bound above 1: the bound is broken."
 )
 
 
