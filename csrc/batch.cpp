@@ -135,7 +135,7 @@ void encode_all(size_t count, int threads, uint8_t* out, int64_t* offsets, const
   });
   offsets[0] = 0;
   for (size_t i = 0; i < count; ++i) {
-    std::memmove(out + offsets[i], out + place[i], bytes[i]);
+    if (bytes[i]) std::memmove(out + offsets[i], out + place[i], bytes[i]);
     offsets[i + 1] = offsets[i] + int64_t(bytes[i]);
   }
 }

@@ -293,6 +293,7 @@ CodeReader::CodeReader(Reader& in, const Kernels& kernels, uint64_t n)
 void CodeReader::read_outliers(Reader& in, const Kernels& kernels) {
   const uint64_t count = in.varint("outliers");
   expect(count <= n_ && !(wide_ && count), "outliers: more than there are codes, or beside wide codes");
+  expect(count / 8 <= in.left(), "outliers: more than eight for every byte left");  // each takes a bit or more
   if (count < kFewOutliers) {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t gap = in.varint("outlier position");

@@ -72,7 +72,7 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
   };
   // Some chunks at a time into slots, then in order to their place; one thread needs a slot
   // only where the room left is smaller than a chunk may become.
-  const size_t batch = threads > 1 ? size_t(threads) * 4 : 1;
+  const size_t batch = threads > 1 ? std::min(size_t(threads) * 4, chunks) : 1;
   if (slots.size() < batch * kMaxChunkBytes) slots.resize(batch * kMaxChunkBytes);
   std::vector<size_t> sizes(batch);
   for (size_t first = 0; first < chunks && !out.overflowed(); first += batch) {

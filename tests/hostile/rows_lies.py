@@ -175,7 +175,7 @@ ROWS_LIES = {
         SMALL,
         rows_block(outliers=varint(1) + NONE + varint(HIGHEST)),
     ),
-    "many outliers without places": ("sequence kind", MANY, many_outliers(b"", b"")),
+    "many outliers without places": ("outliers", MANY, many_outliers(b"", b"")),
     "many outliers without codes": ("sequence kind", MANY, many_outliers(packed(20, 1), b"")),
     "places in groups": (
         "sequence kind",

@@ -158,7 +158,7 @@ def test_a_large_shape_with_a_short_block_is_refused(name, threads):
         ("stored values", b"\1" + bytes(100)),
         ("packed values", rows_block(codes=b"\x04" + bytes(100))),
         ("chunk sizes", huffman(coded(b"\0" * 8), outliers=b"", patches=b"")),
-        ("sequence kind", rows_block(codes=packed(n, 0), outliers=many)),
+        ("outliers", rows_block(codes=packed(n, 0), outliers=many)),
         ("patches", rows_block(codes=packed(n, 0), patches=many)),
         ("packed values", shared(varint(1) + varint(0) + b"\x04")),
         ("packed values", shared(varint(1) + varint(1) + b"\x04")),

@@ -130,6 +130,7 @@ class CodeReader:
             count <= n and not (self._wide and count),
             "outliers: more than there are codes, or beside wide codes",
         )
+        expect(count // 8 <= reader.left, "outliers: more than eight for every byte left")
         outliers: list[tuple[int, int]] = []
         for gap, zigzag in _read_few(reader, count) if count < FEW_OUTLIERS else _read_many(reader, count):
             index = gap if not outliers else outliers[-1][0] + 1 + gap
