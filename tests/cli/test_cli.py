@@ -82,3 +82,11 @@ def test_version_is_the_package_version():
     from laconic import __version__
 
     assert laconic("--version").stdout.strip() == f"laconic {__version__}"
+
+
+def test_a_result_file_that_can_not_be_written_is_an_error_before_the_run(tmp_path):
+    done = laconic("bench", "codecs", "--json", tmp_path / "no" / "file.json")
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip() == f"laconic: --json: no folder '{tmp_path / 'no'}' to write into; make it first"
+    )

@@ -32,7 +32,10 @@ def codecs(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from laconic.bench.codecs import render, run_codec_benchmark
+    from laconic.errors import ConfigError
 
+    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
+        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
     to_stdout = json_file is not None and str(json_file) == "-"
     console = Console(stderr=to_stdout)
     console.width = max(console.width, 100)  # a narrower table would lose its last columns
