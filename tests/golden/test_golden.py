@@ -24,6 +24,10 @@ def read(name):
 @pytest.fixture(params=kernels.available())
 def backend(request, monkeypatch):
     monkeypatch.setenv(kernels.ENVIRONMENT, request.param)
+    kernels.active.cache_clear()
+    assert kernels.active().name == request.param
+    yield
+    kernels.active.cache_clear()
 
 
 def test_every_case_has_its_golden_and_every_golden_its_case():

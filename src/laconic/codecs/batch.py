@@ -24,6 +24,7 @@ from laconic.codecs.matrix import (
     block_bytes,
     checked_shape,
     compact,
+    empty_values,
     expect_buffer,
     flat_values,
     rows_and_cols,
@@ -74,9 +75,9 @@ class BlockCodec(ABC):
             )
         bytes_ = block_bytes(block, self._name).numpy()
         batch = _single(self, tuple(shape))
-        out, offsets = np.empty(batch.values, np.float32), np.array([0, len(bytes_)])
+        out, offsets = empty_values(batch.values), np.array([0, len(bytes_)])
         kernels.active().decode_blocks(batch.table, bytes_, offsets, out, torch.get_num_threads())
-        return torch.from_numpy(out).view(shape)
+        return torch.from_numpy(out.reshape(shape))
 
     @property
     def _name(self) -> str:
@@ -129,7 +130,7 @@ class Batch:
     ) -> Tensor:
         """Decode all blocks into one flat float32 tensor; ``FormatError`` names the first bad block."""
         expect_buffer("batch.offsets", offsets, torch.int64, len(self) + 1, exactly=True)
-        out = torch.from_numpy(np.empty(self.values, np.float32)) if out is None else out
+        out = torch.from_numpy(empty_values(self.values)) if out is None else out
         expect_buffer("batch.out", out, torch.float32, self.values, exactly=True)
         data = block_bytes(buffer, "batch").numpy()
         kernels.active().decode_blocks(self.table, data, offsets.numpy(), out.numpy(), thread_count(threads))

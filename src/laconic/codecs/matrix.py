@@ -69,6 +69,13 @@ def block_bytes(block: Tensor, where: str) -> Tensor:
     return block.contiguous()
 
 
+def empty_values(size: int) -> NDArray[np.float32]:
+    """Memory for decoded values, from a cache line on: a store across two lines takes twice as long."""
+    raw = np.empty(size + 16, np.float32)
+    skip = -raw.__array_interface__["data"][0] % 64 // 4
+    return raw[skip : skip + size]
+
+
 def compact(buffer: NDArray[np.uint8], size: int) -> Tensor:
     """Return the first ``size`` bytes of a worst-case buffer as a tensor of its own.
 

@@ -94,12 +94,7 @@ def load(name: str) -> Kernels:
     return NativeKernels(name)
 
 
-def active() -> Kernels:
-    """Kernels in use: the forced ones, or the best available."""
-    forced = os.environ.get(ENVIRONMENT)
-    return load(forced) if forced else _best()
-
-
 @cache
-def _best() -> Kernels:
-    return load(available()[0])
+def active() -> Kernels:
+    """Kernels in use: the forced ones, or the best available; decided once, at the first use."""
+    return load(os.environ.get(ENVIRONMENT) or available()[0])
