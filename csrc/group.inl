@@ -7,12 +7,7 @@ static void group(const int8_t* codes, size_t n, int log_group, int minimum, uin
   size_t i = 0;
 #ifdef LACONIC_AVX2
   const __m256i low = _mm256_set1_epi8(char(minimum));
-  if (log_group == 0) {
-    for (; i + 32 <= n; i += 32) {
-      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(symbols + i), _mm256_sub_epi8(v, low));
-    }
-  } else if (log_group == 1) {
+  if (log_group == 1) {
     const __m256i weights = _mm256_set1_epi16(0x1001);  // first digit * 1 + second * 16
     for (; i + 32 <= n; i += 32) {
       const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i));

@@ -55,8 +55,8 @@ struct Kernels {
                    int32_t base, float* out);
 
   // Groups of 2, 4 or 8 digits to one symbol, the first digit lowest, after
-  // subtracting `minimum`; and back. `symbols` may be `codes`. n is a multiple
-  // of the group.
+  // subtracting `minimum`; and back, single digits too. `symbols` may be `codes`.
+  // n is a multiple of the group.
   void (*group)(const int8_t* codes, size_t n, int log_group, int minimum, uint8_t* symbols);
   void (*ungroup)(const uint8_t* symbols, size_t n, int log_group, int minimum, int8_t* codes);
 
