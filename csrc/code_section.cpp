@@ -282,7 +282,7 @@ Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low
 }
 
 CodeReader::CodeReader(Reader& in, const Kernels& kernels, uint64_t n)
-    : n_(n), minimum_(in.signed_varint("smallest code")), sequence_(in, n) {
+    : n_(n), minimum_(in.signed_varint("smallest code")), sequence_(kernels, in, n) {
   expect(minimum_ >= -32768 && minimum_ <= 32767, "smallest code: outside int16");
   expect(sequence_.width() <= 16 && sequence_.low_bits() <= 8, "codes: wider than 16 bits");
   wide_ = packed() ? minimum_ < -128 || minimum_ + (1 << sequence_.width()) > 128 : sequence_.low_bits() > 0;
@@ -304,7 +304,7 @@ void CodeReader::read_outliers(Reader& in, const Kernels& kernels) {
   std::vector<uint64_t> gaps(count);
   std::vector<uint32_t> codes(count);
   read_numbers(in, kernels, gaps.data(), size_t(count), codes);
-  SequenceReader(in, count).values(kernels, codes.data(), 256, "outlier code");
+  SequenceReader(kernels, in, count).values(codes.data(), 256, "outlier code");
   for (uint64_t i = 0; i < count; ++i) add_outlier(gaps[i], codes[i]);
 }
 
@@ -327,7 +327,7 @@ CodeReader::Piece CodeReader::decode(const Kernels& kernels, size_t piece, uint8
     for (size_t i = 0; i < count; ++i) codes[i] = Code(int64_t(sequence_.raw(first + i)) + minimum_);
     return {first, count};
   }
-  const size_t m = sequence_.decode_chunk(kernels, piece, symbols);
+  const size_t m = sequence_.decode_chunk(piece, symbols);
   if constexpr (sizeof(Code) == 1) {
     kernels.ungroup(symbols, m << sequence_.log_group(), sequence_.log_group(), int(minimum_), codes);
   } else {

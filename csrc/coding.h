@@ -8,7 +8,6 @@
 
 namespace laconic {
 
-inline constexpr size_t kChunkSymbols = 32768;
 inline constexpr size_t kManyStreams = 384;  // symbols from which a chunk has six streams
 inline constexpr size_t kByteSizes = 1008;   // symbols up to which stream sizes fit a byte: 42 quads of 12-bit codes
 // Stream sizes, six paddings and the slack of the encoder included; fits 16 bits.

@@ -84,6 +84,99 @@ static inline uint64_t decode_quad(const uint8_t* in, uint64_t bit, const uint16
   return bit + (unsigned(a + b + c + d) & 63);  // the lengths are in the low bits
 }
 
+// What windows one bit shorter hold: the same where it fits, else what `otherwise` says.
+static void shorten(const uint32_t* __restrict longer, const uint32_t* __restrict otherwise, size_t n, int bits,
+                    uint32_t* __restrict out) {
+  const auto select = [&](size_t i, uint32_t other) {  // without a branch: nobody can foresee it
+    const uint32_t entry = longer[2 * i], keep = 0u - uint32_t((entry >> 24 & 63) <= uint32_t(bits));
+    return (entry & keep) | (other & ~keep);
+  };
+  if (otherwise)
+    for (size_t i = 0; i < n; ++i) out[i] = select(i, otherwise[i]);
+  else
+    for (size_t i = 0; i < n; ++i) out[i] = select(i, 0);
+}
+
+static bool fill_runs(const CanonicalOrder& order, uint32_t* runs) {
+  uint32_t sum = 0;  // of lengths under the code's own distribution, in 2^-12
+  for (size_t i = 0; i < order.count; ++i) sum += uint32_t(order.codes[i].length) << (kMaxCodeLength - order.codes[i].length);
+  if (sum > kMaxCodeLength / 2 << kMaxCodeLength) return false;
+
+  // What windows of 12, 11, ... 0 bits hold: one symbol at most, two at most; an empty entry is 0.
+  uint32_t one[2 * kRuns], two[2 * kRuns];
+  size_t at[kMaxCodeLength + 2] = {};
+  for (int j = 0; j <= kMaxCodeLength; ++j) at[j + 1] = at[j] + (kRuns >> j);
+  const auto each_code = [&](const auto& fill) {
+    size_t start = 0;
+    for (size_t i = 0; i < order.count; ++i) {
+      const auto [symbol, length] = order.codes[i];
+      fill(start, kRuns >> length, length, 1u << 30 | uint32_t(length) << 24 | symbol);
+      start += kRuns >> length;
+    }
+  };
+  const auto followed_by = [&](const uint32_t* within, uint32_t* out) {
+    each_code([&](size_t start, size_t span, int length, uint32_t entry) {
+      const uint32_t* rest = within + at[length];
+      for (size_t i = 0; i < span; ++i) out[start + i] = entry + (rest[i] & 0xff000000u) + ((rest[i] & 0xffffu) << 8);
+    });
+  };
+  each_code([&](size_t start, size_t span, int, uint32_t entry) { for (size_t i = 0; i < span; ++i) one[start + i] = entry; });
+  for (int j = 0; j < kMaxCodeLength; ++j) shorten(one + at[j], nullptr, kRuns >> (j + 1), kMaxCodeLength - 1 - j, one + at[j + 1]);
+  followed_by(one, two);
+  for (int j = 0; j < kMaxCodeLength; ++j) shorten(two + at[j], one + at[j + 1], kRuns >> (j + 1), kMaxCodeLength - 1 - j, two + at[j + 1]);
+  followed_by(two, runs);
+  return true;
+}
+
+// Up to three symbols a look-up, for codes that are short. Every stream is written by itself to its part,
+// because nobody knows how many symbols a look-up yields; `counts` says how many there are.
+// Stops where one stream's end, in symbols or bytes, may be near; `done` and `bit` tell how far each came.
+template <int streams>
+static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const uint32_t* runs,
+                        uint8_t* const* parts, const size_t* counts, size_t* done, uint64_t* bit) {
+  constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
+  constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
+  for (;;) {
+    size_t rounds = ~size_t(0);
+    for (int k = 0; k < streams; ++k) {
+      const uint64_t left = uint64_t(readable_end - in) - (bit[k] >> 3);
+      const size_t room = counts[k] - done[k];
+      const size_t by_bytes = left < 8 ? 0 : size_t(left - 8) / kBytes;
+      const size_t by_symbols = room < 4 ? 0 : (room - 4) / kMost;  // an entry is written as four bytes
+      const size_t safe = by_bytes < by_symbols ? by_bytes : by_symbols;
+      rounds = safe < rounds ? safe : rounds;
+    }
+    if (!rounds) return;
+    uint8_t* out[streams];
+    uint64_t at[streams];
+    for (int k = 0; k < streams; ++k) {
+      out[k] = parts[k] + done[k];
+      at[k] = bit[k];
+    }
+    for (; rounds; --rounds)
+#pragma GCC unroll 6
+      for (int k = 0; k < streams; ++k) {
+        uint64_t bits = load_be(in + (at[k] >> 3)) << (at[k] & 7);
+        uint64_t used = 0;
+        uint8_t* to = out[k];
+#pragma GCC unroll 4
+        for (size_t i = 0; i < kLookUps; ++i) {
+          const uint32_t entry = runs[bits >> shift];
+          std::memcpy(to, &entry, 4);  // little-endian; what is not a symbol is overwritten later
+          to += entry >> 30;
+          bits <<= entry >> 24 & 63;
+          used += entry >> 24;
+        }
+        at[k] += used & 63;
+        out[k] = to;
+      }
+    for (int k = 0; k < streams; ++k) {
+      done[k] = size_t(out[k] - parts[k]);
+      bit[k] = at[k];
+    }
+  }
+}
+
 template <int streams>
 static bool decode_streams(const uint8_t* in, const size_t* sizes, const uint8_t* readable_end,
                            const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
@@ -119,8 +212,41 @@ static bool decode_streams(const uint8_t* in, const size_t* sizes, const uint8_t
   return true;
 }
 
+template <int streams>
+static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t* readable_end,
+                           const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
+  constexpr size_t kRound = size_t(streams) * kQuad;
+  uint8_t apart[streams == 1 ? 1 : streams][streams == 1 ? 1 : kChunkSymbols / size_t(streams) + 2 * kQuad];
+  uint8_t* parts[streams];
+  size_t counts[streams], done[streams] = {};
+  uint64_t start[streams], bit[streams];
+  size_t at = 0;
+  for (int k = 0; k < streams; ++k) {
+    parts[k] = streams == 1 ? symbols : apart[k];
+    const size_t last = n % kRound, first = size_t(k) * kQuad;  // of the round that is not whole
+    counts[k] = n / kRound * kQuad + (last <= first ? 0 : last - first < kQuad ? last - first : size_t(kQuad));
+    start[k] = bit[k] = 8 * at;
+    at += sizes[k];
+  }
+  decode_runs<streams>(in, readable_end, decoder.runs, parts, counts, done, bit);
+  for (int k = 0; k < streams; ++k) {
+    decode_runs<1>(in, readable_end, decoder.runs, parts + k, counts + k, done + k, bit + k);
+    const uint8_t* stream = in + start[k] / 8;
+    CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
+    while (done[k] < counts[k]) parts[k][done[k]++] = reader.next(decoder);
+    if ((reader.bit + 7) / 8 != sizes[k]) return false;
+  }
+  if (streams == 1) return true;
+  size_t i = 0;
+  for (size_t q = 0; i + kRound <= n; q += kQuad, i += kRound)
+    for (int k = 0; k < streams; ++k) std::memcpy(symbols + i + k * kQuad, parts[k] + q, kQuad);
+  for (size_t s = i; s < n; ++s) symbols[s] = parts[(s - i) / kQuad][n / kRound * kQuad + (s - i) % kQuad];
+  return true;
+}
+
 static bool huffman_decode(const uint8_t* in, const size_t* sizes, int streams, const uint8_t* readable_end,
                            const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
-  return streams == 1 ? decode_streams<1>(in, sizes, readable_end, decoder, symbols, n)
-                      : decode_streams<kStreams>(in, sizes, readable_end, decoder, symbols, n);
+  const auto decode = streams == 1 ? (decoder.runs ? decode_by_runs<1> : decode_streams<1>)
+                                   : (decoder.runs ? decode_by_runs<kStreams> : decode_streams<kStreams>);
+  return decode(in, sizes, readable_end, decoder, symbols, n);
 }

@@ -53,7 +53,10 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
   for (size_t s = 0; s < 256; ++s) code.prices[s] = code.lengths[s] ? code.lengths[s] : kMissing;
   canonical_codes(code.lengths, code.codes.data());
   code.table.resize(size_t(1) << kMaxCodeLength);
-  code.log_size = fill_decoder(code.lengths, code.table.data());
+  const CanonicalOrder order = canonical_order(code.lengths);
+  code.log_size = fill_decoder(order, code.table.data());
+  code.runs.resize(kRuns);
+  code.has_runs = scalar_kernels()->fill_runs(order, code.runs.data());
   code.mean_q8 = (moment << 8) / sum;
   return code;
 }
@@ -139,23 +142,25 @@ bool is_complete(const Lengths& lengths) {
   return sum == 1u << kMaxCodeLength;
 }
 
-int fill_decoder(const Lengths& lengths, uint16_t* table) {
-  uint8_t by_length[256];
+CanonicalOrder canonical_order(const Lengths& lengths) {
+  CanonicalOrder order;
   uint32_t start[kMaxCodeLength + 2] = {};
-  int log_size = 0;
-  for (const uint8_t l : lengths) {
-    ++start[l + 1];
-    log_size = std::max(log_size, int(l));
-  }
+  for (const uint8_t l : lengths) ++start[l + 1];
   start[1] = 0;  // symbols that do not occur
   for (int l = 1; l <= kMaxCodeLength; ++l) start[l + 1] += start[l];
+  order.count = start[kMaxCodeLength + 1];
   for (size_t s = 0; s < 256; ++s)
-    if (lengths[s]) by_length[start[lengths[s]]++] = uint8_t(s);
+    if (lengths[s]) order.codes[start[lengths[s]]++] = {uint8_t(s), lengths[s]};
+  return order;
+}
+
+int fill_decoder(const CanonicalOrder& order, uint16_t* table) {
+  const int log_size = order.codes[order.count - 1].length;
   uint16_t* at = table;
-  for (size_t i = 0; i < start[log_size]; ++i) {
-    const uint8_t symbol = by_length[i], l = lengths[symbol];
-    const size_t span = size_t(1) << (log_size - l);
-    std::fill(at, at + span, uint16_t(symbol << 8 | l));
+  for (size_t i = 0; i < order.count; ++i) {
+    const auto [symbol, length] = order.codes[i];
+    const size_t span = size_t(1) << (log_size - length);
+    std::fill(at, at + span, uint16_t(symbol << 8 | length));
     at += span;
   }
   return log_size;

@@ -63,8 +63,10 @@ void canonical_codes(const Lengths& lengths, uint32_t* codes);
 
 bool is_complete(const Lengths& lengths);
 
+CanonicalOrder canonical_order(const Lengths& lengths);
+
 // The decoder of a complete code; returns log2 of the table's size.
-int fill_decoder(const Lengths& lengths, uint16_t* table);
+int fill_decoder(const CanonicalOrder& order, uint16_t* table);
 
 // Codes that need no table on the wire: products of one digit's distribution.
 enum class Shape : uint8_t { kRanked = 0, kLaplace = 1, kNormal = 2 };
@@ -77,10 +79,12 @@ struct StaticCode {
   std::array<uint64_t, 256> prices;  // lengths, or kMissing
   std::array<uint32_t, 256> codes;
   std::vector<uint16_t> table;
+  std::vector<uint32_t> runs;
+  bool has_runs;
   int log_size;
   uint64_t mean_q8;  // expected distance of a digit from its centre
 
-  HuffmanDecoder decoder() const { return {table.data(), log_size}; }
+  HuffmanDecoder decoder() const { return {table.data(), log_size, has_runs ? runs.data() : nullptr}; }
 };
 
 // The kLevels codes of one shape, from narrow to wide.

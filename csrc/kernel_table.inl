@@ -3,5 +3,5 @@
   static const Kernels kTable = {                                                                 \
       NAME,           range,          quantize<int8_t>, quantize<int16_t>, dequantize<int8_t>,    \
       dequantize<int16_t>, expand<int8_t>, expand<int16_t>, group, ungroup, huffman_encode,       \
-      huffman_decode, to_half, from_half, quantize_row, dequantize_row,                           \
+      fill_runs, huffman_decode, to_half, from_half, quantize_row, dequantize_row,                \
   };

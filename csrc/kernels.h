@@ -22,12 +22,25 @@ struct Grid {
   uint32_t key[2];     // of the dither
 };
 
+inline constexpr int kMaxCodeLength = 12;
+
+// The symbols of a canonical Huffman code in the order of their codes: shorter first, then by symbol.
+struct CanonicalOrder {
+  struct Code {
+    uint8_t symbol, length;
+  };
+  size_t count;
+  Code codes[256];
+};
+
+inline constexpr size_t kRuns = size_t(1) << kMaxCodeLength;
+
 struct HuffmanDecoder {
   const uint16_t* table;  // 2^log_size entries: symbol << 8 | length
   int log_size;           // 1..12
+  const uint32_t* runs;   // nullptr, or for every 12 bits the symbols that they hold, see fill_runs
 };
-
-inline constexpr int kMaxCodeLength = 12;
+inline constexpr size_t kChunkSymbols = 32768;  // most symbols of one chunk
 inline constexpr int kStreams = 6;    // interleaved bit streams of one chunk
 inline constexpr int kQuad = 4;       // neighbouring symbols that share a stream
 
@@ -66,7 +79,12 @@ struct Kernels {
   void (*huffman_encode)(const uint8_t* symbols, size_t n, const uint32_t* codes, int streams,
                          uint8_t* out, size_t* sizes);
 
-  // The inverse. Reads nothing at or after `readable_end`, whatever the bytes.
+  // For every 12 bits the one to three symbols whose codes they hold whole: one look-up for all of them.
+  // Entry: count << 30 | bits of their codes << 24 | third << 16 | second << 8 | first.
+  // Returns false, and leaves `runs` alone, where codes are so long that there is little to gain.
+  bool (*fill_runs)(const CanonicalOrder& order, uint32_t* runs);
+
+  // The inverse of huffman_encode. Reads nothing at or after `readable_end`, whatever the bytes.
   // Returns false if a stream does not end exactly where `sizes` says.
   bool (*huffman_decode)(const uint8_t* in, const size_t* sizes, int streams,
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,

@@ -104,10 +104,10 @@ void write_numbers(const Kernels& kernels, const Coding& coding, const uint64_t*
 }
 
 void read_numbers(Reader& in, const Kernels& kernels, uint64_t* numbers, size_t n, std::vector<uint32_t>& classes) {
-  const SequenceReader sequence(in, n);
+  const SequenceReader sequence(kernels, in, n);
   expect(!sequence.log_group() && !sequence.low_bits(), "sequence kind: classes come one to a symbol");
   if (classes.size() < n) classes.resize(n);
-  sequence.values(kernels, classes.data(), 256, "class");
+  sequence.values(classes.data(), 256, "class");
   uint64_t bits = 0;
   for (size_t i = 0; i < n; ++i) bits += uint64_t(raw_bits_of(classes[i]));
   const size_t size = size_t((bits + 7) / 8);

@@ -102,15 +102,15 @@ uint64_t read_references(Reader& in, const Kernels& kernels, size_t rows, Scratc
   if (!single) {
     std::fill(refs.begin(), refs.end(), 0u);
   } else {
-    const SequenceReader flags(in, rows);
-    flags.values(kernels, refs.data(), 2, "single-row flags");
+    const SequenceReader flags(kernels, in, rows);
+    flags.values(refs.data(), 2, "single-row flags");
     const uint64_t count = std::accumulate(refs.begin(), refs.end(), uint32_t(0));
     expect(count == single, "single-row flags: their number is not the number of single rows");
   }
   auto& indices = scratch.distinct.indices;
   indices.resize(rows - size_t(single) + 1);  // one more, read but not used
-  const SequenceReader sequence(in, rows - single);
-  sequence.values(kernels, indices.data(), uint32_t(repeated), "row references");
+  const SequenceReader sequence(kernels, in, rows - single);
+  sequence.values(indices.data(), uint32_t(repeated), "row references");
   uint32_t next_single = uint32_t(repeated);
   size_t k = 0;
   for (size_t i = 0; i < rows; ++i) {  // without a branch: nobody can foresee the flags

@@ -151,12 +151,12 @@ void decode_sc24(const Kernels& kernels, const uint8_t* block, size_t size, cons
     if (form == Form::kVectorLz) {
       read_rows(in, kernels, rows, cols, header, out);
     } else {
-      const SequenceReader sequence(in, n);
+      const SequenceReader sequence(kernels, in, n);
       expect(sequence.mode() == Mode::kCustom && !sequence.log_group() && !sequence.low_bits(),
              "sequence kind: not plain Huffman");
       parallel_for(sequence.chunks(), threads, [&](size_t c) {
         static thread_local std::vector<uint8_t> symbols(kChunkSymbols);
-        const size_t m = sequence.decode_chunk(kernels, c, symbols.data());
+        const size_t m = sequence.decode_chunk(c, symbols.data());
         int8_t* codes = reinterpret_cast<int8_t*>(symbols.data());
         kernels.ungroup(symbols.data(), m, 0, -128, codes);
         kernels.dequantize8(codes, m, header.step, header.base, out + c * kChunkSymbols);

@@ -7,6 +7,8 @@
 namespace laconic {
 namespace {
 
+constexpr size_t kWorthRuns = 8192;  // symbols from which a table of runs saves more time than it takes
+
 void write_lengths(const Lengths& lengths, Writer& out) {
   int last = 255;
   while (!lengths[size_t(last)]) --last;
@@ -147,12 +149,17 @@ void SequenceReader::read_code(Reader& in) {
     ++k;
   }
   expect(is_complete(lengths), "code lengths: they do not form a complete prefix code");
-  table_.resize(size_t(1) << kMaxCodeLength);
-  const int log_size = fill_decoder(lengths, table_.data());
-  decoder_ = {table_.data(), log_size};
+  table_.reset(new uint16_t[size_t(1) << kMaxCodeLength]);  // uninitialised, unlike a vector
+  const CanonicalOrder order = canonical_order(lengths);
+  const int log_size = fill_decoder(order, table_.get());
+  decoder_ = {table_.get(), log_size, nullptr};
+  if (symbols_ < kWorthRuns) return;
+  runs_.reset(new uint32_t[kRuns]);
+  if (kernels_.fill_runs(order, runs_.get())) decoder_.runs = runs_.get();
 }
 
-SequenceReader::SequenceReader(Reader& in, uint64_t n) : n_(n), readable_end_(in.readable_end()) {
+SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
+    : kernels_(kernels), n_(n), readable_end_(in.readable_end()) {
   const uint8_t kind = in.byte("sequence kind");
   expect((kind & 3) <= 2, "sequence kind: mode 3 does not exist");
   mode_ = Mode(kind & 3);
@@ -166,8 +173,8 @@ SequenceReader::SequenceReader(Reader& in, uint64_t n) : n_(n), readable_end_(in
   log_group_ = kind >> 2 & 3;
   low_bits_ = kind >> 4;
   expect(!(log_group_ && low_bits_), "sequence kind: groups of digits have no low bits");
-  read_code(in);
   symbols_ = size_t((n + (uint64_t(1) << log_group_) - 1) >> log_group_);
+  read_code(in);
   const size_t chunks = (symbols_ + kChunkSymbols - 1) / kChunkSymbols;
   const uint8_t* directory = in.take(2 * uint64_t(chunks), "chunk sizes");
   chunks_.resize(chunks);
@@ -179,7 +186,7 @@ SequenceReader::SequenceReader(Reader& in, uint64_t n) : n_(n), readable_end_(in
   raw_ = in.take(raw_size_, "low bits");
 }
 
-size_t SequenceReader::decode_chunk(const Kernels& kernels, size_t c, uint8_t* symbols) const {
+size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
   const size_t n = std::min(kChunkSymbols, symbols_ - c * kChunkSymbols);
   const uint8_t* data = chunks_[c].data;
   size_t left = chunks_[c].size, sizes[kStreams];
@@ -198,7 +205,7 @@ size_t SequenceReader::decode_chunk(const Kernels& kernels, size_t c, uint8_t* s
     }
   }
   sizes[streams - 1] = left;
-  expect(kernels.huffman_decode(data, sizes, streams, readable_end_, decoder_, symbols, n),
+  expect(kernels_.huffman_decode(data, sizes, streams, readable_end_, decoder_, symbols, n),
          "stream: it does not end where its size says");
   return n;
 }
@@ -243,7 +250,7 @@ void ungroup_values(const uint8_t* symbols, size_t n, uint32_t* out) {
 
 }  // namespace
 
-void SequenceReader::values(const Kernels& kernels, uint32_t* out, uint32_t limit, const char* field) const {
+void SequenceReader::values(uint32_t* out, uint32_t limit, const char* field) const {
   if (mode_ == Mode::kPacked) {
     std::fill_n(out, n_, 0u);
   } else {
@@ -251,7 +258,7 @@ void SequenceReader::values(const Kernels& kernels, uint32_t* out, uint32_t limi
     constexpr decltype(&ungroup_values<0>) by_group[] = {ungroup_values<0>, ungroup_values<1>, ungroup_values<2>,
                                                          ungroup_values<3>};
     for (size_t c = 0; c < chunks(); ++c) {
-      const size_t m = decode_chunk(kernels, c, symbols.data());
+      const size_t m = decode_chunk(c, symbols.data());
       const uint64_t first = uint64_t(c) * kChunkSymbols << log_group_;
       const uint64_t count = std::min<uint64_t>(uint64_t(m) << log_group_, n_ - first);
       by_group[log_group_](symbols.data(), size_t(count), out + first);

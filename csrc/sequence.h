@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "bytes.h"
@@ -26,7 +27,7 @@ void pack_bits(const uint32_t* values, size_t n, int width, Writer& out);
 class SequenceReader {
  public:
   // `n` values; throws FormatError unless everything fits together.
-  SequenceReader(Reader& in, uint64_t n);
+  SequenceReader(const Kernels& kernels, Reader& in, uint64_t n);
 
   Mode mode() const { return mode_; }
   int log_group() const { return log_group_; }
@@ -36,13 +37,13 @@ class SequenceReader {
   size_t symbols() const { return symbols_; }
 
   // Symbols of chunk c, at most kChunkSymbols of them; returns how many.
-  size_t decode_chunk(const Kernels& kernels, size_t c, uint8_t* symbols) const;
+  size_t decode_chunk(size_t c, uint8_t* symbols) const;
 
   // Low bits of value i, or, packed, the value.
   uint32_t raw(uint64_t i) const;
 
   // All values, each below `limit`.
-  void values(const Kernels& kernels, uint32_t* out, uint32_t limit, const char* field) const;
+  void values(uint32_t* out, uint32_t limit, const char* field) const;
 
  private:
   struct Chunk {
@@ -52,13 +53,15 @@ class SequenceReader {
   void read_code(Reader& in);
   void add_raw(uint32_t* out) const;  // shifts the low bits in
 
+  const Kernels& kernels_;
   uint64_t n_;
   size_t symbols_ = 0;
   Mode mode_;
   int log_group_ = 0, low_bits_ = 0, width_ = 0;
   std::vector<Chunk> chunks_;
   HuffmanDecoder decoder_{};
-  std::vector<uint16_t> table_;
+  std::unique_ptr<uint16_t[]> table_;
+  std::unique_ptr<uint32_t[]> runs_;
   const uint8_t* raw_ = nullptr;
   size_t raw_size_ = 0;
   const uint8_t* readable_end_;
