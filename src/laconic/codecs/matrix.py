@@ -31,7 +31,7 @@ def flat_values(x: Tensor, where: str) -> Tensor:
             f"{where}: expected float32, float16 or bfloat16, got {x.dtype}; "
             "convert with x.float() if its rounding is acceptable"
         )
-    if x.device.type != "cpu" or x.layout != torch.strided:
+    if not x.is_cpu or x.layout != torch.strided:
         raise ConfigError(
             f"{where}: expected a dense tensor on the CPU, got {x.layout} on {x.device}; use x.to_dense().cpu()"
         )
@@ -61,7 +61,7 @@ def block_bytes(block: Tensor, where: str) -> Tensor:
     """Return the bytes of a block, contiguous."""
     if not isinstance(block, Tensor):
         raise ConfigError(f"{where}: expected a block as a tensor, got {type(block).__name__}")
-    if block.dtype != torch.uint8 or block.dim() != 1 or block.device.type != "cpu":
+    if block.dtype != torch.uint8 or block.dim() != 1 or not block.is_cpu:
         raise ConfigError(
             f"{where}: expected a block as a 1-D uint8 tensor on the CPU, "
             f"got {block.dim()}-D {block.dtype} on {block.device}"
