@@ -8,7 +8,7 @@ import sys
 import typer
 
 from laconic import __version__
-from laconic.cli import bench, codec, info
+from laconic.cli import bench, codec, info, lab, prepare, report, train
 from laconic.errors import LaconicError
 
 __all__ = ["app", "main"]
@@ -22,6 +22,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("info")(info.info)
+app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)
+app.command("prepare")(prepare.prepare)
+app.command("report")(report.report)
+app.command("train")(train.train)
 app.add_typer(codec.app, name="codec")
 app.add_typer(bench.app, name="bench")
 

@@ -1,0 +1,45 @@
+"""Rules: patterns of table names, each with the codecs of the tables it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from laconic.codecs.batch import BlockCodec
+from laconic.errors import ConfigError
+from laconic.exchange_plan import ExchangePlan, TableCodecs
+
+__all__ = ["TableRule", "plan_from_rules"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableRule:
+    """Codecs of the tables whose names match."""
+
+    tables: str = "*"
+    """Shell pattern, as ``c_user*``."""
+
+    forward: BlockCodec | None = None
+    """Of rows; None: as they are."""
+
+    backward: BlockCodec | None = None
+    """Of gradients; None: as they are."""
+
+
+def plan_from_rules(
+    names: Sequence[str], rules: Sequence[TableRule], *, coded_ids: bool = True
+) -> ExchangePlan:
+    """Give each table the codecs of the last rule that covers it; those that none covers travel as they are.
+
+    A rule that covers no table is an error: its author meant one.
+    """
+    for rule in rules:
+        if not any(fnmatchcase(name, rule.tables) for name in names):
+            raise ConfigError(f"policy: no table matches {rule.tables!r} (known: {', '.join(names)})")
+    codecs = []
+    for name in names:
+        covering = [rule for rule in rules if fnmatchcase(name, rule.tables)]
+        last = covering[-1] if covering else TableRule()
+        codecs.append(TableCodecs(last.forward, last.backward))
+    return ExchangePlan(tuple(codecs), coded_ids)

@@ -1,0 +1,117 @@
+"""``laconic lab``: run a job on hosts that one machine makes up, over links of a known rate."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from laconic.cli.output import write_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from laconic.lab import Fact, Result
+
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+def lab(
+    command: list[str] = typer.Argument(
+        None, help="The program and its arguments, after '--'.", metavar="-- COMMAND"
+    ),
+    *,
+    hosts: int = typer.Option(2, help="Number of hosts; each runs the command as one rank."),
+    rate: str | None = typer.Option(
+        None, help="Rate of every link in each direction: 200mbit, 1.5gbit; left out: no limit."
+    ),
+    pin: bool = typer.Option(True, help="Give every host one core, in turn, and one thread."),
+    grace: float = typer.Option(
+        2.0, min=0.0, help="Seconds that hosts have to notice that another failed, before they are ended."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write exit codes, seconds and bytes as JSON to this file ('-': stdout)."
+    ),
+    check: bool = typer.Option(False, "--check", help="Say what this machine lacks for a lab, and stop."),
+) -> None:
+    """Run COMMAND on every host of a network made of namespaces, as torchrun would, one rank per host.
+
+    The exit code is that of the first host that failed.
+    """
+    from rich.console import Console
+
+    from laconic.errors import ConfigError
+    from laconic.lab import Lab
+    from laconic.lab import check as check_machine
+
+    console = Console(stderr=True, highlight=False)  # standard output belongs to the job
+    if check:
+        facts = check_machine()
+        _print_facts(Console(highlight=False), facts)
+        raise typer.Exit(0 if all(fact.ok for fact in facts) else 1)
+    if not command:
+        raise ConfigError(
+            "lab: command: expected a program after '--', got nothing; write 'laconic lab --hosts 2 -- python train.py'"
+        )
+    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
+        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    to_stdout = json_file is not None and str(json_file) == "-"
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        with Lab(hosts=hosts, rate=rate) as built:
+            stream = sys.stderr if to_stdout else sys.stdout
+            result = built.run(command, pin_cores=pin, stream=stream, grace_s=grace)
+    except KeyboardInterrupt:
+        console.print("laconic lab: interrupted; every host was ended")
+        raise typer.Exit(_INTERRUPTED) from None
+    _print_result(console, result, rate)
+    if json_file is not None:
+        write_json({"rate": rate, **result.as_dict()}, json_file)
+    raise typer.Exit(result.exit_code)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    """Let a signal unwind the stack, so that hosts are ended in order."""
+    sys.exit(128 + number)
+
+
+def _print_facts(console: Console, facts: list[Fact]) -> None:
+    from rich.table import Table
+
+    marks = {True: "[green]yes", False: "[red]no", None: "-"}
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for fact in facts:
+        advice = f"; {fact.remedy}" if fact.remedy else ""
+        table.add_row(f"[bold]{fact.name}", marks[fact.ok], f"{fact.detail}{advice}")
+    console.print(table)
+
+
+def _print_result(console: Console, result: Result, rate: str | None) -> None:
+    from rich.table import Table
+
+    title = f"{len(result.hosts)} hosts, {rate or 'no limit'}, {result.seconds:.2f} s"
+    table = Table(
+        "host", "bytes sent", "bytes received", "seconds", "exit code", title=title, title_justify="left"
+    )
+    for column in table.columns:
+        column.justify = "right"
+    for host in result.hosts:
+        ended = (
+            " (ended)"
+            if host.ended_by_lab
+            else " (failed first)"
+            if host.host == result.first_failure
+            else ""
+        )
+        table.add_row(
+            str(host.host),
+            f"{host.bytes_sent:,}",
+            f"{host.bytes_received:,}",
+            f"{host.seconds:.2f}",
+            f"{host.exit_code}{ended}",
+        )
+    console.print(table)

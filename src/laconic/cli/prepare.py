@@ -1,0 +1,84 @@
+"""``laconic prepare``: from raw logs to a folder that trains fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from laconic.cli.output import write_json
+
+
+def prepare(
+    inputs: list[Path] = typer.Argument(help="Files of logs (Criteo: plain or .gz), or folders of Parquet."),
+    *,
+    out: Path = typer.Option(help="Folder to write; must not exist."),
+    form: str = typer.Option("criteo", "--format", help="criteo or parquet."),
+    columns: Path | None = typer.Option(None, help="Parquet: TOML file that says what the columns are."),
+    min_count: int | None = typer.Option(
+        None, min=1, help="Values that occur less often share the row for unknown ones."
+    ),
+    buckets: int | None = typer.Option(None, min=1, help="Hash into this many rows a table; no counting."),
+    eval_fraction: float | None = typer.Option(
+        None, min=0, max=1, help="Share of rows to evaluate on. Default: 0.1, or as the columns say."
+    ),
+    eval_last: bool = typer.Option(
+        False, help="Evaluate on the last rows in the order of the input, not on random ones."
+    ),
+    skip_bad_lines: bool = typer.Option(False, help="Leave out and count lines that are not Criteo's."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
+) -> None:
+    """Count values, map them to ids and write Parquet: whole, or not at all."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from laconic.data.columns import RandomSplit, TimeSplit
+    from laconic.data.prepare import prepare as run
+
+    split: RandomSplit | TimeSplit | None = None
+    if eval_last or eval_fraction is not None:
+        fraction = 0.1 if eval_fraction is None else eval_fraction
+        split = TimeSplit(kind="time", fraction=fraction) if eval_last else RandomSplit(fraction=fraction)
+    console = Console(stderr=True)
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*bars, console=console, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def show(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(phase, total=total)
+            progress.update(tasks[phase], completed=done)
+
+        result = run(
+            inputs,
+            out,
+            form=form,
+            columns=columns,
+            min_count=min_count,
+            buckets=buckets,
+            split=split,
+            skip_bad_lines=skip_bad_lines,
+            progress=show,
+        )
+    tables = [
+        {"name": feature.name, "rows": feature.rows, "bag": feature.bag, "unknown": unknown}
+        for feature, unknown in zip(result.schema.categorical, result.unknown, strict=True)
+    ]
+    if as_json:
+        facts = {"folder": str(result.folder), "samples": result.rows, "skipped_lines": result.skipped}
+        write_json({**facts, "dense": list(result.schema.dense), "tables": tables}, None)
+    else:
+        _show(tables, f"{result.folder}: {result.rows:,} samples, {result.skipped:,} bad lines left out")
+
+
+def _show(tables: list[dict[str, Any]], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table("table", "rows", "lookups of unknown", title=title, title_justify="left")
+    shown.columns[1].justify = shown.columns[2].justify = "right"
+    for table in tables:
+        name = f"{table['name']} (bags)" if table["bag"] else table["name"]
+        shown.add_row(name, f"{table['rows']:,}", f"{table['unknown']:,}")
+    Console().print(shown)

@@ -1,0 +1,18 @@
+"""``laconic report``: a page to look at, from a result file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def report(
+    result: Path = typer.Argument(help="Result file of a comparison, JSON."),
+    out: Path = typer.Option(Path("report.html"), help="HTML file to write; replaced if it exists."),
+) -> None:
+    """Turn a result file into one HTML page that needs no network."""
+    from laconic.report import read_result, write_report
+
+    write_report(read_result(result), out)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB, opens in any browser")

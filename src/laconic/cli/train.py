@@ -1,0 +1,45 @@
+"""``laconic train``: train a model over the compressed exchange."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import typer
+
+from laconic.cli.output import write_json
+from laconic.errors import LaconicError
+
+
+def train(
+    settings_file: Path = typer.Argument(..., metavar="RUN.TOML", help="Settings of the run."),
+    overrides: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Change a setting, as train.steps=100; may be repeated."
+    ),
+    resume: bool = typer.Option(
+        False, help="Continue from the newest checkpoint, or start where there is none."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write the result as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Train on one rank, or on all that torchrun, laconic lab or another launcher starts."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from laconic.config import load
+    from laconic.train.run import run
+    from laconic.train.settings import RunSettings
+
+    settings = load(settings_file, RunSettings, overrides=tuple(overrides))
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    try:
+        result = run(settings, resume=resume or restarted, console=console)
+    except LaconicError as error:
+        typer.echo(f"laconic: {error}", err=True)
+        # threads may be waiting for peers that are gone: leave without them
+        os._exit(1)
+    if json_file is not None and os.environ.get("RANK", "0") == "0":
+        write_json(asdict(result), json_file)

@@ -1,0 +1,90 @@
+"""From rows to bytes and back, for all tables and ranks of one direction in one native call.
+
+Built once per plan; a step costs a table of blocks, which is a few arrays. A direction in which
+every table travels as it is skips the codec altogether, whatever the dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic import kernels
+from laconic.codecs import Cast
+from laconic.codecs.batch import BlockCodec
+from laconic.errors import ConfigError, PlanError
+from laconic.kernels.blocks import DITHERED, MAX_VALUES, BlockTable
+
+__all__ = ["Coder", "Room"]
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+
+class Room:
+    """Memory that grows and is used again every step."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> Bytes:
+        """Return ``size`` bytes, overwriting what was there; they start on a cache line."""
+        if len(self._bytes) < size + 64:
+            self._bytes = np.empty(size + size // 4 + 64, np.uint8)
+        skip = -self._bytes.__array_interface__["data"][0] % 64
+        return self._bytes[skip : skip + size]
+
+
+class Coder:
+    """Codecs of all tables in one direction."""
+
+    def __init__(self, codecs: Sequence[BlockCodec | None], dim: int, dtype: torch.dtype) -> None:
+        self.dim = dim
+        self.item_bytes = dtype.itemsize
+        self.exact = all(codec is None for codec in codecs)
+        if not self.exact and dtype != torch.float32:
+            raise PlanError(
+                f"exchange: codecs work on float32, the tables are {dtype}; use exact communication for them"
+            )
+        if self.exact:
+            return
+        specs = [(codec or Cast(dtype="fp32")).spec() for codec in codecs]
+        self._longs_T6, self._doubles_T3 = BlockTable.of((spec, 0, dim) for spec in specs).arrays
+        self._dithered_T = (self._longs_T6[:, 3] & DITHERED) != 0
+        self._sent, self._offsets = Room(), np.empty(1, np.int64)
+
+    def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seed: int) -> tuple[Bytes, Ints]:
+        """Bytes of the blocks of M ranks, back to back, and how many each has."""
+        if self.exact:
+            return rows.reshape(-1).view(np.uint8), counts_MT * (self.dim * self.item_bytes)
+        table = self._table(counts_MT, seed)
+        active = kernels.active()
+        out = self._sent.take(active.max_bytes(table))
+        if len(self._offsets) != len(table) + 1:
+            self._offsets = np.empty(len(table) + 1, np.int64)
+        active.encode_blocks(table, rows.reshape(-1), out, self._offsets, torch.get_num_threads())
+        return out[: self._offsets[-1]], np.diff(self._offsets).reshape(counts_MT.shape)
+
+    def decode(self, data: Bytes, bytes_MT: Ints, counts_MT: Ints, out: NDArray[np.float32]) -> None:
+        """Fill ``out`` with the rows of M ranks' blocks; ``FormatError`` names the first bad one."""
+        if self.exact:
+            return  # the bytes arrived in place
+        table = self._table(counts_MT, 0)
+        offsets = np.concatenate([[0], np.cumsum(bytes_MT)])
+        kernels.active().decode_blocks(table, data, offsets, out.reshape(-1), torch.get_num_threads())
+
+    def _table(self, counts_MT: Ints, seed: int) -> BlockTable:
+        ranks, tables = counts_MT.shape
+        if counts_MT.size and int(counts_MT.max()) * self.dim > MAX_VALUES:
+            raise ConfigError(
+                f"exchange: a block of {counts_MT.max()} rows of {self.dim} is too large; use smaller batches"
+            )
+        longs = np.tile(self._longs_T6, (ranks, 1))
+        longs[:, 1] = counts_MT.ravel()
+        # another seed for every table and step, the same for every destination: replicas must agree
+        longs[:, 4] = np.tile(np.where(self._dithered_T, seed + np.arange(tables), 0), ranks)
+        doubles = np.tile(self._doubles_T3, (ranks, 1))
+        return BlockTable(torch.from_numpy(longs), torch.from_numpy(doubles), (longs, doubles))

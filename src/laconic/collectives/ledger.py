@@ -1,0 +1,125 @@
+"""The ledger: what travelled, what it would have been, and what it cost.
+
+Bytes are those that leave this rank, per table and direction; a direction's size messages are
+counted with it. Times are per direction: all tables are encoded in one call and travel in one
+message. ``wire_s`` includes waiting for slower ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DIRECTIONS", "Direction", "Entry", "Ledger"]
+
+Direction = Literal["ids", "forward", "backward"]
+DIRECTIONS: tuple[Direction, ...] = ("ids", "forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One direction of one step."""
+
+    step: int
+    before_T: NDArray[np.int64]
+    """Bytes of each table's rows or ids, uncompressed."""
+    after_T: NDArray[np.int64]
+    """Bytes that were sent for them."""
+    sizes: int
+    """Bytes of the size messages."""
+    encode_s: float
+    wire_s: float
+    decode_s: float
+
+
+@dataclass
+class Account:
+    """The sum of one direction's entries since the last reset."""
+
+    before_T: NDArray[np.int64]
+    after_T: NDArray[np.int64]
+    sizes: int = 0
+    encode_s: float = 0.0
+    wire_s: float = 0.0
+    decode_s: float = 0.0
+    steps: int = 0
+
+    def add(self, entry: Entry) -> None:
+        """Add one step."""
+        self.before_T += entry.before_T
+        self.after_T += entry.after_T
+        self.sizes += entry.sizes
+        self.encode_s += entry.encode_s
+        self.wire_s += entry.wire_s
+        self.decode_s += entry.decode_s
+        self.steps += 1
+
+    @property
+    def before(self) -> int:
+        """Bytes of all tables, uncompressed."""
+        return int(self.before_T.sum())
+
+    @property
+    def sent(self) -> int:
+        """Bytes of all tables and size messages that left this rank."""
+        return int(self.after_T.sum()) + self.sizes
+
+
+@dataclass
+class Ledger:
+    """Accounts of all directions; each is written by one thread only."""
+
+    names: tuple[str, ...]
+    """Of the tables."""
+    accounts: dict[Direction, Account] = field(default_factory=dict)
+    last: dict[Direction, Entry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew; entries of the last step stay."""
+        for direction in DIRECTIONS:
+            zeros = np.zeros(len(self.names), np.int64)
+            self.accounts[direction] = Account(zeros, zeros.copy())
+
+    def record(self, direction: Direction, entry: Entry) -> None:
+        """Enter one direction of one step."""
+        self.accounts[direction].add(entry)
+        self.last[direction] = entry
+
+    @property
+    def ratio(self) -> float:
+        """Bytes before / bytes sent, all directions together; 1 where nothing was sent."""
+        sent = sum(account.sent for account in self.accounts.values())
+        before = sum(account.before for account in self.accounts.values())
+        return before / sent if sent else 1.0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for every table and direction, for tables and files."""
+        return [
+            {"table": name, "direction": direction, "before": int(a.before_T[t]), "after": int(a.after_T[t])}
+            for direction, a in self.accounts.items()
+            for t, name in enumerate(self.names)
+        ]
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One row for every direction: bytes and milliseconds per step."""
+        rows = []
+        for direction, a in self.accounts.items():
+            steps = max(a.steps, 1)
+            times = {"encode": a.encode_s, "wire": a.wire_s, "decode": a.decode_s}
+            rows.append(
+                {
+                    "direction": direction,
+                    "steps": a.steps,
+                    "bytes_before": a.before / steps,
+                    "bytes_sent": a.sent / steps,
+                    "ratio": a.before / a.sent if a.sent else 1.0,
+                    **{f"{name}_ms": 1e3 * seconds / steps for name, seconds in times.items()},
+                }
+            )
+        return rows

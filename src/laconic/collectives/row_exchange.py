@@ -1,0 +1,217 @@
+"""Rows to those who look them up, gradients back to those who own them.
+
+Both directions are the same: blocks of rows for every other rank are encoded in one call, their
+sizes announced, the bytes moved, and what arrives is decoded in one call. What this rank asks of
+itself never becomes bytes. Shape legend: ``N`` ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic import kernels
+from laconic.collectives.coder import Coder, Room
+from laconic.collectives.id_exchange import Routed
+from laconic.collectives.layout import Layout
+from laconic.collectives.ledger import Direction, Entry, Ledger
+from laconic.collectives.optimizer import RowOptimizer
+from laconic.collectives.request import block_starts
+from laconic.collectives.wire import Wire
+from laconic.errors import CommError
+from laconic.exchange_plan import ExchangePlan
+
+__all__ = ["RowExchange"]
+
+Ints = NDArray[np.int64]
+Rows = NDArray[Any]
+
+
+class RowExchange:
+    """The shards of one rank, and the messages that carry their rows and gradients."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        weight_RD: torch.Tensor,
+        state_R: torch.Tensor | None,
+        optimizer: RowOptimizer,
+        wire: Wire,
+    ) -> None:
+        self.layout, self.optimizer, self.wire = layout, optimizer, wire
+        self._weight = weight_RD.numpy()
+        self._state = None if state_R is None else state_R.numpy()
+        self._dtype, self._dim = weight_RD.dtype, weight_RD.shape[1]
+        self._others = np.arange(layout.ranks) != layout.rank
+        self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
+        self._sent, self._arrived, self._gradients = Room(), Room(), Room()
+
+    def forward(self, routed: Routed, plan: ExchangePlan, step: int, ledger: Ledger | None) -> torch.Tensor:
+        """Send the rows that were asked for; return those that this rank asked for."""
+        service, answers_NT = routed.service, routed.request.answers_NT
+        start = perf_counter()
+        active = kernels.active()
+        sent = self._rows(self._sent, service.remote.rows)
+        active.sum_bags(sent, self._weight, service.remote.index, service.remote.offsets)
+        received = torch.empty(int(answers_NT.sum()), self._dim, dtype=self._dtype)
+        rows = received.numpy()
+        own = len(rows) - service.own.rows
+        active.sum_bags(rows[own:], self._weight, service.own.index, service.own.offsets)
+        coder = self._coder(plan)[0]
+        self._move(
+            "forward",
+            coder,
+            routed,
+            plan,
+            step,
+            sent,
+            service.answers_NT,
+            answers_NT,
+            rows[:own],
+            start,
+            ledger,
+        )
+        return received
+
+    def backward(
+        self, routed: Routed, plan: ExchangePlan, step: int, ledger: Ledger, gradient_RD: torch.Tensor
+    ) -> int:
+        """Send the gradients of the rows that were answered, and update the rows whose gradients come.
+
+        Returns the number of distinct rows that were updated.
+        """
+        request, service = routed.request, routed.service
+        start = perf_counter()
+        gradient = gradient_RD.numpy()
+        own = int(request.answers_NT[self.layout.rank].sum())
+        sent = gradient[: len(gradient) - own]
+        coder = self._coder(plan)[1]
+        if self.layout.replicated_T.any():
+            sent = gradient[self._replicated_index(routed)]
+        coming = self._rows(self._gradients, int(service.gradients_NT.sum()))
+        remote = len(coming) - own
+        coming[remote:] = gradient[len(gradient) - own :]
+        if self.layout.replicated_T.any() and not coder.exact:
+            self._round_trip_own(coder, routed, step, coming[remote:])
+        self._move(
+            "backward",
+            coder,
+            routed,
+            plan,
+            step,
+            sent,
+            request.gradients_NT,
+            service.gradients_NT,
+            coming[:remote],
+            start,
+            ledger,
+        )
+        optimizer = self.optimizer
+        return kernels.active().update_rows(
+            self._weight,
+            self._state,
+            service.rows_C,
+            routed.order_C,
+            coming,
+            service.gradient_C,
+            optimizer.code,
+            optimizer.rate,
+            optimizer.epsilon,
+        )
+
+    def _move(
+        self,
+        direction: Direction,
+        coder: Coder,
+        routed: Routed,
+        plan: ExchangePlan,
+        step: int,
+        sent: Rows,
+        sent_NT: Ints,
+        coming_NT: Ints,
+        out: Rows,
+        start: float,
+        ledger: Ledger | None,
+    ) -> None:
+        """Send blocks of ``sent_NT`` rows to the others, and fill ``out`` with theirs."""
+        others = self._others
+        sent_MT, coming_MT = sent_NT[others], coming_NT[others]
+        payload, sizes_MT = coder.encode(sent, sent_MT, self._seed(step))
+        encoded = perf_counter()
+        counts_NT, bytes_NT = np.zeros_like(sent_NT), np.zeros_like(sent_NT)
+        counts_NT[others], bytes_NT[others] = sent_MT, sizes_MT
+        heard = self.wire.announce(routed.turn, plan.digest, routed.request.samples, counts_NT, bytes_NT)
+        self._check_counts(heard.counts_NK[others], coming_MT, routed.turn)
+        coming_N = heard.bytes_NK.sum(axis=1)
+        total = int(coming_N.sum())
+        if coder.exact and total != out.nbytes:
+            raise CommError(
+                f"{self.wire.name}: expected {out.nbytes} bytes at turn {routed.turn}, got {total} announced"
+            )
+        arrived = out.reshape(-1).view(np.uint8) if coder.exact else self._arrived.take(total)
+        self.wire.move(payload, arrived, bytes_NT.sum(axis=1), coming_N, routed.turn)
+        waited, decoding = self.wire.take_time(), perf_counter()
+        coder.decode(arrived, heard.bytes_NK[others], coming_MT, out)
+        if ledger is None:
+            return
+        ledger.record(
+            direction,
+            Entry(
+                step,
+                counts_NT.sum(axis=0) * (self._dim * coder.item_bytes),
+                bytes_NT.sum(axis=0),
+                self.wire.size_message_bytes(len(self.layout.tables)),
+                encoded - start,
+                waited,
+                perf_counter() - decoding,
+            ),
+        )
+
+    def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:
+        if (heard_MT == expected_MT).all():
+            return
+        other, t = np.argwhere(heard_MT != expected_MT)[0]
+        rank = int(np.flatnonzero(self._others)[other])
+        raise CommError(
+            f"{self.wire.name}: rank {rank} announced {heard_MT[other, t]} rows of table "
+            f"{self.layout.tables[t].name!r} at turn {turn}, expected {expected_MT[other, t]}; the peer is out of step"
+        )
+
+    def _round_trip_own(self, coder: Coder, routed: Routed, step: int, own: Rows) -> None:
+        """Give this rank's replicas the gradients that the other ranks decode, so that all stay equal."""
+        counts_1T = routed.request.answers_NT[self.layout.rank][None]
+        ends = np.cumsum(counts_1T[0])
+        payload, sizes_1T = coder.encode(own, counts_1T, self._seed(step))
+        decoded = np.empty_like(own)
+        coder.decode(payload, sizes_1T, counts_1T, decoded)
+        for t in np.flatnonzero(self.layout.replicated_T):
+            rows = slice(int(ends[t] - counts_1T[0, t]), int(ends[t]))
+            own[rows] = decoded[rows]
+
+    def _replicated_index(self, routed: Routed) -> Ints:
+        """Rows of the gradient in the order in which they are sent: those of replicas go to everyone."""
+        request, rank = routed.request, self.layout.rank
+        starts_NT = block_starts(request.answers_NT, rank)
+        starts_NT = np.where(self.layout.replicated_T, starts_NT[rank], starts_NT)[self._others].ravel()
+        counts = request.gradients_NT[self._others].ravel()
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        index: Ints = np.repeat(starts_NT, counts) + within
+        return index
+
+    def _coder(self, plan: ExchangePlan) -> tuple[Coder, Coder]:
+        if self._coders is None or self._coders[0] is not plan:
+            forward = Coder([codecs.forward for codecs in plan.tables], self._dim, self._dtype)
+            backward = Coder([codecs.backward for codecs in plan.tables], self._dim, self._dtype)
+            self._coders = (plan, forward, backward)
+        return self._coders[1:]
+
+    def _seed(self, step: int) -> int:
+        return (step * self.layout.ranks + self.layout.rank) << 20
+
+    def _rows(self, room: Room, count: int) -> Rows:
+        data = room.take(count * self._dim * self._dtype.itemsize)
+        return data.view(self._weight.dtype).reshape(count, self._dim)

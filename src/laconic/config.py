@@ -1,0 +1,194 @@
+"""Settings from a TOML file: read, overridden, validated, or refused with one line for each problem.
+
+Each owner keeps its own settings: a class derived from ``Settings``, a docstring under every field. ::
+
+    class Train(Settings):
+        steps: int = Field(1000, ge=1)
+        '''Steps to train.'''
+
+    run = load("run.toml", Run, overrides=("train.steps=100",))
+
+    run.toml: train.stpes: no such setting; did you mean 'steps'? (known: steps)
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from laconic.errors import ConfigError
+
+__all__ = ["Settings", "load", "parse"]
+
+
+class Settings(BaseModel):
+    """A group of settings: immutable, and without room for a name that does not exist."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
+    )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load(path: str | Path, model: type[Model], overrides: Sequence[str] = ()) -> Model:
+    """Read a TOML file into a model; ``overrides`` are ``dotted.name=value`` and win over the file.
+
+    A value of an override is TOML where it parses as such, else a string. Raises ConfigError.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+    return parse(text, model, overrides, where=str(path))
+
+
+def parse(text: str, model: type[Model], overrides: Sequence[str] = (), *, where: str = "settings") -> Model:
+    """Turn TOML text into a model; ``where`` begins every line of an error."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: {_syntax(str(error))}") from None
+    overridden = [_override(tree, override) for override in overrides]
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        problems = _independent(error.errors())
+        lines = [_explain(problem, model, where, overridden) for problem in problems]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _independent(problems: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out lists that are too short only because some of their items are refused themselves."""
+
+    def follows(problem: ErrorDetails) -> bool:
+        place = problem["loc"]
+        return problem["type"] == "too_short" and any(
+            other is not problem and other["loc"][: len(place)] == place for other in problems
+        )
+
+    return [problem for problem in problems if not follows(problem)]
+
+
+def _syntax(message: str) -> str:
+    found = re.fullmatch(r"(.*) \(at (.*)\)", message, re.DOTALL)
+    what, place = found.groups() if found else (message, "")
+    return f"{place}: {what[:1].lower()}{what[1:]}".removeprefix(": ")
+
+
+def _override(tree: dict[str, Any], override: str) -> tuple[str, ...]:
+    name, equals, value = override.partition("=")
+    keys = tuple(part.strip() for part in name.split("."))
+    if not equals or not all(keys):
+        raise ConfigError(f"--set: expected name.of.setting=value, got {override!r}")
+    for depth, key in enumerate(keys[:-1], start=1):
+        tree = tree.setdefault(key, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(
+                f"--set: {'.'.join(keys[:depth])}: is a value, not a group of settings; got {override!r}"
+            )
+    tree[keys[-1]] = _value(value.strip())
+    return keys
+
+
+def _value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def _explain(
+    problem: ErrorDetails, model: type[BaseModel], where: str, overridden: list[tuple[str, ...]]
+) -> str:
+    names, owner, field = _place(model, problem["loc"])
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind == "extra_forbidden":
+        what = _unknown(names[-1], owner)
+    elif kind == "missing":
+        what = "required, but not given"
+    elif kind in ("union_tag_invalid", "union_tag_not_found"):
+        names.append(context["discriminator"].strip("'"))
+        what = (
+            f"expected {context['expected_tags']}, got {context['tag']!r}"
+            if "tag" in context
+            else "required, but not given"
+        )
+    elif kind == "too_short":
+        what = f"expected at least {context['min_length']} of them, got {context['actual_length']}"
+    elif kind in ("value_error", "assertion_error"):
+        what = str(context["error"])
+    else:
+        limits = _limits(field) if kind.startswith(("greater_than", "less_than")) else ""
+        expected = re.sub(r"^Input should be ", "", problem["msg"])
+        what = f"expected {limits or expected[:1].lower() + expected[1:]}, got {problem['input']!r}"
+    by_override = any(tuple(names[: len(keys)]) == keys for keys in overridden)
+    place = ".".join(names)
+    return ": ".join(part for part in ("--set" if by_override else where, place, what) if part)
+
+
+def _unknown(name: str, owner: type[BaseModel] | None) -> str:
+    known = list(owner.model_fields) if owner else []
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"no such setting{hint} (known: {', '.join(known)})"
+
+
+def _limits(field: FieldInfo | None) -> str:
+    signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+    metadata = field.metadata if field else []
+    found = [f"{signs[name]} {getattr(m, name)}" for m in metadata for name in signs if hasattr(m, name)]
+    return f"a value {' and '.join(found)}" if found else ""
+
+
+def _place(
+    model: type[BaseModel], location: tuple[int | str, ...]
+) -> tuple[list[str], type[BaseModel] | None, FieldInfo | None]:
+    """Follow an error's location: its names without tags of unions, the last group, the field."""
+    names: list[str] = []
+    here: Any = model
+    owner: type[BaseModel] | None = model
+    field: FieldInfo | None = None
+    for part in location:
+        choices = _models(here)
+        tagged = [choice for choice in choices if part in _tags(choice)]
+        if len(choices) > 1 and tagged:  # a tag, not a name
+            owner = here = tagged[0]
+            continue
+        names.append(str(part))
+        owner = choices[0] if choices else None
+        field = owner.model_fields.get(str(part)) if owner else None
+        arguments = [a for a in get_args(here) if a is not Ellipsis]
+        here = field.annotation if field else arguments[-1] if arguments else None
+    return names, owner, field
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, UnionType):
+        return [model for member in get_args(annotation) for model in _models(member)]
+    if get_origin(annotation) is Annotated:
+        return _models(get_args(annotation)[0])
+    return []
+
+
+def _tags(model: type[BaseModel]) -> set[Any]:
+    literals = [f.annotation for f in model.model_fields.values() if get_origin(f.annotation) is Literal]
+    return {tag for literal in literals for tag in get_args(literal)}

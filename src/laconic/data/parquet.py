@@ -1,0 +1,201 @@
+"""Samples from Parquet files, shuffled with bounded memory.
+
+Row groups are read in an order drawn for each epoch, several at a time (a *window*), and the samples of
+a window are shuffled among themselves. Windows have nearly the same size, about ``window_rows`` (less than
+one and a half times that, plus half a row group at either end), which bounds memory: 4 bytes for each feature of a
+sample in the window. The place of every sample follows from the row groups' counts, so ``start`` reads no more than
+the window it falls into. "eval" keeps the order of the files. Every rank decodes every row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from laconic.data.block import Block
+from laconic.data.columns import CategoricalColumns, ColumnSettings, DenseColumns
+from laconic.data.decoder import Decoder, flat, is_bag
+from laconic.data.dense import Dense, measured
+from laconic.data.division import Division
+from laconic.data.mix64 import key64
+from laconic.data.permutation import permute
+from laconic.data.rank_slices import check_split, rank_slices
+from laconic.data.row_groups import RowGroups
+from laconic.data.samples import Samples
+from laconic.data.vocabulary import Hashed, IdMap, Known, read_vocabulary
+from laconic.errors import ConfigError, FormatError
+
+__all__ = ["Parquet", "dense_features", "id_map"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    begin: int
+    groups: tuple[int, ...]
+    key: np.uint64 | None
+    """Of the shuffle; None: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    window: _Window
+    block: Block
+    rows: NDArray[np.int64]
+    """Rows of the block that belong to the split."""
+
+    def take(self, begin: int, end: int) -> Block:
+        """Copy samples at positions of the epoch, as far as they are in this window."""
+        place = np.arange(max(begin - self.window.begin, 0), min(end - self.window.begin, self.rows.size))
+        if self.window.key is not None:
+            place = permute(place, self.rows.size, self.window.key)
+        return self.block.take(self.rows[place])
+
+
+class Parquet:
+    """A source that streams files with one row for each sample."""
+
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        columns: ColumnSettings,
+        *,
+        seed: int = 0,
+        window_rows: int = 1 << 20,
+    ) -> None:
+        self._groups = RowGroups(paths)
+        where = str(self._groups.files[0])
+        columns = columns.expanded(self._groups.schema.names, where=where)
+        maps = {c.columns: id_map(c, self._groups, where) for c in columns.categorical}
+        self._decoder = Decoder(
+            columns.label, dense_features(columns.dense, self._groups), maps, self._groups.schema
+        )
+        self.schema = self._decoder.schema
+        self._groups.check_columns(self._decoder.columns)
+        time = getattr(columns.split, "column", None)
+        times = self._groups.tables([time]) if time else ()
+        self._division = Division(columns.split, self._groups.rows, times)
+        self._columns = [*self._decoder.columns, *([time] if time else [])]
+        self._seed = seed
+        self._window_rows = window_rows
+
+    def samples_in(self, split: str) -> int:
+        """Count the samples of an epoch."""
+        check_split(split)
+        return sum(self._division.counts[split])
+
+    def batches(
+        self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
+    ) -> Iterator[Samples]:
+        """Yield this rank's part of every global batch, from sample ``start`` of the epoch on."""
+        slices = rank_slices(
+            self.samples_in(split), global_batch=global_batch, rank=rank, ranks=ranks, start=start
+        )
+        return self._gather(split, slices, self._windows(split, epoch))
+
+    def _windows(self, split: str, epoch: int) -> list[_Window]:
+        counts = self._division.counts[split]
+        order = np.arange(len(counts))
+        if split == "train":
+            order = permute(order, len(counts), key64("row groups", self._seed, epoch))
+        rows = np.array([self._groups.rows[group] for group in order])
+        windows: list[_Window] = []
+        begin = 0
+        for groups in _near_equal(rows, self._window_rows):
+            key = key64("window", self._seed, epoch, len(windows)) if split == "train" else None
+            windows.append(_Window(begin, tuple(int(group) for group in order[groups]), key))
+            begin += sum(counts[group] for group in windows[-1].groups)
+        return windows
+
+    def _gather(
+        self, split: str, slices: Iterator[tuple[int, int]], windows: list[_Window]
+    ) -> Iterator[Samples]:
+        begins = np.array([window.begin for window in windows])
+        nothing = self._decoder.decode([], 0)
+        loaded: _Loaded | None = None
+        for begin, end in slices:
+            parts = [nothing] if begin == end else []
+            at = begin
+            while at < end:
+                number = int(np.searchsorted(begins, at, side="right")) - 1
+                if loaded is None or loaded.window is not windows[number]:
+                    loaded = None  # let go of one window before the next is read
+                    loaded = self._load(split, windows[number])
+                parts.append(loaded.take(at, end))
+                at += parts[-1].label_N.size
+            yield Block.join(parts).samples()
+
+    def _load(self, split: str, window: _Window) -> _Loaded:
+        rows: list[NDArray[np.int64]] = []
+        first = 0
+        where = ""
+
+        def tables() -> Iterator[Any]:
+            nonlocal first, where
+            for group in window.groups:
+                where = ""
+                table = self._groups.read(group, self._columns)
+                where = f"{self._groups.file_of(group)}: "
+                rows.append(self._division.select(split, group, table) + first)
+                first += table.num_rows
+                yield table
+
+        try:
+            block = self._decoder.decode(tables(), sum(self._groups.rows[group] for group in window.groups))
+        except FormatError as error:
+            raise FormatError(f"{where}{error}") from error
+        return _Loaded(window, block, np.concatenate(rows))
+
+
+def _near_equal(rows: NDArray[np.int64], target: int) -> list[NDArray[np.int64]]:
+    """Cut a sequence of row groups into windows of about ``target`` rows, all of nearly the same size."""
+    total = int(rows.sum())
+    count = max(1, round(total / target))
+    middle = np.cumsum(rows) - rows / 2
+    number = np.minimum((middle * count / max(total, 1)).astype(np.int64), count - 1)
+    return [np.flatnonzero(number == n) for n in np.unique(number)]
+
+
+def dense_features(entries: Sequence[DenseColumns], groups: RowGroups) -> list[Dense]:
+    """Make transforms as described; mean and deviation come from a scan where they are asked for."""
+    features = [Dense(entry.columns, entry.transform.startswith("log1p")) for entry in entries]
+    for feature in features:
+        kind = groups.schema.field(feature.column).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            raise ConfigError(f"{groups.files[0]}: dense {feature.column!r}: expected numbers, got {kind}")
+    scaled = [
+        f for f, entry in zip(features, entries, strict=True) if entry.transform.endswith("standardize")
+    ]
+    found = (
+        {f.column: f for f in measured(scaled, groups.tables([s.column for s in scaled]))} if scaled else {}
+    )
+    return [found.get(feature.column, feature) for feature in features]
+
+
+def id_map(entry: CategoricalColumns, groups: RowGroups, where: str) -> IdMap:
+    """How the values of a column become ids; a scan tells the largest id where nothing else does."""
+    name = entry.columns
+    kind = groups.schema.field(name).type
+    kind = kind.value_type if is_bag(kind) else kind
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not text and not pa.types.is_integer(kind) and not pa.types.is_boolean(kind):
+        raise ConfigError(f"{where}: categorical {name!r}: expected integers or text, got {kind}")
+    if entry.buckets is not None:
+        return Hashed(entry.buckets)
+    if entry.vocabulary is not None:
+        return read_vocabulary(entry.vocabulary, text=text)
+    if text:
+        raise ConfigError(f"{where}: categorical {name!r} is text; give buckets or a vocabulary")
+    if entry.rows is not None:
+        return Known(entry.rows)
+    largest = groups.largest(name)
+    if largest is None:
+        scanned = (flat(table[name]).cast(pa.int64(), safe=False) for table in groups.tables([name]))
+        largest = max((int(np.max(a.fill_null(-1).to_numpy(), initial=-1)) for a in scanned), default=-1)
+    return Known(largest + 1)

@@ -1,0 +1,240 @@
+"""From raw logs to a folder that trains fast: count values, then map them to ids, in two passes.
+
+A categorical column gets a vocabulary of the values that occur at least ``min_count`` times, most frequent first,
+or ``buckets`` rows to hash into. Columns of Parquet input whose settings say rows, buckets or a vocabulary
+keep to that. Everything else goes to the last row of the table. The order of rows is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from laconic.data.block import Block
+from laconic.data.columns import CategoricalColumns, ColumnSettings, RandomSplit, TimeSplit, load_columns
+from laconic.data.criteo import COLUMNS, CriteoFile
+from laconic.data.decoder import Decoder, flat
+from laconic.data.dense import Dense
+from laconic.data.parquet import dense_features, id_map
+from laconic.data.prepared import Parts, new_folder, schema_toml
+from laconic.data.row_groups import RowGroups
+from laconic.data.schema import Schema
+from laconic.data.vocabulary import Counter, Hashed, IdMap, Vocabulary
+from laconic.errors import ConfigError
+
+__all__ = ["Prepared", "Progress", "prepare"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with the pass ("count", "write"), what is done of it, and its total (bytes or rows of the input)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What became of the input."""
+
+    folder: Path
+    rows: int
+    skipped: int
+    """Bad lines that were left out."""
+    schema: Schema
+    unknown: tuple[int, ...]
+    """For every table, how many lookups went to its last row."""
+
+
+class _Input(Protocol):
+    columns: ColumnSettings
+    schema: Any
+    total: int
+
+    def tables(self) -> Iterator[tuple[Any, int]]: ...
+    def dense(self) -> list[Dense]: ...
+    def id_map(self, entry: CategoricalColumns) -> IdMap | None: ...
+    def skipped(self) -> int: ...
+
+
+def prepare(
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    form: str = "criteo",
+    columns: str | Path | None = None,
+    min_count: int | None = None,
+    buckets: int | None = None,
+    split: RandomSplit | TimeSplit | None = None,
+    skip_bad_lines: bool = False,
+    progress: Progress = lambda phase, done, total: None,
+) -> Prepared:
+    """Write a folder; neither ``min_count`` nor ``buckets`` means that every value is known.
+
+    ``form`` is "criteo" or "parquet", which needs ``columns``, the TOML file that describes it.
+    """
+    if min_count is not None and buckets is not None:
+        raise ConfigError(f"prepare: give min_count or buckets, got both ({min_count} and {buckets})")
+    for name, value in (("min_count", min_count), ("buckets", buckets)):
+        if value is not None and value < 1:
+            raise ConfigError(f"prepare: {name} must be at least 1, got {value}")
+    if not inputs:
+        raise ConfigError("prepare: expected at least one input, got none")
+    source = _open(form, inputs, columns, skip_bad_lines)
+    with new_folder(Path(out)) as folder:
+        maps = _maps(source, min_count or 1, buckets, folder, progress)
+        decoder = Decoder(source.columns.label, source.dense(), maps, source.schema)
+        split = split or source.columns.split
+        rows, unknown = _write(source, decoder, split, folder, progress)
+        (folder / "schema.toml").write_text(schema_toml(source.columns.label, decoder.schema, split))
+    return Prepared(Path(out), rows, source.skipped(), decoder.schema, unknown)
+
+
+def _open(form: str, inputs: Sequence[str | Path], columns: str | Path | None, skip: bool) -> _Input:
+    if form == "criteo":
+        if columns is not None:
+            raise ConfigError(f"prepare: Criteo's columns are known; got a description {str(columns)!r}")
+        return _Criteo([CriteoFile(Path(path), skip_bad_lines=skip) for path in inputs])
+    if form == "parquet":
+        if columns is None:
+            raise ConfigError("prepare: Parquet needs a description of its columns (a TOML file), got none")
+        return _Parquet(RowGroups(inputs), load_columns(Path(columns)))
+    raise ConfigError(f"prepare: no format {form!r} (known: criteo, parquet)")
+
+
+class _Criteo:
+    def __init__(self, files: list[CriteoFile]) -> None:
+        self._files = files
+        self.columns = COLUMNS
+        self.schema = CriteoFile.schema
+        self.total = sum(file.size for file in files)
+
+    def tables(self) -> Iterator[tuple[Any, int]]:
+        before = 0
+        for file in self._files:
+            for table, done in file.tables():
+                yield table, before + done
+            before += file.size
+
+    def dense(self) -> list[Dense]:
+        return [Dense(entry.columns, log1p=True) for entry in self.columns.dense]
+
+    def id_map(self, entry: CategoricalColumns) -> IdMap | None:
+        return None
+
+    def skipped(self) -> int:
+        return sum(file.skipped for file in self._files)
+
+
+class _Parquet:
+    def __init__(self, groups: RowGroups, columns: ColumnSettings) -> None:
+        self._groups = groups
+        self.columns = columns.expanded(groups.schema.names, where=str(groups.files[0]))
+        time = getattr(self.columns.split, "column", None)
+        entries = (*self.columns.dense, *self.columns.categorical)
+        self._names = [self.columns.label, *(e.columns for e in entries), *([time] if time else [])]
+        groups.check_columns(self._names)
+        self.schema = groups.schema
+        self.total = sum(groups.rows)
+
+    def tables(self) -> Iterator[tuple[Any, int]]:
+        done = 0
+        for table in self._groups.tables(self._names):
+            done += table.num_rows
+            yield table, done
+
+    def dense(self) -> list[Dense]:
+        return dense_features(self.columns.dense, self._groups)
+
+    def id_map(self, entry: CategoricalColumns) -> IdMap | None:
+        stated = (entry.rows, entry.buckets, entry.vocabulary) != (None, None, None)
+        return id_map(entry, self._groups, str(self._groups.files[0])) if stated else None
+
+    def skipped(self) -> int:
+        return 0
+
+
+def _maps(
+    source: _Input, min_count: int, buckets: int | None, folder: Path, progress: Progress
+) -> dict[str, IdMap]:
+    stated = {entry.columns: source.id_map(entry) for entry in source.columns.categorical}
+    counters = {name: Counter() for name, ids in stated.items() if ids is None and buckets is None}
+    if counters:
+        progress("count", 0, source.total)
+        for table, done in source.tables():
+            for name, counter in counters.items():
+                counter.add(flat(table[name]))
+            progress("count", done, source.total)
+        (folder / "vocabulary").mkdir()
+    maps: dict[str, IdMap] = {}
+    for name, ids in stated.items():
+        if name in counters:
+            kept = counters.pop(name).most_frequent(min_count)
+            file = folder / "vocabulary" / f"{quote(name, safe=' ')}.parquet"  # a name may have a slash
+            pq.write_table(kept, file, compression="zstd")
+            maps[name] = Vocabulary(kept["value"].combine_chunks())
+        else:
+            maps[name] = ids or Hashed(buckets or 1)
+    return maps
+
+
+def _write(
+    source: _Input, decoder: Decoder, split: RandomSplit | TimeSplit, folder: Path, progress: Progress
+) -> tuple[int, tuple[int, ...]]:
+    time = split.column if isinstance(split, TimeSplit) else None
+    if time is not None and time not in source.schema.names:
+        raise ConfigError(
+            f"prepare: no column {time!r} to split by (known: {', '.join(source.schema.names)})"
+        )
+    unknown = np.zeros(decoder.schema.tables, dtype=np.int64)
+    last_T = np.array(decoder.schema.rows) - 1
+    schema = _output_schema(source, decoder, time)
+    progress("write", 0, source.total)
+    with Parts(folder, schema) as parts:
+        for table, done in source.tables():
+            block = decoder.decode([table], table.num_rows)
+            columns = _columns(block, decoder.schema)
+            unknown += [
+                int(np.count_nonzero(ids == last)) for (ids, _), last in zip(columns, last_T, strict=True)
+            ]
+            times = [table[time].combine_chunks()] if time else []
+            parts.write(_table(block, columns, times, schema))
+            progress("write", done, source.total)
+    return parts.rows, tuple(int(count) for count in unknown)
+
+
+def _output_schema(source: _Input, decoder: Decoder, time: str | None) -> Any:
+    fields = [(source.columns.label, pa.uint8())]
+    fields += [(name, pa.float32()) for name in decoder.schema.dense]
+    for feature in decoder.schema.categorical:
+        kind = pa.int32() if feature.rows < 1 << 31 else pa.int64()
+        fields.append((feature.name, pa.list_(kind) if feature.bag else kind))
+    if time is not None:
+        fields.append((time, source.schema.field(time).type))
+    return pa.schema(fields)
+
+
+def _columns(block: Block, schema: Schema) -> list[tuple[Any, Any]]:
+    """For every table its ids and, for bags, their offsets."""
+    one_hot = iter(block.ids_NK.T)
+    return [
+        (block.bags[t].ids, block.bags[t].offsets) if feature.bag else (next(one_hot), None)
+        for t, feature in enumerate(schema.categorical)
+    ]
+
+
+def _table(block: Block, columns: list[tuple[Any, Any]], times: list[Any], schema: Any) -> Any:
+    arrays = [pa.array(block.label_N).cast(pa.uint8()), *map(pa.array, block.dense_NF.T)]
+    for ids, offsets in columns:
+        kind = schema.field(len(arrays)).type
+        if offsets is None:
+            arrays.append(pa.array(ids).cast(kind))
+        else:
+            arrays.append(
+                pa.ListArray.from_arrays(
+                    pa.array(offsets).cast(pa.int32()), pa.array(ids).cast(kind.value_type)
+                )
+            )
+    return pa.table([*arrays, *times], schema=schema)

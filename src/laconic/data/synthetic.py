@@ -1,0 +1,156 @@
+"""A generator of samples shaped like Criteo's click logs: skewed lookups, labels from a planted model.
+
+Every number is a hash of (seed, split, sample, column): any position of any epoch is made directly, the
+same on every rank, with nothing stored. An epoch of "train" is the same samples in another order;
+"eval" keeps one order. Shape legend: ``B`` samples, ``T`` tables, ``C`` id columns (several for a bag).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic.data.mix64 import Words, key64, mix64, uniform
+from laconic.data.permutation import permute
+from laconic.data.planted import IdColumns, Planted, nearly_normal
+from laconic.data.rank_slices import check_split, rank_slices
+from laconic.data.samples import Samples
+from laconic.data.schema import Categorical, Schema
+from laconic.data.zipf import zipf_rows
+from laconic.errors import ConfigError
+from laconic.lookups import Lookups
+
+__all__ = ["TERABYTE_ROWS", "Synthetic"]
+
+# fmt: off
+TERABYTE_ROWS = (
+    45833188, 36746, 17245, 7413, 20243, 3, 7114, 1441, 62, 29275261, 1572176, 345138, 10, 2209, 11267, 128,
+    4, 974, 14, 48937457, 11316796, 40094537, 452104, 12606, 104, 35,
+)
+"""Rows of the 26 tables of Criteo Terabyte, as MLPerf's DLRM counts them."""
+# fmt: on
+
+_CALIBRATION = 8192
+
+
+class Synthetic:
+    """A source of generated samples; ids are ranked by frequency (0 = most frequent)."""
+
+    def __init__(
+        self,
+        rows: Sequence[int] = TERABYTE_ROWS,
+        *,
+        cap: int | None = None,
+        bags: Sequence[int] | None = None,
+        dense: int = 13,
+        zipf: float = 1.05,
+        seed: int = 0,
+        samples: int = 1 << 20,
+        eval_samples: int = 1 << 16,
+    ) -> None:
+        """Tables larger than ``cap`` are cut to it. ``bags``: most ids of a bag, for each table.
+
+        1 means exactly one id; a table of n > 1 has bags of 0 to n ids, each length as likely.
+        """
+        bags = (1,) * len(rows) if bags is None else bags
+        if len(bags) != len(rows):
+            raise ConfigError(
+                f"synthetic: expected {len(rows)} bag lengths, one for each table, got {len(bags)}"
+            )
+        if any(length < 1 for length in bags):
+            raise ConfigError(f"synthetic: bag lengths must be at least 1, got {min(bags)}")
+        if cap is not None and cap < 1:
+            raise ConfigError(f"synthetic: cap must be at least 1, got {cap}")
+        self.schema = Schema(
+            tuple(f"d{f}" for f in range(dense)),
+            tuple(
+                Categorical(f"c{t}", min(count, cap or count), bag=length > 1)
+                for t, (count, length) in enumerate(zip(rows, bags, strict=True))
+            ),
+        )
+        self.seed = seed
+        self._zipf = zipf
+        self._samples = {"train": samples, "eval": eval_samples}
+        self._bags_T = np.array(bags, dtype=np.int64)
+        self._table_C = np.repeat(np.arange(len(bags)), self._bags_T)
+        self._rows_C = np.array(self.schema.rows, dtype=np.int64)[self._table_C]
+        columns = {"dense": dense, "id": self._table_C.size, "length": len(bags), "label": 1}
+        self._keys = {
+            name: np.array([key64(name, c) for c in range(count)], dtype=np.uint64)
+            for name, count in columns.items()
+        }
+        self._planted = Planted(tables=len(bags), dense=dense, seed=seed, one_hot_T=self._bags_T == 1)
+        words = self._words("calibration", np.arange(_CALIBRATION))
+        self._planted.calibrate(self._dense(words), self._ids(words))
+
+    def samples_in(self, split: str) -> int:
+        """Count the samples of an epoch."""
+        check_split(split)
+        return self._samples[split]
+
+    def batches(
+        self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
+    ) -> Iterator[Samples]:
+        """Yield this rank's part of every global batch, from sample ``start`` of the epoch on."""
+        total = self.samples_in(split)
+        slices = rank_slices(total, global_batch=global_batch, rank=rank, ranks=ranks, start=start)
+        return (self._make(split, self._order(split, epoch, begin, end)) for begin, end in slices)
+
+    def true_logits(self, split: str, *, epoch: int = 0, start: int = 0, count: int) -> NDArray[np.float64]:
+        """Log odds from which the labels of ``count`` samples from ``start`` on were drawn."""
+        words = self._words(split, self._order(split, epoch, start, start + count))
+        return self._planted.logits(self._dense(words), self._ids(words))
+
+    def _order(self, split: str, epoch: int, begin: int, end: int) -> NDArray[np.int64]:
+        position = np.arange(begin, end)
+        if split == "eval":
+            return position
+        return permute(position, self._samples[split], key64("order", self.seed, epoch))
+
+    def _words(self, split: str, number_B: NDArray[np.int64]) -> Words:
+        return mix64(number_B.astype(np.uint64) ^ key64(split, self.seed))
+
+    def _make(self, split: str, number_B: NDArray[np.int64]) -> Samples:
+        words_B = self._words(split, number_B)
+        dense_BF, columns = self._dense(words_B), self._ids(words_B)
+        chance_B = 1 / (1 + np.exp(-self._planted.logits(dense_BF, columns)))
+        label_B = uniform(mix64(words_B ^ self._keys["label"][0])) < chance_B
+        return Samples(
+            torch.from_numpy(label_B.astype(np.float32)), torch.from_numpy(dense_BF), self._lookups(columns)
+        )
+
+    def _dense(self, words_B: Words) -> NDArray[np.float32]:
+        return nearly_normal(mix64(words_B[:, None] ^ self._keys["dense"])).astype(np.float32)
+
+    def _ids(self, words_B: Words) -> IdColumns:
+        hashes_CB = mix64(self._keys["id"][:, None] ^ words_B)
+        ids_CB = zipf_rows(uniform(hashes_CB), self._rows_C, self._zipf)
+        if not self.schema.has_bags:
+            return IdColumns(ids_CB, self._table_C, None)
+        lengths_TB = self._lengths(words_B)
+        first_C = np.concatenate([np.arange(length) for length in self._bags_T])
+        length_CB = lengths_TB[self._table_C]
+        weight_CB = np.where(first_C[:, None] < length_CB, 1.0 / np.maximum(length_CB, 1), 0.0)
+        return IdColumns(ids_CB, self._table_C, weight_CB)
+
+    def _lengths(self, words_B: Words) -> NDArray[np.int64]:
+        any_TB = (
+            mix64(self._keys["length"][:, None] ^ words_B) % (self._bags_T + 1).astype(np.uint64)[:, None]
+        )
+        return np.where(self._bags_T[:, None] == 1, 1, any_TB.astype(np.int64))
+
+    def _lookups(self, columns: IdColumns) -> Lookups:
+        if columns.weight_CB is None:
+            return Lookups.one_hot(torch.from_numpy(columns.ids_CB))
+        present_CB = columns.weight_CB > 0
+        ids, lengths = [], []
+        for t in range(self.schema.tables):
+            begin, end = np.searchsorted(columns.table_C, (t, t + 1))
+            present_BC = present_CB[begin:end].T
+            ids.append(columns.ids_CB[begin:end].T[present_BC])
+            lengths.append(present_BC.sum(axis=1))
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        return Lookups(torch.from_numpy(np.concatenate(ids)), torch.from_numpy(offsets), self.schema.tables)

@@ -1,0 +1,163 @@
+"""From values to ids: hashing, and vocabularies that keep what is frequent.
+
+Hashing: an integer is mixed by ``mix64`` as it is, text by the first 8 bytes (little-endian) of its BLAKE2b
+digest; the id is the result modulo the number of buckets. Golden numbers in the tests keep it stable.
+
+A vocabulary lists values, most frequent first, so ids are ranked by frequency (0 = most frequent).
+All maps send null and unknown values to one row of their own, the last.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from laconic.data.mix64 import mix64
+from laconic.errors import ConfigError
+
+__all__ = ["Counter", "Hashed", "IdMap", "Known", "Vocabulary", "read_vocabulary"]
+
+Ids = NDArray[np.int64]
+
+
+class IdMap(Protocol):
+    """Turns values into ids."""
+
+    rows: int
+    """Rows of the table, the one for unknown values, its last, included."""
+
+    def __call__(self, values: Any) -> Ids:
+        """Find the id of every value of a pyarrow array, nulls included."""
+        ...
+
+
+class Known:
+    """Integers that are ids already."""
+
+    def __init__(self, known: int) -> None:
+        self.rows = known + 1
+        self._unknown = np.uint64(known)
+
+    def __call__(self, values: Any) -> Ids:
+        """Send negative and too large ones to the last row."""
+        words = _integers(values, fill=-1).view(np.uint64)  # negative ones are the largest
+        return np.minimum(words, self._unknown).view(np.int64)
+
+
+class Hashed:
+    """Integers or text, hashed into buckets."""
+
+    def __init__(self, buckets: int) -> None:
+        self.rows = buckets + 1
+
+    def __call__(self, values: Any) -> Ids:
+        """Hash all but null, which goes to the last row."""
+        buckets = self.rows - 1
+        ids = (_hash64(values) % np.uint64(buckets)).view(np.int64)
+        if values.null_count:
+            ids[values.is_null().to_numpy(zero_copy_only=False)] = buckets
+        return ids
+
+
+class Vocabulary:
+    """Integers or text, looked up in a list of distinct values."""
+
+    def __init__(self, values: Any) -> None:
+        """``values``: pyarrow array without nulls or duplicates; the first is id 0."""
+        self.values = values
+        self.rows = len(values) + 1
+        self._is_text = _is_text(values.type)
+        if not self._is_text:
+            plain = values.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+            self._id_of = np.argsort(plain, kind="stable")
+            self._sorted = plain[self._id_of]
+
+    def __call__(self, values: Any) -> Ids:
+        """Look values up; null and unlisted ones go to the last row."""
+        unknown = self.rows - 1
+        if self._is_text:
+            found = pc.index_in(values.cast(self.values.type), value_set=self.values)
+            return _integers(found, fill=unknown)
+        if not unknown:
+            return np.zeros(len(values), dtype=np.int64)
+        plain = _integers(values, fill=0)
+        place = np.minimum(np.searchsorted(self._sorted, plain), unknown - 1)
+        ids = np.where(self._sorted[place] == plain, self._id_of[place], unknown)
+        if values.null_count:
+            ids[values.is_null().to_numpy(zero_copy_only=False)] = unknown
+        return ids
+
+
+class Counter:
+    """How often each value occurs. Memory: the distinct values seen."""
+
+    def __init__(self) -> None:
+        self._tables: list[Any] = []
+        self._pending = 0
+
+    def add(self, values: Any) -> None:
+        """Count the values of a pyarrow array; nulls do not count."""
+        counted = pc.value_counts(values.drop_null())
+        self._tables.append(pa.table({"value": counted.field(0), "count": counted.field(1)}))
+        self._pending += len(counted)
+        if self._pending > 2 * self._tables[0].num_rows + (1 << 20):
+            self._merge()
+
+    def most_frequent(self, min_count: int) -> Any:
+        """Table of value and count, of those with at least ``min_count``: most frequent first, then by value."""
+        if not self._tables:
+            return pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
+        self._merge()
+        kept = self._tables[0].filter(pc.field("count") >= min_count)
+        return kept.sort_by([("count", "descending"), ("value", "ascending")])
+
+    def _merge(self) -> None:
+        merged = pa.concat_tables(self._tables).group_by("value").aggregate([("count", "sum")])
+        self._tables = [merged.select(["value", "count_sum"]).rename_columns(["value", "count"])]
+        self._pending = 0
+
+
+def read_vocabulary(path: Path, *, text: bool) -> Vocabulary:
+    """Read a file of known values: Parquet with a column ``value``, or text with one value a line."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such vocabulary file")
+    if path.suffix == ".parquet":
+        values = pq.read_table(path, columns=["value"])["value"].combine_chunks()
+    else:
+        values = pa.array(path.read_text(encoding="utf-8").splitlines(), pa.string())
+    try:
+        values = values.cast(pa.string() if text else pa.int64())
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"{path}: expected integers as in the column, got {error}") from None
+    distinct = pc.count_distinct(values, mode="all").as_py()
+    if values.null_count or distinct != len(values):
+        raise ConfigError(f"{path}: expected distinct values, got {len(values) - distinct} repeated ones")
+    return Vocabulary(values)
+
+
+def _hash64(values: Any) -> NDArray[np.uint64]:
+    if not _is_text(values.type):
+        return mix64(_integers(values, fill=0))
+    encoded = values.dictionary_encode()
+    digests = [blake2b(str(text).encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
+    hashes = np.frombuffer(b"".join([*digests, bytes(8)]), dtype="<u8").astype(np.uint64)
+    return hashes[_integers(encoded.indices, fill=len(digests))]
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _integers(values: Any, *, fill: int) -> Ids:
+    plain = values.cast(pa.int64(), safe=False)
+    if plain.null_count:
+        plain = plain.fill_null(fill)
+    numbers: Ids = plain.to_numpy(zero_copy_only=False)
+    return numbers

@@ -1,0 +1,56 @@
+"""The exchange plan: which codec each table has in each direction, as a frozen value.
+
+All ranks follow one plan at a time. Its digest travels in every size message, so that ranks that
+disagree find out before data moves. ``None`` for a codec means that values travel as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Protocol
+
+from laconic.codecs.batch import BlockCodec
+
+__all__ = ["ExchangePlan", "Policy", "TableCodecs"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCodecs:
+    """What one table's rows and gradients travel as."""
+
+    forward: BlockCodec | None = None
+    """Of looked-up rows."""
+
+    backward: BlockCodec | None = None
+    """Of their gradients. A codec with ``dither`` gets another seed in every step and table."""
+
+
+@dataclass(frozen=True)
+class ExchangePlan:
+    """Codecs of all tables, in their order."""
+
+    tables: tuple[TableCodecs, ...]
+
+    coded_ids: bool = True
+    """Ids travel through ``IdList``; otherwise eight bytes each."""
+
+    @classmethod
+    def exact(cls, tables: int, *, coded_ids: bool = True) -> ExchangePlan:
+        """Every value travels as it is."""
+        return cls((TableCodecs(),) * tables, coded_ids)
+
+    @cached_property
+    def digest(self) -> int:
+        """63 bits that differ where plans do."""
+        text = repr((self.tables, self.coded_ids)).encode()
+        return int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
+
+
+class Policy(Protocol):
+    """Hands out plans: the same object until something changes."""
+
+    def plan_for(self, step: int) -> ExchangePlan:
+        """Return the plan of a step; every rank gets an equal one."""
+        ...

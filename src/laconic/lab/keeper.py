@@ -1,0 +1,148 @@
+"""The keeper: the process that holds a lab's namespaces and is parent to all that runs in them.
+
+It does what it is told over a socket and decides nothing. It ends when the lab does: when the socket closes
+or the lab's process is gone, by ``kill -9`` too. Then it kills its descendants, and with its
+descriptors the namespaces go. Should the keeper itself be killed, every host's process is killed with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+from laconic.errors import PlanError
+from laconic.lab import channel, linux, processes
+from laconic.lab.namespaces import separate
+from laconic.lab.network import Network
+from laconic.lab.rate import Rate
+from laconic.lab.steps import StepError
+
+
+class Keeper:
+    """Answers the lab's messages; one method ``do_...`` per kind of message."""
+
+    def __init__(self, control: socket.socket, lab: int, network: Network) -> None:
+        self._control = control
+        self._lab = lab
+        self._network = network
+        self._running: dict[int, int] = {}
+        """Host of every process that leads one."""
+        self._events = -1
+        """Where the exit codes of the job go."""
+
+    def serve(self) -> None:
+        """Work until the lab is gone."""
+        wake_read, wake_write = socket.socketpair()
+        wake_read.setblocking(False)
+        wake_write.setblocking(False)
+        signal.set_wakeup_fd(wake_write.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        with selectors.DefaultSelector() as selector:
+            for readable in (self._control, self._lab, wake_read):
+                selector.register(readable, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._lab in ready:
+                    return
+                if wake_read in ready:
+                    with suppress(BlockingIOError):
+                        wake_read.recv(4096)
+                    self._collect()
+                if self._control in ready and not self._answer():
+                    return
+
+    def _answer(self) -> bool:
+        try:
+            message, descriptors = channel.receive(self._control)
+        except EOFError:
+            return False
+        try:
+            answer = getattr(self, f"do_{message.pop('do')}")(*descriptors, **message)
+        except PlanError as error:
+            answer = {"error": str(error)}
+        with suppress(BrokenPipeError):  # the next read will tell
+            channel.send(self._control, answer or {})
+        return True
+
+    def _collect(self) -> None:
+        for pid, code in processes.reap():
+            host = self._running.pop(pid, None)
+            if host is None:  # an orphan that we adopted
+                continue
+            with suppress(BrokenPipeError):
+                os.write(self._events, json.dumps({"host": host, "exit_code": code}).encode() + b"\n")
+            if not self._running:
+                os.close(self._events)
+
+    def do_start(self, events: int, *outputs: int, **settings: Any) -> dict[str, Any]:
+        """Start one process per host; its output, and the exit codes of all, go to the descriptors given."""
+        self._events = events
+        pids = []
+        for host, output in enumerate(outputs):
+            pid = processes.spawn(
+                settings["command"],
+                name=f"host{host}",
+                namespace=self._network.namespaces[host],
+                environment=settings["environments"][host],
+                folder=settings["folder"],
+                output=output,
+                core=settings["cores"][host] if settings["cores"] else None,
+            )
+            os.close(output)
+            pids.append(pid)
+            self._running[pid] = host
+        return {"pids": pids}
+
+    def do_signal(self, hosts: list[int], number: int) -> None:
+        """Signal the processes of hosts, where they still run."""
+        for pid, host in self._running.items():
+            if host in hosts:
+                processes.send_signal(pid, number)
+
+    def do_rate(self, rate: str | None) -> None:
+        """Set the rate of all links."""
+        self._network.set_rate(None if rate is None else Rate.parse(rate))
+
+    def do_link(self, host: int, up: bool) -> None:
+        """Let a link fail or come back."""
+        self._network.set_link(host, up=up)
+
+    def do_counters(self) -> dict[str, Any]:
+        """Bytes sent and received by every host."""
+        return {"counters": self._network.counters()}
+
+
+def main(control_descriptor: int, lab_pid: int, hosts: int, rate: str) -> None:
+    """Build the network, say so or say what failed, and serve."""
+    control = socket.socket(fileno=control_descriptor)
+    control.set_inheritable(False)
+    try:
+        lab = os.pidfd_open(lab_pid)
+    except ProcessLookupError:
+        return
+    linux.adopt_orphans()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    try:
+        privilege = separate(hosts)
+        network = Network(hosts)
+        network.set_rate(Rate.parse(rate) if rate else None)
+    except StepError as error:
+        failure = {"step": error.step, "code": error.code, "reason": error.reason}
+        channel.send(control, {"failure": failure})
+        return
+    channel.send(control, {"privilege": privilege, "pid": os.getpid()})
+    try:
+        Keeper(control, lab, network).serve()
+    finally:
+        processes.end_all()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

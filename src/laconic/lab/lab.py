@@ -1,0 +1,184 @@
+"""The lab: hosts that a job runs on, one rank each, joined by links of a known rate."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from laconic.errors import ConfigError, PlanError
+from laconic.lab.connection import Connection
+from laconic.lab.hosts import MOST_HOSTS, addresses, cores, environments
+from laconic.lab.job import Job
+from laconic.lab.output import Output, Screen
+from laconic.lab.rate import Rate
+from laconic.lab.result import Result
+
+_KILL_AFTER_S = 3.0
+
+
+class Lab:
+    """Hosts in network namespaces, joined by a switch; a context manager.
+
+    ``rate`` limits every link in each direction (``'200mbit'``, ``'1.5gbit'``); None leaves it to the
+    machine. Needs root, or a kernel that allows user namespaces.
+    """
+
+    def __init__(self, *, hosts: int, rate: str | None = None) -> None:
+        if isinstance(hosts, bool) or not isinstance(hosts, int) or not 1 <= hosts <= MOST_HOSTS:
+            raise ConfigError(f"lab: hosts: expected a number from 1 to {MOST_HOSTS}, got {hosts!r}")
+        self.hosts = hosts
+        self.rate = None if rate is None else Rate.parse(rate)
+        self._keeper: Connection | None = None
+        self._job: Job | None = None
+        self._runs = 0
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Build the network; PlanError says what the machine lacks."""
+        if self._keeper is not None:
+            raise PlanError("lab: expected a closed lab to open, got one that is open; close it first")
+        self._keeper = Connection(self.hosts, None if self.rate is None else str(self.rate))
+
+    def close(self) -> None:
+        """End what runs and take the network down; a second call does nothing."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        try:
+            if self._job is not None and self._job.running:
+                self._job.stop()
+        finally:
+            keeper.close()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Address of every host, inside the lab."""
+        return addresses(self.hosts)
+
+    @property
+    def privilege(self) -> str:
+        """``'root'`` or ``'user namespace'``: what the lab was built with."""
+        return self._connected().privilege
+
+    @property
+    def keeper_pid(self) -> int:
+        """Process that holds the namespaces."""
+        return self._connected().pid
+
+    def run(
+        self,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        pin_cores: bool = False,
+        timeout_s: float | None = None,
+        stream: bool | TextIO = False,
+        grace_s: float = 2.0,
+    ) -> Result:
+        """Run a command on every host and wait; past ``timeout_s`` it is ended, and CommError raised."""
+        job = self.start(command, env=env, cwd=cwd, pin_cores=pin_cores, stream=stream, grace_s=grace_s)
+        try:
+            return job.wait(timeout_s)
+        finally:
+            if job.running:
+                job.stop()
+
+    def start(
+        self,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        pin_cores: bool = False,
+        stream: bool | TextIO = False,
+        grace_s: float = 2.0,
+    ) -> Job:
+        """Start a command on every host, with the environment that torchrun would give.
+
+        ``pin_cores`` gives every host one core, in turn, and one thread. ``stream`` shows output as it
+        comes, on standard output or the file given. When a host fails, the others have ``grace_s`` to notice
+        by themselves before they are ended.
+        """
+        keeper = self._connected()
+        if self._job is not None and self._job.running:
+            raise PlanError("lab: expected no job to run, got one that does; wait for it or stop it")
+        found = _executable(command, env or {})
+        self._runs += 1
+        screen = Screen(sys.stdout if stream is True else stream or None, self.hosts)
+        settings: dict[str, Any] = {
+            "command": found,
+            "environments": environments(self.hosts, run=self._runs, pin_cores=pin_cores, own=env),
+            "folder": str(Path.cwd() if cwd is None else Path(cwd).absolute()),
+            "cores": cores(self.hosts) if pin_cores else None,
+        }
+        counters = keeper.ask("counters")["counters"]
+        with ExitStack() as ours, ExitStack() as theirs:
+            outputs = [Output(host, screen) for host in range(self.hosts)]
+            events, their_events = os.pipe()
+            ours.callback(os.close, events)
+            theirs.callback(os.close, their_events)
+            for output in outputs:
+                ours.callback(output.close)
+                theirs.callback(os.close, output.theirs)
+            descriptors = [their_events, *(output.theirs for output in outputs)]
+            pids = keeper.ask("start", descriptors, **settings)["pids"]
+            ours.pop_all()  # the job closes them
+        self._job = Job(
+            keeper,
+            pids=pids,
+            outputs=outputs,
+            events=events,
+            counters=counters,
+            grace_s=grace_s,
+            kill_after_s=_KILL_AFTER_S,
+        )
+        return self._job
+
+    def set_rate(self, rate: str | None) -> None:
+        """Change the rate of all links, between runs or during one."""
+        parsed = None if rate is None else Rate.parse(rate)
+        self._connected().ask("rate", rate=None if parsed is None else str(parsed))
+        self.rate = parsed
+
+    def link_down(self, host: int) -> None:
+        """Pull a host's cable: packets are lost, connections stall until they time out."""
+        self._set_link(host, up=False)
+
+    def link_up(self, host: int) -> None:
+        """Put a host's cable back."""
+        self._set_link(host, up=True)
+
+    def _set_link(self, host: int, *, up: bool) -> None:
+        if not 0 <= host < self.hosts:
+            raise ConfigError(f"lab: host: expected 0 to {self.hosts - 1}, got {host!r}")
+        self._connected().ask("link", host=host, up=up)
+
+    def _connected(self) -> Connection:
+        if self._keeper is None:
+            raise PlanError("lab: expected an open lab, got a closed one; use 'with Lab(...) as lab:'")
+        return self._keeper
+
+
+def _executable(command: Sequence[str | Path], env: Mapping[str, str]) -> list[str]:
+    """Return the command as text, or raise if there is no such program."""
+    words = [str(word) for word in command]
+    if isinstance(command, str) or not words:
+        raise ConfigError(f"lab: command: expected a list of a program and its arguments, got {command!r}")
+    if shutil.which(words[0], path=env.get("PATH")) is None:
+        raise ConfigError(f"lab: command: no program {words[0]!r} found; give its path or install it")
+    return words

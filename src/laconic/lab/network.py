@@ -1,0 +1,114 @@
+"""The wires: a bridge in a namespace of its own, and one veth pair per host.
+
+::
+
+    host0: eth0 =====tbf=====> port0 :switch: port1 <=====tbf===== eth0 :host1
+                <====tbf======                      ======tbf====>
+
+Each end limits what leaves it, so both directions have the full rate at the same time. Descriptors of this
+process are all that holds the namespaces: they are gone when it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from laconic.lab import linux
+from laconic.lab.hosts import INTERFACE, addresses
+from laconic.lab.rate import Rate
+from laconic.lab.steps import step
+
+_HANDLE = 0x10000
+_ROOT = 0xFFFFFFFF
+_NO_LIMIT_PIECE_BYTES = 65536
+# an interface without an IPv6 address sends nothing by itself, so counters show the job alone
+_NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", 1)]})]}
+
+
+class Network:
+    """Hosts, switch and links, in namespaces made by this process; it ends up in the switch's."""
+
+    def __init__(self, hosts: int) -> None:
+        with step("network namespaces"):
+            linux.unshare(linux.CLONE_NEWNET)
+            switch_space = os.open("/proc/self/ns/net", os.O_RDONLY)
+            self._switch = IPRoute()
+            self.namespaces: list[int] = []
+            self._inside: list[Any] = []
+            for _ in range(hosts):
+                linux.unshare(linux.CLONE_NEWNET)
+                self.namespaces.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+                self._inside.append(IPRoute())
+            linux.enter(switch_space)
+        with step("bridge"):
+            self._switch.link("add", ifname="switch", kind="bridge")
+            bridge = self._switch.link_lookup(ifname="switch")[0]
+            self._switch.link("set", index=bridge, state="up", IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
+        self._ports: list[int] = []
+        self._cards: list[int] = []
+        for host in range(hosts):
+            self._connect(host, bridge)
+        with step("addresses"):
+            for host, address in enumerate(addresses(hosts)):
+                self._address(host, address)
+        self._limited = False
+
+    def _connect(self, host: int, bridge: int) -> None:
+        inside, namespace = self._inside[host], self.namespaces[host]
+        with step("veth"):
+            peer = {"ifname": INTERFACE, "net_ns_fd": namespace}
+            self._switch.link("add", ifname=f"port{host}", kind="veth", peer=peer)
+            port = self._switch.link_lookup(ifname=f"port{host}")[0]
+            card = inside.link_lookup(ifname=INTERFACE)[0]
+            self._switch.link("set", index=port, IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
+            inside.link("set", index=card, IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
+        with step("bridge"):
+            self._switch.link("set", index=port, master=bridge)
+        self._ports.append(port)
+        self._cards.append(card)
+
+    def _address(self, host: int, address: str) -> None:
+        inside = self._inside[host]
+        inside.link("set", index=inside.link_lookup(ifname="lo")[0], state="up")
+        inside.addr("add", index=self._cards[host], address=address, prefixlen=24)
+        inside.link("set", index=self._cards[host], state="up")
+        self._switch.link("set", index=self._ports[host], state="up")
+
+    def _ends(self) -> list[tuple[Any, int]]:
+        ends = [(self._switch, port) for port in self._ports]
+        return ends + list(zip(self._inside, self._cards, strict=True))
+
+    def set_rate(self, rate: Rate | None) -> None:
+        """Limit every link in both directions, or lift the limit; what waits in a queue stays there."""
+        with step("tbf"):
+            for netlink, index in self._ends():
+                piece = _NO_LIMIT_PIECE_BYTES if rate is None else rate.piece_bytes
+                netlink.link("set", index=index, gso_max_size=piece)
+                if rate is not None:
+                    netlink.tc(
+                        "replace",
+                        "tbf",
+                        index=index,
+                        handle=_HANDLE,
+                        rate=f"{round(rate.bits_per_s)}bit",
+                        burst=rate.burst_bytes,
+                        limit=rate.queue_bytes,
+                    )
+                elif self._limited:
+                    netlink.tc("del", index=index, parent=_ROOT)
+        self._limited = rate is not None
+
+    def set_link(self, host: int, *, up: bool) -> None:
+        """Pull the cable of a host out of the switch, or put it back."""
+        self._switch.link("set", index=self._ports[host], state="up" if up else "down")
+
+    def counters(self) -> list[tuple[int, int]]:
+        """Bytes sent and received by every host since the beginning, counted at its port of the switch."""
+        found = []
+        for port in self._ports:
+            statistics = self._switch.get_links(port)[0].get_attr("IFLA_STATS64")
+            found.append((statistics["rx_bytes"], statistics["tx_bytes"]))
+        return found

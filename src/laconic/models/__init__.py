@@ -1,0 +1,7 @@
+"""Recommendation models in plain torch, over embeddings that are already looked up and pooled."""
+
+from laconic.models.dcn_v2 import DCNv2
+from laconic.models.dlrm import DLRM
+from laconic.models.model import Model
+
+__all__ = ["DLRM", "DCNv2", "Model"]

@@ -1,0 +1,64 @@
+"""What training asks of a model: a part that needs no embeddings, and the rest.
+
+::
+
+    part = model.dense_part(dense_BF)               # while embedding rows travel
+    logits_B = model.head(part, embeddings_BTD)     # once they are here
+
+Shape legend: ``B`` samples (possibly none), ``F`` dense features (possibly none), ``T`` tables,
+``D`` numbers in an embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from laconic.errors import ConfigError
+
+__all__ = ["Model", "check_embeddings", "check_sizes"]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """An ``nn.Module`` that comes in two parts; no samples give no logits, and gradients of zero."""
+
+    def dense_part(self, dense_BF: Tensor) -> Tensor:
+        """Return what can be computed without embeddings; only ``head`` knows its shape."""
+
+    def head(self, dense_part: Tensor, embeddings_BTD: Tensor) -> Tensor:
+        """Logits, one for each sample."""
+
+    def __call__(self, dense_BF: Tensor, embeddings_BTD: Tensor) -> Tensor:
+        """Both parts, one after the other."""
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
+        """As ``nn.Module``."""
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """As ``nn.Module``."""
+
+    def train(self, mode: bool = True) -> Any:
+        """As ``nn.Module``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """As ``nn.Module``."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """As ``nn.Module``."""
+
+
+def check_sizes(where: str, *, least: int, **sizes: int) -> None:
+    """Raise ConfigError for the first size below ``least``."""
+    for name, size in sizes.items():
+        if size < least:
+            raise ConfigError(f"{where}.{name}: expected a number >= {least}, got {size!r}")
+
+
+def check_embeddings(where: str, embeddings_BTD: Tensor, tables: int, dim: int) -> None:
+    """Raise ConfigError where torch would broadcast, or gather from the wrong places, without a word."""
+    shape = tuple(embeddings_BTD.shape)
+    if len(shape) != 3 or shape[1:] != (tables, dim):
+        raise ConfigError(f"{where}: expected embeddings of shape (samples, {tables}, {dim}), got {shape}")

@@ -1,0 +1,242 @@
+"""Embedding tables spread over ranks, looked up and trained over the compressed exchange.
+
+One step, as the two threads of a rank see it (``collectives`` has the parts)::
+
+    ids thread     ids of step t + 1 to their owners
+    rows thread    rows of step t -------->  |          | gradients of step t, update
+    main thread    bottom MLP of step t      | top MLP, backward | dense gradients
+
+Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from hashlib import blake2b
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from laconic import kernels
+from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.collectives.id_exchange import Routed, exchange_ids
+from laconic.collectives.row_exchange import RowExchange
+from laconic.collectives.wire import Wire
+from laconic.collectives.worker import Worker
+from laconic.errors import ConfigError, PlanError
+from laconic.exchange_plan import ExchangePlan, Policy
+from laconic.lookups import Lookups
+from laconic.nn.row_initialization import initialize_rows
+
+__all__ = ["Pending", "ShardedEmbeddings"]
+
+
+class ShardedEmbeddings(nn.Module):
+    """Tables of one dimension over all ranks of a process group; every rank calls it alike.
+
+    In training mode rows and gradients travel as the policy says, and ``backward`` of the loss
+    updates the tables: there is no gradient of a table, and nothing for a dense optimizer to do.
+    In evaluation mode rows travel exactly.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        dim: int,
+        *,
+        optimizer: RowOptimizer | None = None,
+        policy: Policy | None = None,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
+        if dtype not in (torch.float32, torch.float64):
+            raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
+        ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
+        self.layout = Layout(tuple(tables), ranks, rank)
+        self.dim = dim
+        self.optimizer = optimizer or RowwiseAdagrad()
+        self.policy = policy
+        self.ledger = Ledger(tuple(table.name for table in tables))
+        self.weight_RD: Tensor
+        self.register_buffer("weight_RD", torch.empty(self.layout.local_rows, dim, dtype=dtype))
+        initialize_rows(self.weight_RD, self.layout, seed)
+        self.state_R: Tensor | None
+        self.register_buffer(
+            "state_R", torch.zeros(self.layout.local_rows, dtype=dtype) if self.optimizer.has_state else None
+        )
+        self.step = 0
+        """Training steps begun; policies and dither count by it."""
+        self._turn = 0  # of the exchange, evaluation included: ranks compare it
+        self._exact = {True: ExchangePlan.exact(len(tables))}
+        self._exact[False] = ExchangePlan.exact(len(tables), coded_ids=False)
+        text = repr((self.layout.tables, dim, dtype, self.optimizer)).encode()
+        self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
+        self._ids_wire = Wire("exchange of ids", rank, ranks, dist.new_group() if ranks > 1 else None)
+        rows_wire = Wire("exchange of rows", rank, ranks, dist.new_group() if ranks > 1 else None)
+        self._rows = RowExchange(self.layout, self.weight_RD, self.state_R, self.optimizer, rows_wire)
+        self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
+        self._prefetched: list[tuple[Lookups, Future[Routed]]] = []
+        self._update: Future[int] | None = None
+        # autograd visits a function only if one of its inputs wants a gradient
+        self._anchor = torch.zeros(0, requires_grad=True)
+
+    def prefetch(self, lookups: Lookups) -> None:
+        """Send the ids of a later batch now; ``start`` and ``forward`` then find them there.
+
+        Batches must be started in the order in which they were prefetched.
+        """
+        self._prefetched.append((lookups, self._route(lookups)))
+
+    def start(self, lookups: Lookups) -> Pending:
+        """Begin to fetch rows; compute something else before ``wait``."""
+        routed = self._take_prefetched(lookups)
+        step, plan = self.step, self._plan(self.step)
+        training = self.training and torch.is_grad_enabled()
+        if training:
+            self.step += 1
+        ledger = self.ledger if self.training else None
+        received = self._rows_worker.submit(lambda: self._rows.forward(routed.result(), plan, step, ledger))
+        return Pending(self, routed, received, plan, step, training)
+
+    def forward(self, lookups: Lookups) -> Tensor:
+        """Return pooled embeddings, B x T x D."""
+        return self.start(lookups).wait()
+
+    def finish(self) -> int:
+        """Wait for the update that ``backward`` began; return how many rows of this rank it changed."""
+        update, self._update = self._update, None
+        return 0 if update is None else update.result()
+
+    def close(self) -> None:
+        """End the threads. Optional: they do not keep the process alive."""
+        self._ids_worker.close()
+        self._rows_worker.close()
+
+    def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
+        """Ids of a table's rows on this rank, the rows (a view), and their optimizer state."""
+        names = [table.name for table in self.layout.tables]
+        if name not in names:
+            raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")
+        t = names.index(name)
+        rows = slice(int(self.layout.base_T[t]), int(self.layout.base_T[t + 1]))
+        ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
+        return ids, self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
+
+    def _route(self, lookups: Lookups) -> Future[Routed]:
+        turn, self._turn = self._turn, self._turn + 1
+        coded, ledger = self._plan(self.step).coded_ids, self.ledger if self.training else None
+
+        def route() -> Routed:
+            return exchange_ids(
+                lookups,
+                turn,
+                coded=coded,
+                layout=self.layout,
+                digest=self._digest ^ int(coded),
+                wire=self._ids_wire,
+                ledger=ledger,
+            )
+
+        return self._ids_worker.submit(route)
+
+    def _take_prefetched(self, lookups: Lookups) -> Future[Routed]:
+        if not self._prefetched:
+            return self._route(lookups)
+        expected, routed = self._prefetched.pop(0)
+        if expected is not lookups:
+            raise PlanError(
+                "embeddings: another batch was prefetched; start batches in the order of prefetch"
+            )
+        return routed
+
+    def _plan(self, step: int) -> ExchangePlan:
+        if self.policy is None:
+            return self._exact[True]
+        plan = self.policy.plan_for(step)
+        return plan if self.training else self._exact[plan.coded_ids]
+
+    def _begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
+        self._update = self._rows_worker.submit(
+            lambda: self._rows.backward(
+                pending.routed.result(), pending.plan, pending.step, self.ledger, gradient_RD
+            )
+        )
+
+
+class Pending:
+    """Rows on their way."""
+
+    def __init__(
+        self,
+        embeddings: ShardedEmbeddings,
+        routed: Future[Routed],
+        received: Future[Tensor],
+        plan: ExchangePlan,
+        step: int,
+        training: bool,
+    ) -> None:
+        self.routed, self.plan, self.step = routed, plan, step
+        self._embeddings, self._received, self._training = embeddings, received, training
+
+    @property
+    def global_samples(self) -> int:
+        """Samples of all ranks in this batch; divide a sum of losses by it."""
+        return self.routed.result().global_samples
+
+    def wait(self) -> Tensor:
+        """Return pooled embeddings, B x T x D; ``backward`` through them updates the tables."""
+        received_RD = self._received.result()
+        if self._training:
+            return _Pool.apply(self._embeddings._anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
+        return self._pool(received_RD)
+
+    def _pool(self, received_RD: Tensor) -> Tensor:
+        request = self.routed.result().request
+        bags, tables = request.bags, len(self._embeddings.layout.tables)
+        out = torch.empty(request.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
+        kernels.active().sum_bags(out.numpy(), received_RD.numpy(), bags.index, bags.offsets)
+        if bags.offsets is None:
+            out_BTD = out.view(request.samples, tables, out.shape[1])
+        else:
+            out_BTD = out.view(tables, request.samples, out.shape[1]).transpose(0, 1)
+        return out_BTD if bags.scale_TB is None else out_BTD * self._scale(bags.scale_TB, out.dtype)
+
+    def _unpool(self, gradient_BTD: Tensor, rows: int) -> Tensor:
+        bags = self.routed.result().request.bags
+        if bags.scale_TB is not None:
+            gradient_BTD = gradient_BTD * self._scale(bags.scale_TB, gradient_BTD.dtype)
+        if bags.offsets is None:
+            source, source_index = gradient_BTD.contiguous(), None
+        else:
+            source = gradient_BTD.transpose(0, 1).contiguous()
+            lengths = torch.from_numpy(bags.offsets).diff()
+            source_index = torch.repeat_interleave(lengths).numpy()
+        gradient_RD = torch.zeros(rows, self._embeddings.dim, dtype=gradient_BTD.dtype)
+        source_rows = source.view(-1, self._embeddings.dim).numpy()
+        kernels.active().add_rows(gradient_RD.numpy(), bags.index, source_rows, source_index)
+        return gradient_RD
+
+    @staticmethod
+    def _scale(scale_TB: Any, dtype: torch.dtype) -> Tensor:
+        return torch.from_numpy(scale_TB).to(dtype).t()[..., None]
+
+
+class _Pool(torch.autograd.Function):
+    """Pooling whose backward hands the rows' gradients to the exchange, and returns before they are sent."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, pending: Pending, received_RD: Tensor) -> Tensor:
+        ctx.pending, ctx.rows, ctx.anchor = pending, len(received_RD), anchor
+        return pending._pool(received_RD)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        pending: Pending = ctx.pending
+        pending._embeddings._begin_update(pending, pending._unpool(gradients[0], ctx.rows))
+        return torch.zeros_like(ctx.anchor), None, None

@@ -1,0 +1,206 @@
+"""The result of comparing methods of training: a JSON file, and these classes.
+
+::
+
+    {
+      "title": "DLRM on four hosts, 1 Gbit/s",
+      "machine": {"cpu": "...", "cores": "2", "torch": "2.13.0", "laconic": "0.1.0"},
+      "setting": {"hosts": 4, "rate_mbit": 1000, "data": "synthetic", "model": "DLRM", "dim": 64},
+      "methods": [
+        {"name": "plain", "step_ms": [312.5, 309.1], "communication_share": 0.81,
+         "bytes_forward": 13631488, "bytes_forward_before": 13631488,
+         "bytes_backward": 13631488, "bytes_backward_before": 13631488,
+         "bytes_ids": 425984, "bytes_ids_before": 425984,
+         "bytes_dense": 2105344, "bytes_dense_before": 2105344,
+         "auc": 0.7921, "log_loss": 0.4583,
+         "curve": [{"step": 100, "seconds": 31.2, "samples": 819200, "loss": 0.512, "auc": null}]}
+      ],
+      "tables": [
+        {"name": "C1", "rows": 1460, "forward": "BoundedRows(bound=0.01)", "backward": "Cast(float16)",
+         "bound": 0.01, "bytes_forward_before": 524288, "bytes_forward_after": 40213,
+         "bytes_backward_before": 524288, "bytes_backward_after": 262144}
+      ]
+    }
+
+The first method is what the others are compared with; the last is the one the page speaks of on top.
+Bytes are averages for one step and one rank. NaN and null both mean: not defined, or not measured.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from laconic.errors import FormatError
+
+__all__ = ["Method", "Point", "Result", "Table", "read_result"]
+
+
+def _null_if_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0)]
+Bytes = Annotated[float, Field(ge=0)]
+Maybe = Annotated[float | None, BeforeValidator(_null_if_nan)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class Point(_Record):
+    """Where a run stood after some steps."""
+
+    step: Count
+    """Steps done."""
+
+    seconds: float = Field(ge=0)
+    """Wall time of training up to here; evaluation not included."""
+
+    samples: Count
+    """Samples seen, over all ranks."""
+
+    loss: Maybe
+    """Training log loss since the point before."""
+
+    auc: Maybe = None
+    """AUC on the evaluation set; null at points where nothing was evaluated."""
+
+
+class Method(_Record):
+    """How one method did."""
+
+    name: Text
+    step_ms: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)
+    """Wall time of each measured step, warm-up left out."""
+
+    communication_share: float = Field(ge=0, le=1)
+    """Share of the step in which computing waited for communication, encoding and decoding included."""
+
+    bytes_forward: Bytes
+    """Embedding rows sent to those who looked them up."""
+
+    bytes_forward_before: Bytes
+    """The same before compression."""
+
+    bytes_backward: Bytes
+    """Gradients of rows sent back to their owners."""
+
+    bytes_backward_before: Bytes
+    """The same before compression."""
+
+    bytes_ids: Bytes
+    """Row numbers sent to owners."""
+
+    bytes_ids_before: Bytes
+    """The same before compression."""
+
+    bytes_dense: Bytes
+    """Gradients of the dense layers."""
+
+    bytes_dense_before: Bytes
+    """The same before compression."""
+
+    auc: Maybe = None
+    """On the evaluation set, after training."""
+
+    log_loss: Maybe = None
+    """On the evaluation set, after training."""
+
+    curve: tuple[Point, ...] = ()
+
+    @property
+    def median_ms(self) -> float:
+        """What the page calls the time of a step."""
+        return statistics.median(self.step_ms)
+
+    @property
+    def bytes_total(self) -> float:
+        """All that one rank sends in a step."""
+        return self.bytes_forward + self.bytes_backward + self.bytes_ids + self.bytes_dense
+
+
+class Table(_Record):
+    """What compression did to one table."""
+
+    name: Text
+    rows: int = Field(ge=1)
+    forward: Text
+    """Codec of rows, as text."""
+
+    backward: Text
+    """Codec of gradients, as text."""
+
+    bound: Maybe = Field(None, ge=0)
+    """Absolute error bound of rows; null where they are exact, or bounded in another way."""
+
+    bytes_forward_before: Bytes
+    bytes_forward_after: Bytes
+    bytes_backward_before: Bytes
+    bytes_backward_after: Bytes
+
+    @property
+    def ratios(self) -> tuple[float | None, float | None]:
+        """Of rows and of gradients; None where nothing was sent."""
+        return (
+            ratio(self.bytes_forward_before, self.bytes_forward_after),
+            ratio(self.bytes_backward_before, self.bytes_backward_after),
+        )
+
+
+class Result(_Record):
+    """A comparison of methods on one machine and in one setting."""
+
+    title: Text
+    machine: dict[str, str] = Field(default_factory=dict)
+    setting: dict[str, str | int | float] = Field(default_factory=dict)
+    methods: tuple[Method, ...] = Field(min_length=1)
+    tables: tuple[Table, ...] = ()
+    """Of the last method."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        for kind, members in (("methods", self.methods), ("tables", self.tables)):
+            names = [member.name for member in members]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{kind}: names must differ, got {twice!r} twice")
+        return self
+
+
+def read_result(path: str | Path) -> Result:
+    """Read a file, or raise FormatError with a line for each field that is not as it should be."""
+    try:
+        return Result.model_validate_json(Path(path).read_bytes())
+    except ValidationError as error:
+        lines = [
+            ": ".join(filter(None, (str(path), ".".join(map(str, problem["loc"])), _what(problem))))
+            for problem in error.errors()
+        ]
+        raise FormatError("\n".join(lines)) from None
+
+
+def _what(problem: Any) -> str:
+    kind, message = problem["type"], problem["msg"]
+    if kind == "missing":
+        return "required, but not given"
+    if kind == "extra_forbidden":
+        return "no such field"
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind == "json_invalid":
+        return f"not JSON: {message.removeprefix('Invalid JSON: ')}"
+    expected = message.replace("Input should be", "expected", 1)
+    got = repr(problem["input"])
+    return f"{expected[:1].lower()}{expected[1:]}, got {got if len(got) <= 80 else got[:77] + '...'}"
+
+
+def ratio(before: float, after: float) -> float | None:
+    """How many times smaller; None where nothing is left to compare with."""
+    return before / after if before and after else None

@@ -1,0 +1,161 @@
+"""What the page says in HTML: headline figures, the table of methods, the table of tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from laconic.report.charts import method_colour
+from laconic.report.numerals import NONE, bytes_text, change, decimals, milliseconds, times
+from laconic.report.result import Method, Result, Table, ratio
+
+__all__ = ["facts", "headline", "method_table", "table_table"]
+
+_AUC_PLACES = 5
+_LOSS_PLACES = 5
+
+
+def facts(result: Result) -> str:
+    """Show setting and machine, as pairs of a name and a value."""
+    pairs = [*result.setting.items(), *result.machine.items()]
+    items = (
+        f"<div><dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_value(value))}</dd></div>"
+        for name, value in pairs
+    )
+    return f'<dl class="facts">{"".join(items)}</dl>' if pairs else ""
+
+
+def headline(methods: Sequence[Method]) -> str:
+    """Three figures of the last method against the first; nothing where there is one method only."""
+    first, last = methods[0], methods[-1]
+    if first is last:
+        return ""
+    speed = first.median_ms / last.median_ms
+    pace = ("faster", speed) if speed >= 1 else ("slower", 1 / speed)
+    sent = ratio(first.bytes_total, last.bytes_total)
+    amount = ("more", 1 / sent) if sent and sent < 1 else ("fewer", sent)
+    cards = [
+        (
+            times(pace[1]),
+            f"{pace[0]} step",
+            f"{milliseconds(first.median_ms)} → {milliseconds(last.median_ms)}",
+        ),
+        (
+            times(amount[1]),
+            f"{amount[0]} bytes sent",
+            f"{bytes_text(first.bytes_total)} → {bytes_text(last.bytes_total)}",
+        ),
+    ]
+    if first.auc is not None and last.auc is not None:
+        shown = f"{decimals(first.auc, _AUC_PLACES)} → {decimals(last.auc, _AUC_PLACES)}"
+        cards.append((change(last.auc - first.auc, _AUC_PLACES), "AUC", shown))
+    body = "".join(
+        f"<li><strong>{figure}</strong> <span>{what}</span><small>{detail}</small></li>"
+        for figure, what, detail in cards
+    )
+    names = f"<b>{escape(last.name)}</b> against <b>{escape(first.name)}</b>"
+    return f'<section class="headline"><p>{names}</p><ul>{body}</ul></section>'
+
+
+def method_table(methods: Sequence[Method]) -> str:
+    """One row a method; small print under a figure says what it is compared with."""
+    first = methods[0]
+    names = (
+        "method",
+        "step",
+        "speed-up",
+        "rows",
+        "gradients",
+        "ids",
+        "dense",
+        "all bytes",
+        "AUC",
+        "log loss",
+    )
+    rows = []
+    for i, method in enumerate(methods):
+        pairs = (
+            (method.bytes_forward, method.bytes_forward_before),
+            (method.bytes_backward, method.bytes_backward_before),
+            (method.bytes_ids, method.bytes_ids_before),
+            (method.bytes_dense, method.bytes_dense_before),
+        )
+        total = times(ratio(first.bytes_total, method.bytes_total)) if i else ""
+        rows.append(
+            [
+                f'<span class="key" style="color:var({method_colour(i, len(methods))})">■</span> {escape(method.name)}',
+                _cell(milliseconds(method.median_ms), _middle(method.step_ms)),
+                _cell(times(first.median_ms / method.median_ms)),
+                *(_cell(bytes_text(sent), times(ratio(before, sent))) for sent, before in pairs),
+                _cell(bytes_text(method.bytes_total), total),
+                _cell(
+                    decimals(method.auc, _AUC_PLACES),
+                    _against(method.auc, first.auc, _AUC_PLACES) if i else "",
+                ),
+                _cell(
+                    decimals(method.log_loss, _LOSS_PLACES),
+                    _against(method.log_loss, first.log_loss, _LOSS_PLACES) if i else "",
+                ),
+            ]
+        )
+    return _table(names, rows, "methods")
+
+
+def table_table(tables: Sequence[Table]) -> str:
+    """One row a table, in the order given."""
+    names = ("table", "entries", "bound", "rows", "codec of rows", "gradients", "codec of gradients")
+    rows = []
+    for table in tables:
+        forward, backward = table.ratios
+        rows.append(
+            [
+                escape(table.name),
+                _cell(f"{table.rows:,}"),
+                _cell(NONE if table.bound is None else f"{table.bound:.3g}"),
+                _cell(bytes_text(table.bytes_forward_after), times(forward)),
+                f"<code>{escape(table.forward)}</code>",
+                _cell(bytes_text(table.bytes_backward_after), times(backward)),
+                f"<code>{escape(table.backward)}</code>",
+            ]
+        )
+    return _table(names, rows, "tables")
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{cells[0]}</th>'
+        + "".join(
+            f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names[1:], cells[1:], strict=True)
+        )
+        + "</tr>"
+        for cells in rows
+    )
+    return (
+        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(figure: str, small: str = "") -> str:
+    return f"<span>{figure}</span><small>{small}</small>" if small else f"<span>{figure}</span>"
+
+
+def _against(value: float | None, first: float | None, places: int) -> str:
+    return "" if value is None or first is None else change(value - first, places)
+
+
+def _middle(step_ms: Sequence[float]) -> str:
+    """Write the range of the middle 80 % of the steps; of all where they are few."""
+    ordered, last = sorted(step_ms), len(step_ms) - 1
+    low = milliseconds(ordered[math.floor(0.1 * last)])
+    high = milliseconds(ordered[math.ceil(0.9 * last)])
+    if low == high:
+        return ""
+    unit = low[low.index(" ") :]
+    return f"{low.removesuffix(unit) if high.endswith(unit) else low}{NONE}{high}"
+
+
+def _value(value: str | int | float) -> str:
+    return value if isinstance(value, str) else f"{value:,}"

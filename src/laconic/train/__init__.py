@@ -1,0 +1,1 @@
+"""Training: settings, loop, evaluation, checkpoints, and ``run`` that wires them together."""

@@ -1,0 +1,188 @@
+"""Checkpoints: a folder per step that exists whole or not at all, and plain torch can read.
+
+::
+
+    checkpoints/step-00001200/
+        manifest.json          step, position in the data, ranks, checksum of every file
+        dense.pt               model, its optimizer
+        tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first, first + stride, ...
+        tables-1-of-2.pt
+
+Files are written to ``.partial`` and the folder renamed when all ranks are done, so a kill -9
+or a full disk leaves the one before. Any number of ranks can load what any number saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from laconic.errors import FormatError
+from laconic.train.trainer import Trainer
+
+__all__ = ["Position", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a run is."""
+
+    step: int = 0
+    epoch: int = 0
+    sample: int = 0
+    """Samples of the epoch that all ranks have trained on."""
+
+
+def save_checkpoint(trainer: Trainer, folder: Path, position: Position, keep: int) -> Path:
+    """Save this rank's part, and as leading rank finish the checkpoint and remove old ones."""
+    ranks = trainer.ranks
+    final = folder / f"step-{position.step:08d}"
+    partial = folder / f".{final.name}.partial"
+    if ranks.leads:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+    ranks.barrier()
+    checksums = {}
+    name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
+    checksums[name] = _write(partial / name, _tables(trainer))
+    if ranks.leads:
+        dense = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
+        checksums["dense.pt"] = _write(partial / "dense.pt", dense)
+    everything: dict[str, str] = {}
+    for part in ranks.gather(checksums):
+        everything.update(part)
+    if ranks.leads:
+        manifest = {
+            "version": _VERSION,
+            "ranks": ranks.count,
+            "position": asdict(position),
+            "files": everything,
+        }
+        (partial / "manifest.json").write_text(json.dumps(manifest, indent=2))
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        _sync(folder)
+        for old in _finished(folder)[:-keep]:
+            shutil.rmtree(old)
+    ranks.barrier()
+    return final
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """Return the last checkpoint that was finished."""
+    finished = _finished(folder)
+    return finished[-1] if finished else None
+
+
+def load_checkpoint(trainer: Trainer, path: Path) -> Position:
+    """Load what this rank needs; ``FormatError`` if a file is damaged or of another model."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    if manifest.get("version") != _VERSION:
+        raise FormatError(f"{path}: expected checkpoint version {_VERSION}, got {manifest.get('version')!r}")
+    for name, checksum in manifest["files"].items():
+        if _checksum(path / name) != checksum:
+            raise FormatError(
+                f"{path / name}: its checksum does not match the manifest; use an older checkpoint"
+            )
+    dense = torch.load(path / "dense.pt", weights_only=True)
+    try:
+        trainer.model.load_state_dict(dense["model"])
+    except RuntimeError as error:
+        raise FormatError(f"{path}: it is of another model: {str(error).splitlines()[-1].strip()}") from error
+    trainer.optimizer.load_state_dict(dense["optimizer"])
+    _load_tables(trainer, path, manifest["ranks"])
+    position = Position(**manifest["position"])
+    trainer.embeddings.step = position.step
+    return position
+
+
+def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
+    parts = {}
+    for table in trainer.embeddings.layout.tables:
+        ids, weight, state = trainer.embeddings.table_shard(table.name)
+        if len(ids) and (table.sharding != "replicated" or trainer.ranks.leads):
+            parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": weight.clone()}
+            if state is not None:
+                parts[table.name]["state"] = state.clone()
+    return parts
+
+
+def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
+    shards = [
+        torch.load(path / f"tables-{rank}-of-{saved_ranks}.pt", weights_only=True, mmap=True)
+        for rank in range(saved_ranks)
+    ]
+    for table in trainer.embeddings.layout.tables:
+        ids, weight, state = trainer.embeddings.table_shard(table.name)
+        loaded = 0
+        for shard in shards:
+            part = shard.get(table.name)
+            if part is None:
+                continue
+            saved = range(part["first"], part["first"] + part["stride"] * len(part["weight"]), part["stride"])
+            if part["weight"].shape[1] != weight.shape[1] or saved[-1] >= table.rows:
+                raise FormatError(
+                    f"{path}: table {table.name!r} has {table.rows} rows of {weight.shape[1]}, "
+                    f"the checkpoint row {saved[-1]} and rows of {part['weight'].shape[1]}"
+                )
+            for mine, theirs in _overlap(ids, saved):
+                weight[mine] = part["weight"][theirs]
+                if state is not None:
+                    state[mine] = part["state"][theirs]
+                loaded += len(range(len(ids))[mine])
+        if loaded != len(ids):
+            raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
+
+
+def _overlap(mine: range, theirs: range) -> list[tuple[slice, slice]]:
+    """Positions in two arithmetic sequences of ids where they have the same ids."""
+    pieces = []
+    for offset in range(min(theirs.step, len(mine))):  # mine[offset::theirs.step] is one residue of theirs
+        first = mine[offset]
+        if (
+            first not in theirs
+        ):  # sequences begin below their strides, so none of the residue's other ids is either
+            continue
+        at, step = theirs.index(first), mine.step  # ids advance by both strides: positions in theirs by mine
+        count = min(len(range(offset, len(mine), theirs.step)), len(range(at, len(theirs), step)))
+        pieces.append(
+            (slice(offset, offset + count * theirs.step, theirs.step), slice(at, at + count * step, step))
+        )
+    return pieces
+
+
+def _write(path: Path, value: Any) -> str:
+    with path.open("wb") as file:
+        torch.save(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    return _checksum(path)
+
+
+def _checksum(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _finished(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob("step-*/manifest.json"))
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

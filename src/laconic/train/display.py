@@ -1,0 +1,82 @@
+"""What a run shows: a live line while it trains, tables at the end. Only the leading rank has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from laconic.collectives import Ledger
+from laconic.train.metrics import Evaluation
+
+__all__ = ["Display"]
+
+
+class Display:
+    """Progress bar and tables; silent where there is no console."""
+
+    def __init__(self, console: Console | None, steps: int) -> None:
+        self._console = console
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        if console is not None:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[figures]}"),
+                TimeRemainingColumn(),
+            )
+            self._progress = Progress(*columns, console=console, transient=True)
+            self._task = self._progress.add_task("training", total=steps, figures="")
+            self._progress.start()
+
+    def step(self, step: int, figures: str) -> None:
+        """Show where training is."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=step, figures=figures, description="training")
+
+    def evaluating(self, samples: int) -> None:
+        """Show that training pauses."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=f"evaluating {samples:,}")
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """Print one evaluation."""
+        if self._console is not None:
+            self._console.print(
+                f"step {step:,}: AUC {evaluation.auc:.4f}, log loss {evaluation.log_loss:.4f}, "
+                f"normalized entropy {evaluation.normalized_entropy:.4f} on {evaluation.samples:,} samples"
+            )
+
+    def close(self) -> None:
+        """Stop the live line."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def ledger(self, ledger: Ledger, dense_bytes: int) -> None:
+        """Print what travelled."""
+        if self._console is None:
+            return
+        table = Table(title="sent by rank 0, per step", title_justify="left")
+        for name in ("direction", "uncompressed", "sent", "ratio", "encode", "wire", "decode"):
+            table.add_column(name, justify="left" if name == "direction" else "right")
+        for row in ledger.summary():
+            times = [f"{row[f'{part}_ms']:.2f} ms" for part in ("encode", "wire", "decode")]
+            table.add_row(row["direction"], *_sizes(row), *times)
+        table.add_row("dense", _bytes(dense_bytes), _bytes(dense_bytes), "1.0x", "", "", "")
+        self._console.print(table)
+
+
+def _sizes(row: dict[str, Any]) -> tuple[str, str, str]:
+    return _bytes(row["bytes_before"]), _bytes(row["bytes_sent"]), f"{row['ratio']:.1f}x"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"

@@ -1,0 +1,43 @@
+"""What a run writes down: JSON lines, and TensorBoard events if asked."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from laconic.errors import ConfigError
+
+__all__ = ["MetricsFile"]
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one line per entry; a resumed run appends."""
+
+    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
+        self._file = (folder / "metrics.jsonl").open("a", buffering=1)
+        self._events: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 -- optional
+            except ImportError as error:
+                raise ConfigError(
+                    "train.tensorboard: the tensorboard package is missing; pip install tensorboard, or leave it false"
+                ) from error
+            self._events = SummaryWriter(folder / "tensorboard")
+
+    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """Write one entry; NaN becomes null."""
+        clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+        self._file.write(json.dumps({"kind": kind, "step": step, **clean}) + "\n")
+        if self._events is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._events.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._file.close()
+        if self._events is not None:
+            self._events.close()

@@ -1,0 +1,169 @@
+"""The settings of a training run: one TOML file, one class for each of its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from laconic.config import Settings
+from laconic.data import DataSettings
+
+__all__ = [
+    "DenseSettings",
+    "EmbeddingSettings",
+    "ExchangeSettings",
+    "ModelSettings",
+    "RuleSettings",
+    "RunSettings",
+    "TrainSettings",
+]
+
+Size = Annotated[int, Field(ge=1)]
+
+
+class ModelSettings(Settings):
+    """The dense part of the model."""
+
+    kind: Literal["dlrm", "dcn_v2"] = "dlrm"
+    """``dlrm``: dot products of pairs; ``dcn_v2``: cross network."""
+
+    dim: int = Field(default=16, ge=1)
+    """Dimensions of every embedding."""
+
+    bottom: tuple[Size, ...] = (512, 256)
+    """Layers over the dense features; DLRM adds one of size ``dim``."""
+
+    top: tuple[Size, ...] = (512, 256)
+    """Layers over the interactions; one of size 1 is added."""
+
+    cross: int = Field(default=3, ge=1)
+    """Cross layers of DCN-v2."""
+
+
+class EmbeddingSettings(Settings):
+    """Where tables are and how they are trained."""
+
+    sharding: Literal["table", "row"] = "row"
+    """``row`` spreads every table's rows over all ranks; ``table`` puts whole tables on ranks."""
+
+    send: Literal["rows", "pooled"] = "rows"
+    """``rows``: distinct rows once per destination; ``pooled``: one vector for every sample, as DLRM does."""
+
+    pooling: Literal["sum", "mean"] = "sum"
+    """What a bag becomes."""
+
+    replicate_below: int = Field(default=0, ge=0)
+    """Tables with fewer rows than this are kept on every rank."""
+
+    optimizer: Literal["adagrad", "sgd"] = "adagrad"
+    """Row-wise Adagrad, or plain SGD."""
+
+    rate: float = Field(default=0.02, ge=0)
+    """Learning rate."""
+
+
+class DenseSettings(Settings):
+    """How the dense part is trained."""
+
+    optimizer: Literal["adagrad", "sgd", "adam"] = "adagrad"
+    """From ``torch.optim``."""
+
+    rate: float = Field(default=0.02, ge=0)
+    """Learning rate."""
+
+
+class RuleSettings(Settings):
+    """What the tables of one pattern travel as, where it differs from ``[exchange]``."""
+
+    tables: str
+    """Shell pattern of table names, as ``c_user*``; the last rule that matches a table counts."""
+
+    exact: bool = False
+    """Rows and gradients of these tables travel as they are."""
+
+    bound: float | None = Field(default=None, gt=0)
+    """Bound of their rows."""
+
+    gradient_bound: float | None = Field(default=None, gt=0)
+    """Bound of their gradients."""
+
+
+class ExchangeSettings(Settings):
+    """What rows, gradients and ids travel as."""
+
+    kind: Literal["bounded", "cast", "exact"] = "bounded"
+    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``exact``: as they are."""
+
+    bound: float = Field(default=0.03, gt=0)
+    """Largest error of a looked-up value, as a share of its block's range (max - min)."""
+
+    relative: bool = True
+    """False: the bound is absolute, in the unit of the embeddings."""
+
+    gradient_bound: float = Field(default=0.5, gt=0)
+    """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
+
+    cast: Literal["fp16", "bf16", "int8", "int4"] = "fp16"
+    """Type of both directions where ``kind`` is ``cast``."""
+
+    coded_ids: bool = True
+    """Ids are delta- and entropy-coded; False: eight bytes each."""
+
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps with exact communication before all this begins."""
+
+    rules: tuple[RuleSettings, ...] = ()
+    """Exceptions by table name."""
+
+
+class TrainSettings(Settings):
+    """The loop."""
+
+    batch: int = Field(default=1024, ge=1)
+    """Samples per rank and step; the global batch is this times the number of ranks."""
+
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the training samples."""
+
+    steps: int | None = Field(default=None, ge=1)
+    """Stop after this many steps; left out: when the epochs are over."""
+
+    seed: int = Field(default=0, ge=0, lt=2**20)
+    """Of the first weights. Data has a seed of its own."""
+
+    eval_every: int = Field(default=0, ge=0)
+    """Evaluate every so many steps; 0: only at the end."""
+
+    eval_batch: int = Field(default=4096, ge=1)
+    """Samples per rank and step of evaluation."""
+
+    log_every: int = Field(default=20, ge=1)
+    """Write metrics every so many steps."""
+
+    checkpoint_every: int = Field(default=0, ge=0)
+    """Save every so many steps; 0: only at the end."""
+
+    keep_checkpoints: int = Field(default=2, ge=1)
+    """Older ones are removed."""
+
+    out: Path = Path("run")
+    """Folder of metrics and checkpoints; ranks on several machines need it on a shared file system to resume."""
+
+    timeout_s: float = Field(default=20, gt=0)
+    """A rank that does not answer for so long is taken for dead."""
+
+    tensorboard: bool = False
+    """Also write TensorBoard event files (needs the tensorboard package)."""
+
+
+class RunSettings(Settings):
+    """All of a run."""
+
+    data: DataSettings
+    model: ModelSettings = ModelSettings()
+    embeddings: EmbeddingSettings = EmbeddingSettings()
+    dense: DenseSettings = DenseSettings()
+    exchange: ExchangeSettings = ExchangeSettings()
+    train: TrainSettings = TrainSettings()

@@ -1,0 +1,165 @@
+"""One rank's model, tables and optimizers, and what it does with a batch.
+
+The loss is the mean over the *global* batch: every rank divides its sum by all samples, and
+gradients are summed, so uneven and empty ranks weigh what they should.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table
+from laconic.collectives.wire import lost_peer
+from laconic.data import Samples, Schema
+from laconic.errors import LaconicError
+from laconic.lookups import Lookups
+from laconic.models import DLRM, DCNv2, Model
+from laconic.nn import ShardedEmbeddings, sum_gradients
+from laconic.train.policy import make_policy
+from laconic.train.ranks import Ranks
+from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
+
+__all__ = ["Trainer", "make_tables"]
+
+
+class _Rows(Protocol):
+    """Embeddings that come later."""
+
+    def wait(self) -> Tensor: ...
+
+
+class Trainer:
+    """All that a rank trains."""
+
+    def __init__(self, settings: RunSettings, schema: Schema, ranks: Ranks) -> None:
+        self.ranks = ranks
+        tables = make_tables(settings.embeddings, schema)
+        names = [table.name for table in tables]
+        self.embeddings = ShardedEmbeddings(
+            tables,
+            settings.model.dim,
+            optimizer=_row_optimizer(settings.embeddings),
+            policy=make_policy(settings.exchange, names),
+            seed=settings.train.seed,
+        )
+        torch.manual_seed(settings.train.seed)
+        self.model = _make_model(settings.model, schema)
+        self._whole = _Whole(self.model)
+        self._replica: nn.Module = self._whole
+        if ranks.count > 1:
+            self._replica = DistributedDataParallel(self._whole)
+            self._replica.register_comm_hook(None, sum_gradients)
+        self.optimizer = {
+            "adagrad": torch.optim.Adagrad,
+            "sgd": torch.optim.SGD,
+            "adam": torch.optim.Adam,
+        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.rate)
+        if ranks.count > 1:
+            self._settle_buckets(schema)
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes that a ring all-reduce of the dense gradients sends per rank and step."""
+        values = sum(parameter.numel() for parameter in self.model.parameters())
+        return 2 * (self.ranks.count - 1) * 4 * values // self.ranks.count
+
+    def step(self, samples: Samples, following: Lookups | None = None) -> tuple[Tensor, Tensor]:
+        """Train on this rank's part of a batch; ids of the ``following`` one travel meanwhile.
+
+        Returns the mean loss of this rank's samples, and their logits.
+        """
+        try:
+            pending = self.embeddings.start(samples.lookups)
+            if following is not None:
+                self.embeddings.prefetch(following)
+            logits_B = self._replica(samples.dense_BF, pending)
+            total = nn.functional.binary_cross_entropy_with_logits(logits_B, samples.label_B, reduction="sum")
+            loss = total / max(pending.global_samples, 1)
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self.embeddings.finish()
+        except RuntimeError as error:
+            if isinstance(error, LaconicError) or "gloo" not in str(error):
+                raise
+            raise lost_peer("dense gradients", self.ranks.rank, self.embeddings.step - 1, error) from error
+        if total.isnan():
+            raise LaconicError(
+                f"train: the loss of rank {self.ranks.rank} is NaN at step {self.embeddings.step - 1}; "
+                "lower the learning rates, or look for NaN in the dense features"
+            )
+        return total.detach() / max(len(samples), 1), logits_B.detach()
+
+    def predict(self, samples: Samples) -> Tensor:
+        """Logits of this rank's part of a batch; rows travel exactly."""
+        self._whole.eval()
+        self.embeddings.eval()
+        try:
+            with torch.no_grad():
+                logits: Tensor = self._whole(samples.dense_BF, self.embeddings.start(samples.lookups))
+        finally:
+            self._whole.train()
+            self.embeddings.train()
+        return logits
+
+    def _settle_buckets(self, schema: Schema) -> None:
+        """Let DDP rebuild its buckets on a batch of no samples.
+
+        It does so once, after the first backward pass. The order of a sum of three or more ranks depends on
+        a value's place in its bucket, so a resumed run would otherwise differ in the last bit of its first step.
+        """
+        shape = (0, schema.tables, self.embeddings.dim)
+
+        class _Nothing:
+            def wait(self) -> Tensor:
+                return torch.zeros(shape)
+
+        for _ in range(2):
+            self._replica(torch.zeros(0, len(schema.dense)), _Nothing()).sum().backward()
+        self.optimizer.zero_grad()
+
+
+class _Whole(nn.Module):
+    """The model over rows that are still on their way: the part that needs none of them runs first."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, dense_BF: Tensor, rows: _Rows) -> Tensor:
+        part = self.model.dense_part(dense_BF)
+        return self.model.head(part, rows.wait())
+
+
+def make_tables(settings: EmbeddingSettings, schema: Schema) -> list[Table]:
+    """One table for every categorical feature."""
+    tables = []
+    for feature in schema.categorical:
+        replicated = feature.rows < settings.replicate_below
+        tables.append(
+            Table(
+                name=feature.name,
+                rows=feature.rows,
+                pooling=settings.pooling,
+                sharding="replicated" if replicated else settings.sharding,
+                send="rows" if replicated else settings.send,
+            )
+        )
+    return tables
+
+
+def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
+    return Sgd(rate=settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(rate=settings.rate)
+
+
+def _make_model(settings: ModelSettings, schema: Schema) -> Model:
+    dense, tables, dim = len(schema.dense), schema.tables, settings.dim
+    if settings.kind == "dlrm":
+        return DLRM(dense=dense, tables=tables, dim=dim, bottom=settings.bottom, top=settings.top)
+    return DCNv2(
+        dense=dense, tables=tables, dim=dim, bottom=settings.bottom, cross=settings.cross, deep=settings.top
+    )

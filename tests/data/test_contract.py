@@ -1,0 +1,150 @@
+"""What every source promises, checked on each of them."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+
+from laconic.data import Synthetic
+from laconic.data.columns import TimeSplit
+from laconic.data.parquet import Parquet
+from laconic.errors import ConfigError
+from tests.data.tables import COLUMNS, bags, same, write
+
+SOURCES = ["synthetic", "synthetic bags", "parquet", "parquet in one window", "parquet by time"]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    folder = write(tmp_path_factory.mktemp("contract") / "set", rows=270, row_group=30)
+    split = TimeSplit(kind="time", fraction=0.25, column="time")
+    by_time = COLUMNS.model_copy(update={"split": split})
+
+    def make(name, seed):
+        match name:
+            case "synthetic":
+                return Synthetic([50, 3, 1000], dense=2, samples=201, eval_samples=67, seed=seed)
+            case "synthetic bags":
+                return Synthetic([50, 3, 1000], bags=[1, 4, 2], samples=201, eval_samples=67, seed=seed)
+            case "parquet":
+                return Parquet([folder], COLUMNS, seed=seed, window_rows=70)
+            case "parquet in one window":
+                return Parquet([folder], COLUMNS, seed=seed)
+            case _:
+                return Parquet([folder], by_time, seed=seed, window_rows=70)
+
+    return lambda name, seed=0: make(name, seed)
+
+
+@pytest.fixture(params=SOURCES)
+def source(request, sources):
+    return sources(request.param)
+
+
+def read(source, split="train", global_batch=64, rank=0, ranks=1, **kw):
+    return list(source.batches(split, global_batch=global_batch, rank=rank, ranks=ranks, **kw))
+
+
+def flat(batches):
+    return [sample for batch in batches for sample in bags(batch)]
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_an_epoch_has_every_sample_and_types_are_right(source, split):
+    batches = read(source, split)
+    total = source.samples_in(split)
+    assert [len(batch) for batch in batches] == [64] * (total // 64) + [total % 64] * (total % 64 > 0)
+    for batch in batches:
+        assert batch.label_B.dtype == batch.dense_BF.dtype == torch.float32
+        assert batch.dense_BF.shape == (len(batch), len(source.schema.dense))
+        assert batch.lookups.ids_L.dtype == batch.lookups.offsets.dtype == torch.int64
+        assert batch.lookups.samples == len(batch)
+        assert set(batch.label_B.tolist()) <= {0.0, 1.0}
+    for _, _, tables in flat(batches):
+        for feature, ids in zip(source.schema.categorical, tables, strict=True):
+            assert feature.bag or len(ids) == 1
+            assert all(0 <= number < feature.rows for number in ids)
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("global_batch", [3, 64, 10_000])
+def test_parts_of_ranks_are_the_global_batch(source, split, ranks, global_batch):
+    whole = read(source, split, global_batch)
+    parts = [read(source, split, global_batch, rank, ranks) for rank in range(ranks)]
+    assert {len(part) for part in parts} == {len(whole)}
+    for k, batch in enumerate(whole):
+        pieces = [part[k] for part in parts]
+        n = len(batch)
+        assert [len(piece) for piece in pieces] == [
+            (r + 1) * n // ranks - r * n // ranks for r in range(ranks)
+        ]
+        assert flat(pieces) == bags(batch)
+
+
+def test_an_empty_part_has_the_right_shapes(source):
+    empty = read(source, global_batch=1, rank=0, ranks=2)[0]
+    assert len(empty) == 0
+    assert empty.dense_BF.shape == (0, len(source.schema.dense))
+    assert empty.lookups.tables == source.schema.tables
+    assert empty.lookups.offsets.tolist() == [0]
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_resuming_at_every_position_gives_what_would_have_come_on_any_number_of_ranks(source, split):
+    samples = flat(read(source, split, epoch=1))
+    for start in range(source.samples_in(split) + 1):
+        ranks = 1 + start % 3
+        some = 2 if start % 40 else None  # batches to compare: all of them now and then
+        parts = [
+            islice(source.batches(split, global_batch=20, rank=rank, ranks=ranks, epoch=1, start=start), some)
+            for rank in range(ranks)
+        ]
+        resumed = [sample for step in zip(*parts, strict=True) for sample in flat(step)]
+        assert resumed == samples[start : start + len(resumed)]
+        assert some or len(resumed) == len(samples) - start
+
+
+def test_batches_after_a_resume_are_cut_where_they_would_have_been(source):
+    whole = read(source)
+    for k, batch in enumerate(read(source, start=2 * 64)):
+        assert same(batch, whole[k + 2])
+    assert [len(batch) for batch in read(source, start=100)][:2] == [28, 64]
+
+
+def test_an_epoch_is_another_order_of_the_same_samples(source):
+    first, second = flat(read(source, epoch=0)), flat(read(source, epoch=1))
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert flat(read(source, epoch=1)) == second
+    assert flat(read(source, "eval", epoch=0)) == flat(read(source, "eval", epoch=1))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_seed_decides_the_order(sources, name):
+    assert flat(read(sources(name, 1))) == flat(read(sources(name, 1)))
+    assert flat(read(sources(name, 1))) != flat(read(sources(name, 2)))
+
+
+def test_train_and_eval_share_no_sample(source):
+    dense = {split: {sample[1] for sample in flat(read(source, split))} for split in ("train", "eval")}
+    assert len(dense["train"]) == source.samples_in("train")
+    assert dense["train"].isdisjoint(dense["eval"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"split": "test"}, "data: no split 'test' (known: train, eval)"),
+        ({"global_batch": 0}, "data: global_batch must be at least 1, got 0"),
+        ({"rank": 2, "ranks": 2}, "data: rank must be in 0..1 of 2 ranks, got 2"),
+        ({"start": -1}, "data: start must be in 0..{total}, got -1; the epoch has {total} samples"),
+    ],
+)
+def test_what_can_not_be_is_refused_before_the_first_batch(source, wrong, message):
+    asked = {"split": "train", "global_batch": 8, "rank": 0, "ranks": 1, **wrong}
+    with pytest.raises(ConfigError) as caught:
+        source.batches(asked.pop("split"), **asked)
+    assert str(caught.value) == message.format(total=source.samples_in("train"))
