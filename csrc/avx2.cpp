@@ -16,6 +16,8 @@ namespace {
 #include "group.inl"
 #include "huffman.inl"
 #include "cast.inl"
+#include "squares.inl"
+#include "rows.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("avx2")
 }  // namespace

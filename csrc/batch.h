@@ -18,6 +18,7 @@ enum class Kind : uint8_t {
   kBfloat16 = 5,
   kInt8 = 6,
   kInt4 = 7,
+  kFloat32 = 8,
 };
 
 struct Block {

@@ -2,10 +2,12 @@
 // filled in a copy and lost.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "bytes.h"
 #include "id_list.h"
 #include "kernels.h"
+#include "rows.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,6 +26,11 @@ namespace {
 using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Longs = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstLongs = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Row = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using LongTable = nb::ndarray<int64_t, nb::shape<-1, 6>, nb::c_contig, nb::device::cpu>;
 using DoubleTable = nb::ndarray<double, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 
@@ -54,13 +62,15 @@ std::vector<Block> read_blocks(const LongTable& longs, const DoubleTable& double
   for (size_t i = 0; i < blocks.size(); ++i) {
     const int64_t* l = longs.data() + 6 * i;
     const double* d = doubles.data() + 3 * i;
-    if (l[0] < 0 || l[0] > 7 || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxBlock ||
-        (l[1] > 0 && uint64_t(l[2]) > kMaxBlock / uint64_t(l[1])) || l[5] < 1 || l[5] > 255 || !(d[0] > 0) ||
-        !std::isfinite(d[0]))
-      throw nb::value_error(("block " + std::to_string(i) + ": kind, shape, window or bound out of range").c_str());
+    if (l[0] < 0 || l[0] > 8 || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxBlock ||
+        (l[1] > 0 && uint64_t(l[2]) > kMaxBlock / uint64_t(l[1])) || l[3] < 0 || l[3] > 7 || (l[3] & 5) == 5 || l[5] < 1 ||
+        l[5] > 255 || !(d[0] > 0) || !std::isfinite(d[0]))
+      throw nb::value_error(
+          ("block " + std::to_string(i) + ": kind, shape, flags, window or bound out of range").c_str());
     values += uint64_t(l[1]) * uint64_t(l[2]);
     check(values <= kMaxValues, "more than 2^40 values in one call");
-    const BoundSpec bound{d[0], (l[3] & 1) != 0, (l[3] & 2) != 0, uint64_t(l[4])};
+    const Relative relative = l[3] & 1 ? Relative::kToRange : l[3] & 4 ? Relative::kToRms : Relative::kNo;
+    const BoundSpec bound{d[0], relative, (l[3] & 2) != 0, uint64_t(l[4])};
     blocks[i] = {Kind(l[0]), size_t(l[1]), size_t(l[2]), bound, int(l[5]), d[1], d[2]};
   }
   return blocks;
@@ -134,6 +144,55 @@ void py_decode_ids(const std::string& name, const Longs& counts, const Bytes& in
 
 uint64_t py_count_ids(const Bytes& block) { return count_ids(block.data(), block.shape(0)); }
 
+template <typename T>
+Matrix<T> matrix(const Rows<T>& x) {
+  return {x.data(), x.shape(0), x.shape(1)};
+}
+
+constexpr int64_t kNothing = 0;  // an empty array may have no address, and nullptr means that there is none
+
+Indices indices(const ConstLongs& index) { return {index.shape(0) ? index.data() : &kNothing, index.shape(0)}; }
+Indices indices(const std::optional<ConstLongs>& index) { return index ? indices(*index) : Indices{nullptr, 0}; }
+
+template <typename T>
+void py_add_rows(const std::string& name, const Rows<T>& out, const ConstLongs& index, const Rows<const T>& source,
+                 const std::optional<ConstLongs>& source_index) {
+  const Kernels& kernels = kernels_named(name);
+  const nb::gil_scoped_release release;
+  add_rows<T>(kernels, matrix(out), indices(index), matrix(source), indices(source_index));
+}
+
+template <typename T>
+void py_sum_bags(const std::string& name, const Rows<T>& out, const Rows<const T>& weight, const ConstLongs& index,
+                 const std::optional<ConstLongs>& offsets) {
+  const Kernels& kernels = kernels_named(name);
+  const nb::gil_scoped_release release;
+  sum_bags<T>(kernels, matrix(out), matrix(weight), indices(index), indices(offsets));
+}
+
+template <typename T>
+size_t py_update_rows(const std::string& name, const Rows<T>& weight, const std::optional<Row<T>>& state,
+                      const ConstLongs& rows, const ConstLongs& order, const Rows<const T>& grads,
+                      const std::optional<ConstLongs>& grad_index, int optimizer, double rate, double epsilon) {
+  const Kernels& kernels = kernels_named(name);
+  const nb::gil_scoped_release release;
+  T none{};
+  T* const values = !state ? nullptr : state->shape(0) ? state->data() : &none;
+  return update_rows<T>(kernels, matrix(weight), values, state ? state->shape(0) : 0, indices(rows), indices(order),
+                        matrix(grads), indices(grad_index), optimizer, rate, epsilon);
+}
+
+template <typename T>
+void define_rows(nb::module_& m) {
+  m.def("add_rows", &py_add_rows<T>, "kernels"_a, "out"_a.noconvert(), "index"_a.noconvert(), "source"_a.noconvert(),
+        "source_index"_a.noconvert().none());
+  m.def("sum_bags", &py_sum_bags<T>, "kernels"_a, "out"_a.noconvert(), "weight"_a.noconvert(), "index"_a.noconvert(),
+        "offsets"_a.noconvert().none());
+  m.def("update_rows", &py_update_rows<T>, "kernels"_a, "weight"_a.noconvert(), "state"_a.noconvert().none(),
+        "rows"_a.noconvert(), "order"_a.noconvert(), "grads"_a.noconvert(), "grad_index"_a.noconvert().none(),
+        "optimizer"_a, "rate"_a, "epsilon"_a);
+}
+
 }  // namespace
 }  // namespace laconic
 
@@ -159,4 +218,6 @@ NB_MODULE(_native, m) {
   m.def("decode_ids", &py_decode_ids, "kernels"_a, "counts"_a.noconvert(), "block"_a.noconvert(),
         "offsets"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
   m.def("count_ids", &py_count_ids, "block"_a.noconvert());
+  define_rows<float>(m);
+  define_rows<double>(m);
 }

@@ -82,6 +82,7 @@ size_t row_bytes(CastType type, size_t cols) {
   switch (type) {
     case CastType::kInt8: return cols + 8;
     case CastType::kInt4: return (cols + 1) / 2 + 4;
+    case CastType::kFloat32: return cols * 4;
     default: return cols * 2;
   }
 }
@@ -95,6 +96,10 @@ size_t cast_bytes(CastType type, size_t rows, size_t cols) {
 void encode_cast(const Kernels& kernels, CastType type, const float* x, size_t rows, size_t cols, uint8_t* out) {
   const size_t n = rows * cols, stride = row_bytes(type, cols);
   if (n == 0) return;
+  if (type == CastType::kFloat32) {
+    std::memcpy(out, x, n * 4);
+    return;
+  }
   if (type == CastType::kFloat16) return kernels.to_half(x, n, out);
   if (type == CastType::kBfloat16) {
     for (size_t i = 0; i < n; ++i) {
@@ -114,6 +119,10 @@ void decode_cast(const Kernels& kernels, CastType type, const uint8_t* block, si
     throw FormatError("block: expected " + std::to_string(cast_bytes(type, rows, cols)) + " bytes for this shape, got " +
                       std::to_string(size));
   if (n == 0) return;
+  if (type == CastType::kFloat32) {
+    std::memcpy(out, block, n * 4);
+    return;
+  }
   if (type == CastType::kFloat16) return kernels.from_half(block, n, out);
   if (type == CastType::kBfloat16) {
     for (size_t i = 0; i < n; ++i) {

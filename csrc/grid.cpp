@@ -78,15 +78,23 @@ void fit_window(const float* x, size_t n, Lattice& lattice) {
   lattice.grid.base = base;
 }
 
+// What a relative bound is a share of, in float64; every value was looked at.
+double scale_of(const Kernels& kernels, const float* x, size_t n, Relative relative, float low, float high,
+                size_t finite) {
+  if (!finite) return 0.0;
+  if (relative == Relative::kToRange) return double(high) - double(low);
+  return std::sqrt(kernels.finite_squares(x, n) / double(finite));
+}
+
 }  // namespace
 
 Lattice choose_lattice(const Kernels& kernels, const float* x, size_t n, const BoundSpec& spec) {
   Lattice lattice;
   float low, high;
-  const bool all = spec.relative || n <= kRangeAll;
+  const bool relative = spec.relative != Relative::kNo, all = relative || n <= kRangeAll;
   const size_t finite = all ? kernels.range(x, n, &low, &high) : sampled_range(kernels, x, n, &low, &high);
   double bound = spec.bound;
-  if (spec.relative) bound = finite ? spec.bound * (double(high) - double(low)) : 0.0;
+  if (relative) bound *= scale_of(kernels, x, n, spec.relative, low, high, finite);
   Grid& grid = lattice.grid;
   grid.bound = round_down(bound);
   grid.step = round_down((spec.dithered ? 1.0 : 2.0) * bound * kShrink);

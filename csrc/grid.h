@@ -8,9 +8,15 @@
 
 namespace laconic {
 
+enum class Relative : uint8_t {
+  kNo = 0,
+  kToRange = 1,  // bound * (max - min) of the finite values
+  kToRms = 2,    // bound * sqrt(mean of the squares of the finite values)
+};
+
 struct BoundSpec {
   double bound;
-  bool relative;  // bound * (max - min) of the finite values
+  Relative relative;
   bool dithered;
   uint64_t seed;  // of the dither
 };

@@ -44,11 +44,43 @@ inline constexpr size_t kChunkSymbols = 32768;  // most symbols of one chunk
 inline constexpr int kStreams = 6;    // interleaved bit streams of one chunk
 inline constexpr int kQuad = 4;       // neighbouring symbols that share a stream
 
+enum class Optimizer : uint8_t { kSgd = 0, kRowwiseAdagrad = 1 };
+
+// One step of an optimizer on the rows of a table that have gradients. Contribution i is a gradient
+// of row rows[i]; `order` lists the contributions row by row, those of one row in their order.
+template <typename T>
+struct RowUpdate {
+  T* weight;
+  T* state;  // one value a row; nullptr for SGD
+  size_t cols;
+  const int64_t* rows;
+  const int64_t* order;
+  size_t count;  // of contributions
+  const T* grads;
+  const int64_t* grad_index;  // row of grads that contribution i is; nullptr: row i
+  Optimizer optimizer;
+  T rate, epsilon;
+  T* sum;  // scratch of one row
+};
+
+// Rows of tables, see rows.inl; indices are known to be inside, and outputs to lie apart from inputs.
+template <typename T>
+struct RowKernels {
+  void (*add_rows)(T* out, size_t cols, const int64_t* index, size_t count, const T* source,
+                   const int64_t* source_index);
+  void (*sum_bags)(T* out, size_t bags, size_t cols, const T* weight, const int64_t* index, size_t count,
+                   const int64_t* offsets);
+  size_t (*update_rows)(const RowUpdate<T>& update);  // returns the number of distinct rows
+};
+
 struct Kernels {
   const char* name;
 
   // Smallest and largest finite value; returns how many are finite.
   size_t (*range)(const float* x, size_t n, float* low, float* high);
+
+  // Sum of the squares of the finite values, in the order of squares.inl.
+  double (*finite_squares)(const float* x, size_t n);
 
   // Codes of x[0..n); positions whose code misses the bound get code 0 and are
   // listed in `failed` (room for n). `first` is the flat index of x[0], for the
@@ -97,6 +129,15 @@ struct Kernels {
   // Unsigned codes round((x - bias) * inverse) clamped to [0, top]; back: code * scale + bias.
   void (*quantize_row)(const float* x, size_t n, float bias, float inverse, float top, uint8_t* codes);
   void (*dequantize_row)(const uint8_t* codes, size_t n, float scale, float bias, float* out);
+
+  // Whether all of index[0..count) are 0..limit-1.
+  bool (*all_below)(const int64_t* index, size_t count, size_t limit);
+
+  // The first place at which `order` is no permutation that sorts `rows`, all at least 0, stably; or count.
+  size_t (*sorted_until)(const int64_t* order, const int64_t* rows, size_t count);
+
+  RowKernels<float> float_rows;
+  RowKernels<double> double_rows;
 };
 
 const Kernels* scalar_kernels();

@@ -56,7 +56,7 @@ void require_agreement(const std::vector<uint8_t>& block, size_t count, const De
 // A block of floats of one kind; the header is rows and cols.
 inline void decode_floats(laconic::Kind kind, Input& in) {
   const Shape shape = take_shape(in, 64);  // what a byte of Huffman streams can hold
-  const laconic::Block block{kind, shape.rows, shape.cols, {1.0, false, false, 0}, 1, 0.0, 0.0};
+  const laconic::Block block{kind, shape.rows, shape.cols, {1.0, laconic::Relative::kNo, false, 0}, 1, 0.0, 0.0};
   require_agreement<float>(in.rest(), shape.rows * shape.cols,
                            [&](const laconic::Kernels& kernels, const uint8_t* bytes, size_t readable,
                                const int64_t* offsets, float* out, int threads) {

@@ -3,7 +3,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input in(data, size);
-  const auto type = uint8_t(in.byte() % 4);
+  const auto type = uint8_t(in.byte() % 5);
   fuzz::decode_floats(laconic::Kind(uint8_t(laconic::Kind::kFloat16) + type), in);
   return 0;
 }

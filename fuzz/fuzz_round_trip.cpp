@@ -13,6 +13,7 @@ namespace {
 
 using laconic::Block;
 using laconic::Kind;
+using laconic::Relative;
 
 struct Case {
   std::vector<Block> blocks;  // all alike
@@ -54,7 +55,7 @@ std::vector<float> read_values(const std::vector<uint8_t>& payload, size_t n, ui
 Case read_case(const uint8_t* data, size_t size) {
   fuzz::Input in(data, size);
   Block block{};
-  block.kind = Kind(in.byte() % 8);
+  block.kind = Kind(in.byte() % 9);
   const uint8_t flags = in.byte();
   const size_t count = 1 + in.byte() % 3;
   block.window = 1 + in.byte() % 255;
@@ -63,7 +64,8 @@ Case read_case(const uint8_t* data, size_t size) {
   block.cols = shape.cols;
   const uint8_t pattern = in.byte();
   const float wished = std::fabs(in.fixed<float>()), bound = std::isfinite(wished) && wished > 0 ? wished : 0.01f;
-  block.bound = {double(bound), (flags & 1) != 0, (flags & 2) != 0, uint64_t(flags) << 40 | flags};
+  const Relative relative = flags & 1 ? Relative::kToRange : flags & 16 ? Relative::kToRms : Relative::kNo;
+  block.bound = {double(bound), relative, (flags & 2) != 0, uint64_t(flags) << 40 | flags};
   block.lz_penalty = flags & 4 ? 0.5 : 0.0;
   block.huffman_penalty = flags & 8 ? 0.5 : 0.0;
   return {std::vector<Block>(count, block), read_values(in.rest(), count * block.rows * block.cols, pattern, bound)};
@@ -84,9 +86,22 @@ std::vector<uint8_t> encode(const laconic::Kernels& kernels, const Case& c, int 
   return std::vector<uint8_t>(out.begin(), out.begin() + offsets.back());
 }
 
+// sqrt(mean square) of the finite values: lane j of eight sums those at j, j + 8, ...
+double root_mean_square(const float* x, size_t n) {
+  double lane[8] = {}, finite = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(x[i])) continue;
+    lane[i % 8] += double(x[i]) * double(x[i]);
+    ++finite;
+  }
+  const double low = (lane[0] + lane[1]) + (lane[2] + lane[3]), high = (lane[4] + lane[5]) + (lane[6] + lane[7]);
+  return finite > 0 ? std::sqrt((low + high) / finite) : 0.0;
+}
+
 // The largest error the block allows, in double.
 double allowed(const Block& block, const float* x, size_t n) {
-  if (!block.bound.relative) return block.bound.bound;
+  if (block.bound.relative == Relative::kNo) return block.bound.bound;
+  if (block.bound.relative == Relative::kToRms) return block.bound.bound * root_mean_square(x, n);
   double low = INFINITY, high = -INFINITY;
   for (size_t i = 0; i < n; ++i) {
     if (!std::isfinite(x[i])) continue;
@@ -123,6 +138,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const laconic::Kernels* k : kernels) {
     std::fill(y.begin(), y.end(), 12345.0f);
     laconic::decode_blocks(*k, c.blocks.data(), c.blocks.size(), bytes.data(), bytes.size(), offsets.data(), y.data(), 2);
+    if (c.blocks[0].kind == Kind::kFloat32)
+      fuzz::require(y.empty() || !std::memcmp(y.data(), c.x.data(), y.size() * 4), "float32 values stay as they are");
     if (c.blocks[0].kind >= Kind::kFloat16) continue;
     const size_t n = c.blocks[0].rows * c.blocks[0].cols;
     for (size_t i = 0; i < c.blocks.size(); ++i) require_within(c.blocks[i], c.x.data() + i * n, y.data() + i * n);

@@ -105,10 +105,10 @@ std::string decoder_of(Kind kind) {
 
 void save_blocks(const Recipe& r) {
   const std::vector<float> x = values(r);
-  for (uint8_t kind = 0; kind < 8; ++kind) {
+  for (uint8_t kind = 0; kind < 9; ++kind) {
     if (Kind(kind) == Kind::kHybrid) continue;  // its blocks are those of the two before
     if (Kind(kind) >= Kind::kFloat16 && x.size() > 500) continue;
-    const Block block{Kind(kind), r.rows, r.cols, {double(kBound), false, false, 0}, 64, 0.0, 0.0};
+    const Block block{Kind(kind), r.rows, r.cols, {double(kBound), laconic::Relative::kNo, false, 0}, 64, 0.0, 0.0};
     Bytes seed;
     if (Kind(kind) >= Kind::kFloat16) seed.push_back(uint8_t(kind - uint8_t(Kind::kFloat16)));
     append_shape(seed, r.rows, r.cols);
@@ -121,7 +121,7 @@ void save_blocks(const Recipe& r) {
 
 // kind, flags, blocks, window, shape, pattern, bound, payload: as fuzz_round_trip.cpp reads them
 void save_values(const Recipe& r) {
-  for (uint8_t kind = 0; kind < 8; ++kind)
+  for (uint8_t kind = 0; kind < 9; ++kind)
     for (uint8_t flags = 0; flags < 4; ++flags) {
       if (flags && (kind > 3 || r.rows * r.cols > 600)) continue;  // large ones cost time
       Bytes seed{kind, flags, uint8_t(draw() % 3), 63};
@@ -136,13 +136,15 @@ void save_values(const Recipe& r) {
       }
       save("fuzz_round_trip", seed);
     }
-  Bytes seed{0, 1, 0, 63};  // plain float32 values
-  append_shape(seed, r.rows, r.cols);
-  seed.push_back(0);
-  append(seed, kBound);
-  const std::vector<float> x = values(r);
-  for (size_t i = 0; i < std::min<size_t>(x.size(), 256); ++i) append(seed, x[i]);
-  save("fuzz_round_trip", seed);
+  for (const uint8_t flags : {1, 16}) {  // a share of the range, of the RMS
+    Bytes seed{0, flags, 0, 63};         // plain float32 values
+    append_shape(seed, r.rows, r.cols);
+    seed.push_back(0);
+    append(seed, kBound);
+    const std::vector<float> x = values(r);
+    for (size_t i = 0; i < std::min<size_t>(x.size(), 256); ++i) append(seed, x[i]);
+    save("fuzz_round_trip", seed);
+  }
 }
 
 // Ids with steps of up to `step`, ascending or in any order.

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 
-def absolute_bound(x: Tensor, bound: float, relative: bool) -> float:
-    """Return the bound in the unit of the data: a share of the range of the finite values if relative."""
+def absolute_bound(x: Tensor, bound: float, relative: bool | str) -> float:
+    """Return the bound in the unit of the data: a share of range or RMS of the finite values if relative."""
     if not relative:
         return bound
+    if relative == "rms":
+        return bound * root_mean_square(x)
     finite = x[torch.isfinite(x)].double()
     return bound * float(finite.max() - finite.min()) if finite.numel() else 0.0
+
+
+def root_mean_square(x: Tensor) -> float:
+    """RMS of the finite values, summed in eight lanes as the format says."""
+    count = int(torch.isfinite(x).sum())
+    if not count:
+        return 0.0
+    lanes = [0.0] * 8
+    for i, value in enumerate(x.flatten().tolist()):
+        if math.isfinite(value):
+            lanes[i % 8] += value * value
+    a, b, c, d, e, f, g, h = lanes
+    return math.sqrt((((a + b) + (c + d)) + ((e + f) + (g + h))) / count)
 
 
 def assert_within(x: Tensor, y: Tensor, bound: float) -> None:

@@ -69,6 +69,59 @@ def test_a_relative_bound_is_a_share_of_the_finite_range():
     assert error > 0.9 * absolute  # the bound is used, not just kept
 
 
+def test_a_bound_relative_to_the_rms_is_a_share_of_that_of_the_finite_values():
+    torch.manual_seed(0)
+    x = torch.randn(200, 16) * 7 + 3
+    x[0, 0], x[1, 1] = float("inf"), float("nan")
+    finite = x[torch.isfinite(x)].double()
+    absolute = 0.1 * float(finite.square().mean().sqrt())
+    codec = BoundedRows(bound=0.1, relative="rms")
+    y = codec.decode(codec.encode(x), (200, 16))
+    error = (x.double() - y.double())[torch.isfinite(x)].abs().max()
+    assert 0.9 * absolute < error <= absolute
+    assert_within(x, y, absolute_bound(x, 0.1, "rms"))
+
+
+def test_one_outlier_erases_the_rest_relative_to_the_range_and_not_relative_to_the_rms():
+    torch.manual_seed(0)
+    x = torch.randn(2000, 16)
+    x[7, 7] = 1000.0
+    y = {}
+    for relative in (True, "rms"):
+        codec = BoundedRows(bound=0.1, relative=relative)
+        y[relative] = codec.decode(codec.encode(x), (2000, 16))
+    assert int((y[True] != 0).sum()) == 1
+    assert int((y["rms"] != 0).sum()) > x.numel() / 2
+
+
+@pytest.mark.parametrize("size", [3e38, 1e-45])
+def test_squares_neither_overflow_nor_vanish(size):
+    x = torch.full((3, 5), size)
+    x[1, 1] = -size
+    codec = BoundedRows(bound=0.01, relative="rms")
+    y = codec.decode(codec.encode(x), (3, 5))
+    assert_within(x, y, absolute_bound(x, 0.01, "rms"))
+    assert absolute_bound(x, 0.01, "rms") == pytest.approx(0.01 * float(x[0, 0]))
+
+
+@pytest.mark.parametrize(
+    "codec", [BoundedRows(bound=0.5, relative="rms"), Bounded(bound=0.5, relative="rms")]
+)
+def test_a_block_whose_rms_is_zero_is_exact(codec):
+    x = torch.tensor([[0.0, -0.0, float("nan")], [0.0, float("inf"), 0.0]])
+    y = codec.decode(codec.encode(x), (2, 3))
+    assert torch.equal(x.view(torch.int32), y.view(torch.int32))
+
+
+@pytest.mark.parametrize("relative", ["x", "RMS", 1, 0, None])
+def test_another_kind_of_relative_bound_is_refused(relative):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^bounded_rows\.relative: expected False, True or 'rms', got {relative!r}$",
+    ):
+        BoundedRows(relative=relative)
+
+
 def test_a_constant_block_has_relative_bound_zero_and_is_exact():
     x = torch.full((4, 4), 0.1)
     codec = BoundedRows(bound=0.5, relative=True)
@@ -107,7 +160,8 @@ def test_bytes_do_not_depend_on_the_number_of_threads(threads):
     shapes = [(20_000, 64), (50, 8), (0, 4), (3000, 16), (1, 1), (17_000, 64)]
     values = torch.cat([torch.randn(shape).round(decimals=1).reshape(-1) for shape in shapes])
     values[12345] = float("nan")
-    batch = Batch.of([(BoundedRows(bound=0.02), shape) for shape in shapes])
+    codecs = [BoundedRows(bound=0.02), BoundedRows(bound=0.02, relative="rms")]
+    batch = Batch.of([(codecs[i % 2], shape) for i, shape in enumerate(shapes)])
     buffer, offsets = batch.encode(values, threads=1)
     other, other_offsets = batch.encode(values, threads=threads)
     assert torch.equal(offsets, other_offsets)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from laconic import Cast
+from laconic import Batch, BoundedRows, Cast
 from laconic.errors import ConfigError, FormatError
 from tests.codecs.matrices import raw_matrices
 
@@ -21,6 +21,20 @@ def test_sixteen_bits_round_as_torch_does(dtype, torch_dtype, x):
     assert torch.equal(y[ordinary].view(torch.int32), expected[ordinary].view(torch.int32))
 
 
+@given(x=raw_matrices)
+def test_thirty_two_bits_are_kept(x):
+    y = Cast(dtype="fp32").decode(Cast(dtype="fp32").encode(x), tuple(x.shape))
+    assert torch.equal(y.view(torch.int32), x.view(torch.int32))
+
+
+def test_a_batch_can_mix_exact_and_compressed_tables():
+    exact, other = torch.randn(40, 16), torch.randn(50, 16)
+    batch = Batch.of([(BoundedRows(bound=0.1), (50, 16)), (Cast(dtype="fp32"), (40, 16))])
+    values = batch.decode(*batch.encode(torch.cat([other, exact])))
+    assert torch.equal(values[50 * 16 :].view(40, 16), exact)
+    assert not torch.equal(values[: 50 * 16].view(50, 16), other)
+
+
 @pytest.mark.parametrize(("dtype", "levels"), [("int8", 255), ("int4", 15)])
 def test_rows_come_back_within_half_a_level(dtype, levels):
     torch.manual_seed(0)
@@ -32,7 +46,9 @@ def test_rows_come_back_within_half_a_level(dtype, levels):
     assert bool(((x - y).abs() <= extent / levels / 2 * 1.0001 + slack + 1e-6).all())
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("fp16", 66), ("bf16", 66), ("int8", 41), ("int4", 21)])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("fp32", 132), ("fp16", 66), ("bf16", 66), ("int8", 41), ("int4", 21)]
+)
 def test_the_size_follows_from_the_shape(dtype, size):
     assert Cast(dtype=dtype).encode(torch.randn(7, 33)).numel() == 7 * size
     assert Cast(dtype=dtype).max_bytes((7, 33)) == 7 * size
@@ -57,7 +73,7 @@ def test_decoding_to_the_cast_type_is_exact():
 
 def test_an_unknown_type_is_refused_with_the_known_ones():
     with pytest.raises(
-        ConfigError, match=r"cast\.dtype: no such type 'fp8' \(known: fp16, bf16, int8, int4\)"
+        ConfigError, match=r"cast\.dtype: no such type 'fp8' \(known: fp32, fp16, bf16, int8, int4\)"
     ):
         Cast(dtype="fp8")
 

@@ -15,13 +15,16 @@ from tests.codecs.guarantee import absolute_bound, assert_within
 from tests.codecs.matrices import awkward, bounds, matrices, raw_matrices
 
 BOUNDED = [BoundedRows, Bounded, VectorLz, Huffman, Hybrid]
+TO_RMS = [BoundedRows, Bounded]
 CODECS = [
     *(cls(bound=0.02) for cls in BOUNDED),
     *(cls(bound=0.03, relative=True) for cls in BOUNDED),
+    *(cls(bound=0.1, relative="rms") for cls in TO_RMS),
     BoundedRows(bound=0.1, dither=7),
-    *(Cast(dtype=dtype) for dtype in ("fp16", "bf16", "int8", "int4")),
+    *(Cast(dtype=dtype) for dtype in ("fp32", "fp16", "bf16", "int8", "int4")),
 ]
 every_codec = pytest.mark.parametrize("codec", CODECS, ids=repr)
+relatives = st.sampled_from([False, True, "rms"])
 every_bounded = pytest.mark.parametrize("cls", BOUNDED, ids=lambda cls: cls.__name__)
 
 
@@ -37,10 +40,15 @@ def test_every_value_is_within_the_bound(cls, x, bound, relative):
     assert_guarantee(cls(bound=bound, relative=relative), x)
 
 
-@settings(max_examples=300)
-@given(
-    x=raw_matrices, bound=bounds, relative=st.booleans(), seed=st.none() | st.integers(-(2**63), 2**64 - 1)
-)
+@pytest.mark.parametrize("cls", TO_RMS, ids=lambda cls: cls.__name__)
+@settings(max_examples=150)
+@given(x=matrices(), bound=bounds)
+def test_every_value_is_within_the_share_of_the_rms(cls, x, bound):
+    assert_guarantee(cls(bound=bound, relative="rms"), x)
+
+
+@settings(max_examples=400)
+@given(x=raw_matrices, bound=bounds, relative=relatives, seed=st.none() | st.integers(-(2**63), 2**64 - 1))
 def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
     assert_guarantee(BoundedRows(bound=bound, relative=relative, dither=seed), x)
 
@@ -50,7 +58,7 @@ def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
 def test_awkward_matrices_are_within_the_bound(cls, name):
     x = awkward()[name]
     for bound in (1e-30, 1e-6, 1e-4, 1e-3, 0.02, 0.5, 1e30):
-        for relative in (False, True):
+        for relative in (False, True, "rms") if cls in TO_RMS else (False, True):
             assert_guarantee(cls(bound=bound, relative=relative), x)
 
 

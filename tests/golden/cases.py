@@ -14,6 +14,8 @@ def cases() -> dict[str, tuple[Codec, Tensor]]:
     normal = torch.randn(12, 8)
     special = normal.clone()
     special[2, 3], special[4, 5], special[6, 7], special[0, 0] = float("nan"), float("inf"), -0.0, 1e30
+    holes = normal.clone()
+    holes[1, 2], holes[3, 4] = float("nan"), -float("inf")
     table = torch.randn(9, 8)
     skewed = table[(torch.rand(120) ** 3 * 9).long()]
     spiky = torch.randn(200, 8)
@@ -32,6 +34,7 @@ def cases() -> dict[str, tuple[Codec, Tensor]]:
         "far_from_zero": (BoundedRows(bound=1e-3), normal * 0.01 + 100),
         "patches": (BoundedRows(bound=0.02), special),
         "relative": (BoundedRows(bound=0.03, relative=True), normal),
+        "relative_to_rms": (BoundedRows(bound=0.1, relative="rms"), holes),
         "dithered": (BoundedRows(bound=0.1, dither=42), normal),
         "deduplicated": (BoundedRows(bound=0.02), skewed),
         "two_rows": (BoundedRows(bound=0.02), table[(torch.rand(200) < 0.1).long()]),
@@ -40,6 +43,7 @@ def cases() -> dict[str, tuple[Codec, Tensor]]:
         "vector_lz": (VectorLz(bound=0.02), skewed),
         "huffman": (Huffman(bound=0.2), skewed),
         "hybrid": (Hybrid(bound=0.02), skewed),
+        "fp32": (Cast(dtype="fp32"), special),
         "fp16": (Cast(dtype="fp16"), special),
         "bf16": (Cast(dtype="bf16"), special),
         "int8": (Cast(dtype="int8"), normal),

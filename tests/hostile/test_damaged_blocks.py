@@ -87,6 +87,7 @@ BLOCKS = {
     "vector LZ": (Kind.VECTOR_LZ, with_specials(repeated(20, 4, 4, 5)), ["form vector lz", "patches 10"]),
     "Huffman": (Kind.HUFFMAN, with_specials(normal(8, 8, 4)), ["form huffman", "patches 9"]),
     "Huffman in six streams": (Kind.HUFFMAN, normal(10, 40, 3), ["form huffman", "stream sizes"]),
+    "float32": (Kind.FLOAT32, normal(3, 3, 1), []),
     "float16": (Kind.FLOAT16, normal(3, 3, 1), []),
     "bfloat16": (Kind.BFLOAT16, normal(3, 3, 1), []),
     "int8": (Kind.INT8, normal(3, 3, 1), []),

@@ -32,7 +32,8 @@ from tests.hostile.sc24_lies import SC24_LIES
 
 every_kernels = pytest.mark.parametrize("name", NAMES)
 
-CASTS = {Kind.FLOAT16: 12, Kind.BFLOAT16: 12, Kind.INT8: 22, Kind.INT4: 12}  # bytes of a 2 x 3 block
+# bytes of a 2 x 3 block
+CASTS = {Kind.FLOAT32: 24, Kind.FLOAT16: 12, Kind.BFLOAT16: 12, Kind.INT8: 22, Kind.INT4: 12}
 
 
 def assert_names(error: pytest.ExceptionInfo[FormatError], field: str) -> None:

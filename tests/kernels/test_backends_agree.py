@@ -20,7 +20,7 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.errors import FormatError
-from laconic.kernels.blocks import DITHERED, RELATIVE, BlockSpec, BlockTable, Kind
+from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, BlockTable, Kind
 from laconic.kernels.reference.describe import Field, describe_block, describe_ids
 from laconic.kernels.reference.static_code import LEVELS, Shape, static_code
 
@@ -87,6 +87,9 @@ EDGES = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1e-45, -1e-42, 1e-38, 3e38, -
 BOUNDS = [1e-30, 1e-8, 1e-4, 3e-4, 1e-3, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 10.0, 1e10, 1e30, 1e300]
 
 
+FLAGS = [RELATIVE, RMS_RELATIVE, DITHERED, RELATIVE | DITHERED, RMS_RELATIVE | DITHERED]
+
+
 def plain(rng: random.Random, rows: int, cols: int) -> Tensor:
     x_RC = torch.randn(rows, cols) * rng.choice([1e-41, 1e-3, 1.0, 1.0, 1e3, 1e37])
     return x_RC + rng.choice([0.0, 0.0, 3.7, -1e3, 1e6])
@@ -131,7 +134,7 @@ def random_block(rng: random.Random, shape: tuple[int, int]) -> Block:
     spec = BlockSpec(
         rng.choice([Kind.ROWS] * 8 + list(Kind)),
         rng.choice(BOUNDS),
-        rng.choice([0, 0, RELATIVE, DITHERED, RELATIVE | DITHERED]),
+        rng.choice([0, 0, *FLAGS]),
         rng.choice([0, 7, -1, -(2**63), 2**64 - 1, rng.getrandbits(64)]),
         rng.choice([1, 32, 255]),
         rng.choice([0.0, 0.2]),
@@ -254,6 +257,21 @@ def test_blocks_of_which_only_samples_are_looked_at(make, shape):
     assert_agreement([(BlockSpec(Kind.ROWS, 0.05), x_RC)])
 
 
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 1001, 263_003])
+def test_the_rms_is_the_same_to_the_last_bit(n):
+    torch.manual_seed(n)
+    x_RC = torch.randn(1, n) * torch.randint(-3, 4, (1, n)).float().exp()
+    x_RC[0, n // 2] = math.nan if n > 7 else 2.0
+    assert_agreement([(BlockSpec(Kind.ROWS, 0.1, RMS_RELATIVE), x_RC)])
+
+
+@pytest.mark.parametrize("name", kernels.available())
+@pytest.mark.parametrize("flags", [RELATIVE | RMS_RELATIVE, 8, -1])
+def test_flags_that_contradict_each_other_or_mean_nothing_are_refused(name, flags):
+    with pytest.raises(ValueError, match=r"^block 0: kind, shape, flags, window or bound out of range$"):
+        encode(kernels.load(name), [(BlockSpec(Kind.ROWS, 0.1, flags), torch.ones(2, 2))])
+
+
 @pytest.mark.parametrize("window", [1, 32, 255])
 @pytest.mark.parametrize("rows", [2047, 2048, 2049, 4500])
 def test_matches_end_with_their_window(rows, window):
@@ -356,6 +374,11 @@ EXAMPLES = {
         BlockSpec(Kind.INT8),
         [[0.0, 0.5, 1.0], [-1.0, 3.0, NAN]],
         "007FFF 8180803B 00000000 000000 0000C07F 0000C07F",
+    ),
+    "float32": (
+        BlockSpec(Kind.FLOAT32),
+        [[1.0, -0.0, NAN]],
+        "0000803F 00000080 0000C07F",
     ),
     "int4": (
         BlockSpec(Kind.INT4),

@@ -15,6 +15,12 @@ def check_bound(bound: float, where: str) -> None:
         raise ConfigError(f"{where}.bound: expected a positive finite number, got {bound!r}")
 
 
+def check_relative(relative: object, where: str) -> None:
+    """Raise unless ``relative`` is what ``BoundedRows`` knows."""
+    if relative is not False and relative is not True and relative != "rms":
+        raise ConfigError(f"{where}.relative: expected False, True or 'rms', got {relative!r}")
+
+
 def check_seed(seed: int | None, where: str) -> None:
     """Raise unless ``seed`` is None or fits 64 bits."""
     if seed is None:

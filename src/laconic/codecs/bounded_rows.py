@@ -20,11 +20,11 @@ checked for every value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from laconic.codecs.batch import BlockCodec
-from laconic.codecs.bound import check_bound, check_seed
-from laconic.kernels.blocks import DITHERED, RELATIVE, BlockSpec, Kind
+from laconic.codecs.bound import check_bound, check_relative, check_seed
+from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, Kind
 
 __all__ = ["BoundedRows"]
 
@@ -42,8 +42,9 @@ class BoundedRows(BlockCodec):
     bound: float = 1e-2
     """Largest absolute error allowed, in the unit of the data."""
 
-    relative: bool = False
-    """The bound is a share of (max - min) of the block's finite values, as in the SC'24 paper."""
+    relative: bool | Literal["rms"] = False
+    """True: the bound is a share of (max - min) of the block's finite values, as in the SC'24 paper.
+    "rms": of the root of their mean square, which one outlier moves less."""
 
     dither: int | None = None
     """Seed of unbiased rounding: each value goes to one of its two neighbours on the grid with
@@ -51,9 +52,11 @@ class BoundedRows(BlockCodec):
 
     def __post_init__(self) -> None:
         check_bound(self.bound, "bounded_rows")
+        check_relative(self.relative, "bounded_rows")
         check_seed(self.dither, "bounded_rows")
 
     def spec(self) -> BlockSpec:
         """Return what the kernels need to know."""
-        flags = (RELATIVE if self.relative else 0) | (DITHERED if self.dither is not None else 0)
-        return BlockSpec(Kind.ROWS, float(self.bound), flags, self.dither or 0)
+        relative = RMS_RELATIVE if self.relative == "rms" else RELATIVE if self.relative else 0
+        dithered = DITHERED if self.dither is not None else 0
+        return BlockSpec(Kind.ROWS, float(self.bound), relative | dithered, self.dither or 0)

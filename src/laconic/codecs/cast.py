@@ -1,15 +1,16 @@
-"""Cast: the fixed-rate baselines, two bytes a value or a few bits with a scale per row.
+"""Cast: the fixed-rate baselines, four or two bytes a value or a few bits with a scale per row.
 
 ========= ================== ===========================================================
 dtype     bytes per row      what comes back
 ========= ================== ===========================================================
+fp32      4 d                the value, bit by bit: for tables of a batch that must stay exact
 fp16      2 d                the nearest float16; beyond 65,519 infinity
 bf16      2 d                the nearest bfloat16
 int8      d + 8              row minimum + code * scale, 256 levels, float32 scale and bias
 int4      ceil(d/2) + 4      the same with 16 levels, float16 scale and bias
 ========= ================== ===========================================================
 
-No error guarantee. A row that is not finite, or whose range is not, comes back as NaN from int8
+No error guarantee but that of fp32. A row that is not finite, or whose range is not, comes back as NaN from int8
 and int4 (normative text: ``docs/formats/cast.md``).
 """
 
@@ -27,10 +28,16 @@ from laconic.kernels.blocks import BlockSpec, Kind
 
 __all__ = ["Cast", "CastType"]
 
-CastType = Literal["fp16", "bf16", "int8", "int4"]
+CastType = Literal["fp32", "fp16", "bf16", "int8", "int4"]
 
-_KINDS: dict[str, Kind] = {"fp16": Kind.FLOAT16, "bf16": Kind.BFLOAT16, "int8": Kind.INT8, "int4": Kind.INT4}
-_WIRE_IDS = {"fp16": 16, "bf16": 17, "int8": 18, "int4": 19}
+_KINDS: dict[str, Kind] = {
+    "fp32": Kind.FLOAT32,
+    "fp16": Kind.FLOAT16,
+    "bf16": Kind.BFLOAT16,
+    "int8": Kind.INT8,
+    "int4": Kind.INT4,
+}
+_WIRE_IDS = {"fp32": 20, "fp16": 16, "bf16": 17, "int8": 18, "int4": 19}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -54,6 +54,7 @@ _DECODERS: dict[int, Codec] = {
         Cast(dtype="bf16"),
         Cast(dtype="int8"),
         Cast(dtype="int4"),
+        Cast(dtype="fp32"),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Kernels: the operations on whole batches of blocks, one implementation chosen per process.
+"""Kernels: the operations on whole batches of blocks and rows, one implementation chosen per process.
 
 ========== ==================================================== =========
 name       what it is                                           speed
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from laconic.errors import BackendError
 from laconic.kernels.blocks import BlockTable
+from laconic.kernels.optimizer import Optimizer
 
-__all__ = ["ENVIRONMENT", "Array", "Kernels", "active", "available", "load"]
+__all__ = ["ENVIRONMENT", "Array", "Kernels", "Optimizer", "active", "available", "load"]
 
 ENVIRONMENT = "LACONIC_KERNELS"
 
@@ -34,7 +35,11 @@ _KNOWN = ("avx2", "scalar", "reference")  # best first
 
 
 class Kernels(Protocol):
-    """One implementation. Arrays are the caller's, contiguous, of one dimension."""
+    """One implementation. Arrays are the caller's and contiguous, of one dimension where nothing else is said.
+
+    Tables of rows are matrices, float32 or float64, all arrays of a call alike; indices are int64. The
+    operations on them raise ``ValueError`` with the value that does not fit, before anything is written.
+    """
 
     name: str
 
@@ -66,6 +71,39 @@ class Kernels(Protocol):
 
     def count_ids(self, block: Array) -> int:
         """How many ids a block says it has; not yet verified."""
+        ...
+
+    def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
+        """``out[index[i]] += source[source_index[i]]`` for every ``i`` in order; None: ``source[i]``."""
+        ...
+
+    def sum_bags(self, out: Array, weight: Array, index: Array, offsets: Array | None) -> None:
+        """``out[b] =`` sum of ``weight[index[i]]`` over ``i`` from ``offsets[b]`` to ``offsets[b + 1]``, in order.
+
+        An empty bag is 0. ``offsets`` has one entry more than there are bags; None: ``out[i] =
+        weight[index[i]]``.
+        """
+        ...
+
+    def update_rows(
+        self,
+        weight: Array,
+        state: Array | None,
+        rows: Array,
+        order: Array,
+        grads: Array,
+        grad_index: Array | None,
+        optimizer: int,
+        rate: float,
+        epsilon: float,
+    ) -> int:
+        """One step of an :class:`Optimizer` on the rows that have gradients; returns how many rows those are.
+
+        Contribution ``i`` is ``grads[grad_index[i]]`` (None: ``grads[i]``) and belongs to row ``rows[i]``.
+        ``order`` sorts ``rows`` stably, as ``argsort(rows, kind="stable")`` does; the contributions of a row
+        are summed in their order. ``state`` is None for SGD. With an epsilon of 0, a row that has only
+        ever had gradients of 0 becomes NaN.
+        """
         ...
 
 

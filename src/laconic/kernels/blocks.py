@@ -39,6 +39,7 @@ class Kind(IntEnum):
     BFLOAT16 = 5
     INT8 = 6
     INT4 = 7
+    FLOAT32 = 8
 
 
 RELATIVE = 1
@@ -46,6 +47,9 @@ RELATIVE = 1
 
 DITHERED = 2
 """Flag: rounding is stochastic, from ``seed``."""
+
+RMS_RELATIVE = 4
+"""Flag: the bound is a share of the root of the mean square of the block; never with ``RELATIVE``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,3 +64,28 @@ class NativeKernels:
     def count_ids(self, block: Array) -> int:
         """How many ids a block says it has."""
         return _native.count_ids(block)
+
+    def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
+        """Add rows to rows."""
+        _native.add_rows(self.name, out, index, source, source_index)
+
+    def sum_bags(self, out: Array, weight: Array, index: Array, offsets: Array | None) -> None:
+        """Sum or gather rows."""
+        _native.sum_bags(self.name, out, weight, index, offsets)
+
+    def update_rows(
+        self,
+        weight: Array,
+        state: Array | None,
+        rows: Array,
+        order: Array,
+        grads: Array,
+        grad_index: Array | None,
+        optimizer: int,
+        rate: float,
+        epsilon: float,
+    ) -> int:
+        """Sum gradients and update rows in one pass."""
+        return _native.update_rows(
+            self.name, weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon
+        )

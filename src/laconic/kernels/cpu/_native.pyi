@@ -17,3 +17,17 @@ def decode_ids(
     kernels: str, counts: Array, block: Array, offsets: Array, out: Array, threads: int
 ) -> None: ...
 def count_ids(block: Array) -> int: ...
+def add_rows(kernels: str, out: Array, index: Array, source: Array, source_index: Array | None) -> None: ...
+def sum_bags(kernels: str, out: Array, weight: Array, index: Array, offsets: Array | None) -> None: ...
+def update_rows(
+    kernels: str,
+    weight: Array,
+    state: Array | None,
+    rows: Array,
+    order: Array,
+    grads: Array,
+    grad_index: Array | None,
+    optimizer: int,
+    rate: float,
+    epsilon: float,
+) -> int: ...

@@ -2,10 +2,11 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
+    tables        rows
     many blocks   batch
     block kinds   rows_block  sc24_blocks  cast  id_list
     sections      quantized_block  code_section  code_counts  deduplicate
-    values        grid  quantize  sample
+    values        grid  quantize  sample  squares
     sequences     numbers  sequence  coding  huffman  static_code  huffman_code  group  bits
     bytes         byte_io
 
@@ -28,6 +29,7 @@ from laconic.kernels.reference.batch import (
     readers,
     write_blocks,
 )
+from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
 
 __all__ = ["ReferenceKernels"]
 
@@ -84,3 +86,26 @@ class ReferenceKernels:
     def count_ids(self, block: Array) -> int:
         """How many ids a block says it has."""
         return id_list.count_ids(reader_of(block))
+
+    def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
+        """Add one row after the other."""
+        add_rows(out, index, source, source_index)
+
+    def sum_bags(self, out: Array, weight: Array, index: Array, offsets: Array | None) -> None:
+        """Sum one bag after the other."""
+        sum_bags(out, weight, index, offsets)
+
+    def update_rows(
+        self,
+        weight: Array,
+        state: Array | None,
+        rows: Array,
+        order: Array,
+        grads: Array,
+        grad_index: Array | None,
+        optimizer: int,
+        rate: float,
+        epsilon: float,
+    ) -> int:
+        """Update one row after the other."""
+        return update_rows(weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon)

@@ -17,15 +17,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.errors import FormatError
-from laconic.kernels.blocks import DITHERED, MAX_CALL_VALUES, MAX_VALUES, RELATIVE, BlockTable, Kind
+from laconic.kernels.blocks import (
+    DITHERED,
+    MAX_CALL_VALUES,
+    MAX_VALUES,
+    RELATIVE,
+    RMS_RELATIVE,
+    BlockTable,
+    Kind,
+)
 from laconic.kernels.reference.byte_io import Reader, from_bytes, to_bytes
 from laconic.kernels.reference.cast import cast_bytes, decode_cast, encode_cast
-from laconic.kernels.reference.grid import BoundSpec
+from laconic.kernels.reference.grid import BoundSpec, Relative
 from laconic.kernels.reference.quantized_block import max_block_bytes
 from laconic.kernels.reference.rows_block import decode_rows, encode_rows
 from laconic.kernels.reference.sc24_blocks import decode_sc24, encode_huffman, encode_hybrid, encode_vector_lz
 
 Array = NDArray[Any]
+
+_RELATIVE = {0: Relative.NO, RELATIVE: Relative.TO_RANGE, RMS_RELATIVE: Relative.TO_RMS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +103,15 @@ def read_table(table: BlockTable) -> list[Block]:
             and 0 <= rows <= MAX_VALUES
             and cols >= 0
             and rows * cols <= MAX_VALUES
+            and 0 <= flags < 8
+            and flags & (RELATIVE | RMS_RELATIVE) in _RELATIVE
             and 1 <= window <= 255
             and isfinite(bound)
             and bound > 0,
-            f"block {i}: kind, shape, window or bound out of range",
+            f"block {i}: kind, shape, flags, window or bound out of range",
         )
-        spec = BoundSpec(bound, bool(flags & RELATIVE), bool(flags & DITHERED), seed % 2**64)
+        relative = _RELATIVE[flags & (RELATIVE | RMS_RELATIVE)]
+        spec = BoundSpec(bound, relative, bool(flags & DITHERED), seed % 2**64)
         blocks.append(Block(Kind(kind), rows, cols, spec, window, lz, huffman))
     check(sum(b.rows * b.cols for b in blocks) <= MAX_CALL_VALUES, "more than 2^40 values in one call")
     return blocks

@@ -1,7 +1,8 @@
-"""Fixed-rate casts: two bytes a value, or a row of 8- or 4-bit codes with its scale and bias.
+"""Fixed-rate casts: four or two bytes a value, or a row of 8- or 4-bit codes with its scale and bias.
 
 Normative text: ``docs/formats/cast.md``. No header: the size follows from the shape::
 
+    float32    4 n bytes, the values as they are
     float16    2 n bytes, round to nearest even; every NaN becomes the quiet one of its sign
     bfloat16   the same
     int8       row by row: uint8[cols], float32 scale, float32 bias
@@ -30,15 +31,16 @@ def cast_bytes(kind: Kind, rows: int, cols: int) -> int:
     """Size of a block of this shape."""
     if not cols:
         return 0
-    if kind == Kind.INT8:
-        return rows * (cols + 8)
-    return rows * ((cols + 1) // 2 + 4) if kind == Kind.INT4 else rows * cols * 2
+    row = {Kind.INT8: cols + 8, Kind.INT4: (cols + 1) // 2 + 4, Kind.FLOAT32: cols * 4}
+    return rows * row.get(kind, cols * 2)
 
 
 def encode_cast(kind: Kind, x_N: Tensor, rows: int, cols: int) -> bytes:
     """Cast a matrix, given row by row."""
     if not len(x_N):
         return b""
+    if kind == Kind.FLOAT32:
+        return to_bytes(x_N)
     if kind == Kind.FLOAT16:
         return to_bytes(half_from_float(x_N))
     if kind == Kind.BFLOAT16:
@@ -54,6 +56,8 @@ def decode_cast(kind: Kind, reader: Reader, rows: int, cols: int) -> Tensor:
         raise FormatError(f"block: expected {size} bytes for this shape, got {reader.left}")
     if not rows * cols:
         return torch.empty(0)
+    if kind == Kind.FLOAT32:
+        return from_bytes(reader.take(size, "values"), torch.float32)
     if kind == Kind.FLOAT16:
         return float_from_half(from_bytes(reader.take(size, "values"), torch.int16))
     if kind == Kind.BFLOAT16:

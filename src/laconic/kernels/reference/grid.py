@@ -10,6 +10,7 @@ Shapes: ``N`` values of the block.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from laconic.kernels.reference.coding import count_symbols
 from laconic.kernels.reference.huffman_code import entropy_q16
 from laconic.kernels.reference.quantize import Grid, nearest_code
 from laconic.kernels.reference.sample import sample
+from laconic.kernels.reference.squares import root_mean_square
 
 _RANGE_ALL = 1 << 18  # values up to which an absolute bound's block is measured as a whole
 _SAMPLE = 4096
@@ -27,13 +29,23 @@ _SHRINK = 1.0 - 2.0**-12
 _FLOAT_MAX = torch.finfo(torch.float32).max
 
 
+class Relative(Enum):
+    """What a bound is a share of, over the block's finite values."""
+
+    NO = 0
+    TO_RANGE = 1
+    """max - min"""
+    TO_RMS = 2
+    """The root of the mean square."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoundSpec:
     """How far a decoded value may be from the original."""
 
     bound: float
-    relative: bool = False
-    """``bound`` is a share of max - min of the block's finite values."""
+    relative: Relative = Relative.NO
+    """What the bound is a share of."""
     dithered: bool = False
     seed: int = 0
     """Of the dither, below 2^64."""
@@ -41,12 +53,14 @@ class BoundSpec:
 
 def choose_grid(x_N: Tensor, spec: BoundSpec) -> Grid | None:
     """Grid for a block, or None if no step can honour the bound."""
-    seen = x_N if spec.relative else sample(x_N, _RANGE_ALL)
+    seen = sample(x_N, _RANGE_ALL) if spec.relative is Relative.NO else x_N
     finite = seen[torch.isfinite(seen)]
     if not len(finite):
         return None
     low, high = float(finite.min()), float(finite.max())
-    bound = spec.bound * (high - low) if spec.relative else spec.bound
+    bound = spec.bound
+    if spec.relative is not Relative.NO:
+        bound *= high - low if spec.relative is Relative.TO_RANGE else root_mean_square(x_N)
     step = _round_down((1.0 if spec.dithered else 2.0) * bound * _SHRINK)
     if not step > 0 or not _round_down(bound) > 0:
         return None
