@@ -45,3 +45,47 @@ def codecs(
     console.print(render(result))
     if json_file is not None:
         write_json(result.rows, json_file)
+
+
+@app.command("train")
+def train(
+    data: Path | None = typer.Option(
+        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
+    ),
+    rates: str = typer.Option(
+        "1000",
+        help="Rates of the links to time at, in Mbit/s, separated by commas; the matched one comes first.",
+    ),
+    hosts: int | None = typer.Option(None, min=2, help="Hosts to time on; left out: one for each core."),
+    seeds: int = typer.Option(1, min=1, help="Paired runs for accuracy."),
+    full: bool = typer.Option(
+        False, help="More rounds, whole epochs, every method and data set: an hour or two."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Step time, bytes and accuracy of training, against what you would use instead, on a real wire."""
+    from rich.console import Console
+
+    from laconic.bench.machine import Machine
+    from laconic.bench.training.benchmark import run_training_benchmark
+    from laconic.bench.training.tables import render
+    from laconic.errors import ConfigError
+
+    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
+        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    try:
+        rates_mbit = [float(rate) for rate in rates.split(",") if rate.strip()]
+    except ValueError as error:
+        raise ConfigError(f"--rates: expected numbers separated by commas, got {rates!r}") from error
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 110)
+    console.print(str(Machine.this()))
+    with console.status("starting") as status:
+        result = run_training_benchmark(
+            data=data, rates_mbit=rates_mbit, hosts=hosts, seeds=seeds, full=full, say=status.update
+        )
+    console.print(render(result.rows, result.comparisons))
+    if json_file is not None:
+        write_json(result.as_json(), json_file)

@@ -1,0 +1,94 @@
+"""The methods that are compared: one engine, one model, one wire; only what travels differs.
+
+========= ======= ============================ ============================== ====
+method    sends   rows                         gradients                      ids
+========= ======= ============================ ============================== ====
+plain     pooled  float32                      float32                        raw
+fp16      pooled  float16                      float16                        raw
+int8      pooled  int8 row-wise                int8 row-wise                  raw
+rows_fp32 rows    float32                      float32                        raw
+sc24      pooled  SC'24 hybrid, its bounds     float32                        raw
+laconic   rows    BoundedRows, SC'24's bounds  BoundedRows, unbiased          coded
+========= ======= ============================ ============================== ====
+
+Pooled tables are whole on one rank, as in the DLRM paper; those that send rows are split by rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
+from laconic.codecs import BoundedRows, Cast, Hybrid
+from laconic.data import Schema
+from laconic.train.settings import EmbeddingSettings
+
+__all__ = ["GRADIENT_BOUND", "METHODS", "Method", "paper_bound"]
+
+GRADIENT_BOUND = 0.5
+"""Of a gradient's values, as a share of the root mean square of their block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to send rows and gradients."""
+
+    name: str
+    send: Literal["rows", "pooled"]
+    rule: Callable[[str, int], TableRule]
+    """Of a table's name and rows."""
+    coded_ids: bool = False
+
+    def embeddings(self, base: EmbeddingSettings) -> EmbeddingSettings:
+        """Where its tables are."""
+        sharding = "row" if self.send == "rows" else "table"
+        return base.model_copy(update={"send": self.send, "sharding": sharding, "replicate_below": 0})
+
+    def policy(self, schema: Schema) -> FixedPolicy:
+        """Return what its tables travel as."""
+        rules = [self.rule(feature.name, feature.rows) for feature in schema.categorical]
+        names = [feature.name for feature in schema.categorical]
+        return FixedPolicy(plan_from_rules(names, rules, coded_ids=self.coded_ids))
+
+
+def paper_bound(rows: int) -> float:
+    """Bound of a table's class in the SC'24 paper, relative to the range: nearly a rule by cardinality."""
+    if rows >= 415_000:
+        return 0.01
+    return 0.05 if rows <= 970 else 0.03
+
+
+def _cast(dtype: Literal["fp16", "int8"]) -> Callable[[str, int], TableRule]:
+    codec = Cast(dtype=dtype)
+    return lambda name, rows: TableRule(tables=name, forward=codec, backward=codec)
+
+
+def _exact(name: str, rows: int) -> TableRule:
+    return TableRule(tables=name)
+
+
+def _sc24(name: str, rows: int) -> TableRule:
+    return TableRule(tables=name, forward=Hybrid(bound=paper_bound(rows), relative=True))
+
+
+def _laconic(name: str, rows: int) -> TableRule:
+    return TableRule(
+        tables=name,
+        forward=BoundedRows(bound=paper_bound(rows), relative=True),
+        backward=BoundedRows(bound=GRADIENT_BOUND, relative="rms", dither=0),
+    )
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("plain", "pooled", _exact),
+        Method("fp16", "pooled", _cast("fp16")),
+        Method("int8", "pooled", _cast("int8")),
+        Method("rows_fp32", "rows", _exact),
+        Method("sc24", "pooled", _sc24),
+        Method("laconic", "rows", _laconic, coded_ids=True),
+    )
+}

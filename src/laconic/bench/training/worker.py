@@ -1,0 +1,208 @@
+"""One rank of the benchmark: does the jobs that the driver sends, one after the other.
+
+Started by ``driver`` as ``python -m laconic.bench.training.worker JOBS ANSWERS``. Rank 0 reads jobs
+from a pipe and tells the others; answers are JSON lines in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import IO, Any
+
+import torch
+import torch.distributed as dist
+
+from laconic.bench.training.jobs import Answer, Epoch, Steps
+from laconic.bench.training.methods import METHODS
+from laconic.collectives import Ledger
+from laconic.data import Samples, Source, open_source
+from laconic.train.evaluation import evaluate
+from laconic.train.metrics import Evaluation
+from laconic.train.ranks import Ranks, process_group
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
+from laconic.train.trainer import Trainer
+
+_BATCHES = 8  # generated before the clock starts, used in turn
+
+
+def main() -> None:
+    """Work until told to stop."""
+    jobs, answers = Path(sys.argv[1]), Path(sys.argv[2])
+    torch.set_num_threads(1)
+    with process_group(timeout_s=600) as ranks:
+        timed = _Timed(ranks)
+        for kind, text in _jobs(ranks, jobs):
+            found = (
+                timed.measure(Steps.model_validate_json(text))
+                if kind == "steps"
+                else [_epoch(Epoch.model_validate_json(text), ranks)]
+            )
+            if ranks.leads:
+                with answers.open("a") as file:
+                    file.write(json.dumps([answer.model_dump(mode="json") for answer in found]) + "\n")
+
+
+def _jobs(ranks: Ranks, pipe: Path) -> Iterator[tuple[str, str]]:
+    file: IO[str] | None = pipe.open() if ranks.leads else None
+    while True:
+        line = [file.readline() if file is not None else ""]
+        if ranks.count > 1:
+            dist.broadcast_object_list(line, src=0)
+        if not line[0]:
+            return
+        kind, text = line[0].split(" ", 1)
+        yield kind, text
+
+
+class _Timed:
+    """Trainers of all methods, kept from job to job: tables take a while to make."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._trainers: dict[tuple[str, str], Trainer] = {}
+        self._batches: dict[str, list[Samples]] = {}
+
+    def measure(self, job: Steps) -> list[Answer]:
+        key = job.model_dump_json(include={"data", "model", "batch"})
+        source = open_source(job.data)
+        if key not in self._batches:
+            self._batches[key] = _first_batches(source, job.batch, self.ranks)
+        batches = self._batches[key]
+        for method in job.methods:
+            if (key, method) not in self._trainers:
+                self._trainers[key, method] = self._trainer(job, source, method)
+            self._trainers[key, method].embeddings.ledger.reset()
+        rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
+        for turn in range(job.rounds):
+            for k in range(len(job.methods)):
+                method = job.methods[(turn + k) % len(job.methods)]
+                rounds[method].append(self._turn(self._trainers[key, method], batches, job.steps))
+        return [
+            _answer(method, self._trainers[key, method], self.ranks, round_ms=tuple(rounds[method]))
+            for method in job.methods
+        ]
+
+    def _turn(self, trainer: Trainer, batches: list[Samples], steps: int) -> tuple[float, ...]:
+        """Time some steps; the first one, whose ids did not travel ahead, is not counted."""
+        self.ranks.barrier()
+        times = []
+        for step in range(steps + 1):
+            samples = batches[step % len(batches)]
+            following = batches[(step + 1) % len(batches)].lookups if step < steps else None
+            start = perf_counter()
+            trainer.step(samples, following)
+            times.append(1e3 * (perf_counter() - start))
+        return tuple(times[1:])
+
+    def _trainer(self, job: Steps, source: Source, method: str) -> Trainer:
+        if method != "alone":
+            return _trainer(job.model, job.data, source, method, self.ranks)
+        return _trainer(job.model, job.data, source, "plain", Ranks(0, 1))
+
+
+def _trainer(
+    model: ModelSettings,
+    data: Any,
+    source: Source,
+    method: str,
+    ranks: Ranks,
+    seed: int = 0,
+    rate: float = 0.02,
+) -> Trainer:
+    chosen = METHODS[method]
+    settings = RunSettings(
+        data=data,
+        model=model,
+        embeddings=chosen.embeddings(EmbeddingSettings(rate=rate)),
+        dense=DenseSettings(rate=rate),
+        train=TrainSettings(seed=seed),
+    )
+    return Trainer(settings, source.schema, ranks, chosen.policy(source.schema))
+
+
+def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
+    parts = source.batches("train", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
+    return [samples for samples, _ in zip(parts, range(_BATCHES), strict=False)]
+
+
+def _epoch(job: Epoch, ranks: Ranks) -> Answer:
+    source = open_source(job.data)
+    trainer = _trainer(job.model, job.data, source, job.method, ranks, job.seed, job.rate)
+    parts = source.batches(
+        "train", global_batch=job.batch * ranks.count, rank=ranks.rank, ranks=ranks.count, epoch=job.seed
+    )
+    curve: list[dict[str, float | None]] = []
+    trained_s, step, losses = 0.0, 0, 0.0
+    ahead = next(parts, None)
+    while ahead is not None and (job.steps is None or step < job.steps):
+        samples, ahead = ahead, next(parts, None)
+        step += 1
+        pauses = bool(job.curve_every) and step % job.curve_every == 0
+        last = ahead is None or step == job.steps
+        start = perf_counter()
+        loss, _ = trainer.step(samples, None if ahead is None or pauses or last else ahead.lookups)
+        trained_s += perf_counter() - start
+        losses += float(loss)
+        if pauses:
+            figures = evaluate(trainer, source, batch=4096, tick=lambda _: None)
+            point = {"step": step, "seconds": trained_s, "samples": step * job.batch * ranks.count}
+            curve.append({**point, "loss": losses / job.curve_every, "auc": figures.auc})
+            losses = 0.0
+    final: Evaluation | None = (
+        evaluate(trainer, source, batch=4096, tick=lambda _: None) if job.evaluate else None
+    )
+    return _answer(
+        job.method,
+        trainer,
+        ranks,
+        seconds=trained_s,
+        steps=step,
+        auc=None if final is None else final.auc,
+        log_loss=None if final is None else final.log_loss,
+        curve=tuple(curve),
+    )
+
+
+def _answer(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> Answer:
+    ledger: Ledger = trainer.embeddings.ledger
+    everyone = ranks.gather(
+        {row["direction"]: (row["bytes_sent"], row["bytes_before"]) for row in ledger.summary()}
+    )
+    sums = {d: [sum(part[d][i] for part in everyone) / ranks.count for i in (0, 1)] for d in everyone[0]}
+    return Answer(
+        method=method,
+        bytes_dense=trainer.dense_bytes,
+        **{f"bytes_{direction}": sent for direction, (sent, _) in sums.items()},
+        **{f"before_{direction}": before for direction, (_, before) in sums.items()},
+        tables=tuple(_tables(trainer)),
+        **figures,
+    )
+
+
+def _tables(trainer: Trainer) -> Iterator[dict[str, float | str | None]]:
+    embeddings = trainer.embeddings
+    plan = embeddings.policy.plan_for(embeddings.step) if embeddings.policy is not None else None
+    accounts = embeddings.ledger.accounts
+    for t, table in enumerate(embeddings.layout.tables):
+        codecs = plan.tables[t] if plan is not None else None
+        sizes = {
+            f"bytes_{d}_{when}": float(getattr(accounts[d], f"{when}_T")[t]) / max(accounts[d].steps, 1)
+            for d in ("forward", "backward")
+            for when in ("before", "after")
+        }
+        yield {
+            "name": table.name,
+            "rows": table.rows,
+            "forward": "float32" if codecs is None or codecs.forward is None else repr(codecs.forward),
+            "backward": "float32" if codecs is None or codecs.backward is None else repr(codecs.backward),
+            "bound": getattr(codecs.forward, "bound", None) if codecs is not None else None,
+            **sizes,
+        }
+
+
+if __name__ == "__main__":
+    main()
