@@ -12,16 +12,16 @@ SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -na
 .PHONY: help demo test lint bench fuzz clean
 
 help:
-	@echo "make demo    set up, build, and compare the codecs with what you would pick instead"
+	@echo "make demo    set up, build, and train over a slow network, plain and with Laconic: report.html"
 	@echo "make test    set up, build, and run the tests"
 	@echo "make lint    ruff, mypy, import-linter"
-	@echo "make bench   the whole codec benchmark; DATA=folder adds dumps of your own"
+	@echo "make bench   the benchmarks of codecs and of training; DUMPS=folder, DATA=folder add data of your own"
 	@echo "make fuzz    attack the decoders for $(SECONDS_TO_FUZZ) seconds (needs clang)"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(READY)
 	@$(BIN)/laconic info
-	@$(BIN)/laconic bench codecs --quick
+	@$(BIN)/laconic demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -33,7 +33,8 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	$(BIN)/laconic bench codecs $(if $(DATA),--data $(DATA))
+	$(BIN)/laconic bench codecs $(if $(DUMPS),--data $(DUMPS))
+	$(BIN)/laconic bench train $(if $(DATA),--data $(DATA))
 
 fuzz:
 	fuzz/run $(SECONDS_TO_FUZZ)

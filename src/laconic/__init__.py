@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
     from laconic.codecs import (
         Batch,
         Bounded,
@@ -21,15 +22,60 @@ if TYPE_CHECKING:
         IdList,
         VectorLz,
     )
+    from laconic.collectives import RowwiseAdagrad, Sgd, Table
+    from laconic.exchange_plan import ExchangePlan, TableCodecs
+    from laconic.lookups import Lookups
+    from laconic.nn import ShardedEmbeddings, sum_gradients
 
-__all__ = ["Batch", "Bounded", "BoundedRows", "Cast", "Frame", "Huffman", "Hybrid", "IdList", "VectorLz"]
+_HOMES = {
+    "laconic.adapt": ("FixedPolicy", "TableRule", "plan_from_rules"),
+    "laconic.codecs": (
+        "Batch",
+        "Bounded",
+        "BoundedRows",
+        "Cast",
+        "Frame",
+        "Huffman",
+        "Hybrid",
+        "IdList",
+        "VectorLz",
+    ),
+    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table"),
+    "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
+    "laconic.lookups": ("Lookups",),
+    "laconic.nn": ("ShardedEmbeddings", "sum_gradients"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Batch",
+    "Bounded",
+    "BoundedRows",
+    "Cast",
+    "ExchangePlan",
+    "FixedPolicy",
+    "Frame",
+    "Huffman",
+    "Hybrid",
+    "IdList",
+    "Lookups",
+    "RowwiseAdagrad",
+    "Sgd",
+    "ShardedEmbeddings",
+    "Table",
+    "TableCodecs",
+    "TableRule",
+    "VectorLz",
+    "plan_from_rules",
+    "sum_gradients",
+]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("laconic.codecs"), name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'laconic' has no attribute {name!r}")
 
 

@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[2]
 def test_public_names_are_sorted_and_exist():
     assert laconic.__all__ == sorted(laconic.__all__)
     for name in laconic.__all__:
-        assert getattr(laconic, name) is getattr(importlib.import_module("laconic.codecs"), name)
+        homes = [home for home, names in laconic._HOMES.items() if name in names]
+        assert len(homes) == 1, name
+        assert getattr(laconic, name) is getattr(importlib.import_module(homes[0]), name)
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -30,7 +32,7 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_the_native_module_does_not_link_torch():
     listing = subprocess.run(["ldd", _native.__file__], capture_output=True, text=True, check=True).stdout
     assert "torch" not in listing
-    assert "c10" not in listing
+    assert "libc10" not in listing  # an address may well contain c10
 
 
 def test_vector_code_shares_no_symbol_with_code_for_other_machines():

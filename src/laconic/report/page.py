@@ -174,7 +174,7 @@ def _tables(tables: Sequence[Table]) -> str:
         keys.append(("❙", "--bound", "bound"))
     note = (
         "Bytes before compression over bytes after; tables are sorted by the ratio of both directions together. "
-        "The bound is absolute, on values of rows. Logarithmic axes."
+        "The bound is the codec's own, on values of rows. Logarithmic axes."
     )
     if left_out:
         note += f" The {len(shown)} tables with most traffic; {left_out} more are in the list below."

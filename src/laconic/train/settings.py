@@ -96,7 +96,7 @@ class ExchangeSettings(Settings):
     kind: Literal["bounded", "cast", "exact"] = "bounded"
     """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``exact``: as they are."""
 
-    bound: float = Field(default=0.03, gt=0)
+    bound: float = Field(default=0.01, gt=0)
     """Largest error of a looked-up value, as a share of its block's range (max - min)."""
 
     relative: bool = True
@@ -149,7 +149,7 @@ class TrainSettings(Settings):
     """Older ones are removed."""
 
     out: Path = Path("run")
-    """Folder of metrics and checkpoints; ranks on several machines need it on a shared file system to resume."""
+    """Folder of metrics and checkpoints, on a file system that all ranks share."""
 
     timeout_s: float = Field(default=20, gt=0)
     """A rank that does not answer for so long is taken for dead."""

@@ -11,11 +11,16 @@ from laconic.train.settings import ModelSettings
 __all__ = ["Answer", "Epoch", "Steps"]
 
 
-class Steps(Settings):
-    """Time some steps of every method, in turns."""
-
+class _Job(Settings):
     data: DataSettings
     model: ModelSettings
+    bound: float | None = None
+    """Of looked-up values, relative to their range, for all tables; None: those of the paper's classes."""
+
+
+class Steps(_Job):
+    """Time some steps of every method, in turns."""
+
     methods: tuple[str, ...]
     """``alone`` is this rank's batch on this rank, with nothing sent."""
     batch: int
@@ -24,11 +29,9 @@ class Steps(Settings):
     """Of each method in each round; one more before them is not counted."""
 
 
-class Epoch(Settings):
+class Epoch(_Job):
     """Train one method on a data set, once through."""
 
-    data: DataSettings
-    model: ModelSettings
     method: str
     batch: int
     seed: int = 0

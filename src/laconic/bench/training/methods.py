@@ -37,8 +37,8 @@ class Method:
 
     name: str
     send: Literal["rows", "pooled"]
-    rule: Callable[[str, int], TableRule]
-    """Of a table's name and rows."""
+    rule: Callable[[str, float], TableRule]
+    """Of a table's name and bound."""
     coded_ids: bool = False
 
     def embeddings(self, base: EmbeddingSettings) -> EmbeddingSettings:
@@ -46,9 +46,11 @@ class Method:
         sharding = "row" if self.send == "rows" else "table"
         return base.model_copy(update={"send": self.send, "sharding": sharding, "replicate_below": 0})
 
-    def policy(self, schema: Schema) -> FixedPolicy:
-        """Return what its tables travel as."""
-        rules = [self.rule(feature.name, feature.rows) for feature in schema.categorical]
+    def policy(self, schema: Schema, bound: float | None = None) -> FixedPolicy:
+        """Return what its tables travel as; ``bound`` stands in for those of the paper's classes."""
+        rules = [
+            self.rule(feature.name, bound or paper_bound(feature.rows)) for feature in schema.categorical
+        ]
         names = [feature.name for feature in schema.categorical]
         return FixedPolicy(plan_from_rules(names, rules, coded_ids=self.coded_ids))
 
@@ -60,23 +62,23 @@ def paper_bound(rows: int) -> float:
     return 0.05 if rows <= 970 else 0.03
 
 
-def _cast(dtype: Literal["fp16", "int8"]) -> Callable[[str, int], TableRule]:
+def _cast(dtype: Literal["fp16", "int8"]) -> Callable[[str, float], TableRule]:
     codec = Cast(dtype=dtype)
-    return lambda name, rows: TableRule(tables=name, forward=codec, backward=codec)
+    return lambda name, _: TableRule(tables=name, forward=codec, backward=codec)
 
 
-def _exact(name: str, rows: int) -> TableRule:
+def _exact(name: str, _: float) -> TableRule:
     return TableRule(tables=name)
 
 
-def _sc24(name: str, rows: int) -> TableRule:
-    return TableRule(tables=name, forward=Hybrid(bound=paper_bound(rows), relative=True))
+def _sc24(name: str, bound: float) -> TableRule:
+    return TableRule(tables=name, forward=Hybrid(bound=bound, relative=True))
 
 
-def _laconic(name: str, rows: int) -> TableRule:
+def _laconic(name: str, bound: float) -> TableRule:
     return TableRule(
         tables=name,
-        forward=BoundedRows(bound=paper_bound(rows), relative=True),
+        forward=BoundedRows(bound=bound, relative=True),
         backward=BoundedRows(bound=GRADIENT_BOUND, relative="rms", dither=0),
     )
 

@@ -23,7 +23,7 @@ from laconic.data import Samples, Source, open_source
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation
 from laconic.train.ranks import Ranks, process_group
-from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
+from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
 _BATCHES = 8  # generated before the clock starts, used in turn
@@ -67,7 +67,7 @@ class _Timed:
         self._batches: dict[str, list[Samples]] = {}
 
     def measure(self, job: Steps) -> list[Answer]:
-        key = job.model_dump_json(include={"data", "model", "batch"})
+        key = job.model_dump_json(include={"data", "model", "bound", "batch"})
         source = open_source(job.data)
         if key not in self._batches:
             self._batches[key] = _first_batches(source, job.batch, self.ranks)
@@ -100,28 +100,22 @@ class _Timed:
 
     def _trainer(self, job: Steps, source: Source, method: str) -> Trainer:
         if method != "alone":
-            return _trainer(job.model, job.data, source, method, self.ranks)
-        return _trainer(job.model, job.data, source, "plain", Ranks(0, 1))
+            return _trainer(job, source, method, self.ranks)
+        return _trainer(job, source, "plain", Ranks(0, 1))
 
 
 def _trainer(
-    model: ModelSettings,
-    data: Any,
-    source: Source,
-    method: str,
-    ranks: Ranks,
-    seed: int = 0,
-    rate: float = 0.02,
+    job: Steps | Epoch, source: Source, method: str, ranks: Ranks, seed: int = 0, rate: float = 0.02
 ) -> Trainer:
     chosen = METHODS[method]
     settings = RunSettings(
-        data=data,
-        model=model,
+        data=job.data,
+        model=job.model,
         embeddings=chosen.embeddings(EmbeddingSettings(rate=rate)),
         dense=DenseSettings(rate=rate),
         train=TrainSettings(seed=seed),
     )
-    return Trainer(settings, source.schema, ranks, chosen.policy(source.schema))
+    return Trainer(settings, source.schema, ranks, chosen.policy(source.schema, job.bound))
 
 
 def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
@@ -131,7 +125,7 @@ def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
 
 def _epoch(job: Epoch, ranks: Ranks) -> Answer:
     source = open_source(job.data)
-    trainer = _trainer(job.model, job.data, source, job.method, ranks, job.seed, job.rate)
+    trainer = _trainer(job, source, job.method, ranks, job.seed, job.rate)
     parts = source.batches(
         "train", global_batch=job.batch * ranks.count, rank=ranks.rank, ranks=ranks.count, epoch=job.seed
     )

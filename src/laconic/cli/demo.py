@@ -1,0 +1,53 @@
+"""``laconic demo``: see it work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from laconic.cli.output import write_json
+
+
+def demo(
+    out: Path = typer.Option(Path("report.html"), help="Page to write."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Also write what the page shows as JSON ('-': stdout)."
+    ),
+) -> None:
+    """Train a DLRM twice over a rate-limited network, plain and with Laconic: a table and a page. Two minutes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from laconic.bench.training.demo import run_demo
+    from laconic.errors import ConfigError
+    from laconic.report import write_report
+
+    for option, path in (("--out", out), ("--json", json_file)):
+        if path is not None and not path.parent.is_dir():  # say so now, not after the run
+            raise ConfigError(f"{option}: no folder {str(path.parent)!r} to write into; make it first")
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 100)
+    with console.status("starting ranks") as status:
+        result = run_demo(status.update)
+    first = result.methods[0]
+    table = Table(title=result.title, title_justify="left")
+    for name in ("", "step", "speed", "communicating", "rows + ids", "gradients", "AUC"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for method in result.methods:
+        sent = method.bytes_forward + method.bytes_ids
+        table.add_row(
+            method.name,
+            f"{method.median_ms:.0f} ms",
+            f"{first.median_ms / method.median_ms:.2f}x",
+            f"{method.communication_share:.0%}",
+            f"{sent / 1e3:,.0f} kB",
+            f"{method.bytes_backward / 1e3:,.0f} kB",
+            "" if method.auc is None else f"{method.auc:.4f}",
+        )
+    console.print(table)
+    console.print(f"{result.setting['rate_mbit']} Mbit/s, {result.setting['wire']}; bytes per step and rank")
+    write_report(result, out)
+    console.print(f"The whole story, with charts: {out}")
+    if json_file is not None:
+        write_json(result.model_dump(mode="json"), json_file)
