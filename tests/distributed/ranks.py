@@ -39,13 +39,19 @@ def _main(
     os._exit(0)  # a rank that failed must not wait for threads that wait for others
 
 
+def server() -> Any:
+    """Where processes come from: forked from one that has imported torch and done nothing with it."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["laconic.train.run", "laconic.cli"])
+    return context
+
+
 def run_ranks(ranks: int, function: Callable[..., Any], *args: Any, check: bool = True) -> list[Any]:
     """Return what ``function(rank, ranks, *args)`` returned on each rank; errors as (type, text, traceback)."""
-    context = get_context("spawn")
     with TemporaryDirectory() as folder:
         port = free_port()
         processes = [
-            context.Process(target=_main, args=(rank, ranks, port, folder, function, args))
+            server().Process(target=_main, args=(rank, ranks, port, folder, function, args))
             for rank in range(ranks)
         ]
         for process in processes:

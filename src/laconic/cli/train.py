@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -37,9 +39,23 @@ def train(
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     try:
         result = run(settings, resume=resume or restarted, console=console)
-    except LaconicError as error:
-        typer.echo(f"laconic: {error}", err=True)
-        # threads may be waiting for peers that are gone: leave without them
-        os._exit(1)
+    except (LaconicError, OSError, KeyboardInterrupt) as error:
+        _leave(error)
     if json_file is not None and os.environ.get("RANK", "0") == "0":
         write_json(asdict(result), json_file)
+
+
+def _leave(error: BaseException) -> NoReturn:
+    """End at once: threads may be waiting for peers that are gone."""
+    code = 1
+    if isinstance(error, KeyboardInterrupt):
+        code = 130
+    elif isinstance(error, BrokenPipeError):
+        code = 141
+    elif isinstance(error, OSError):
+        typer.echo(f"laconic: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+    else:
+        typer.echo(f"laconic: {error}", err=True)
+    if code != 141:
+        sys.stdout.flush()
+    os._exit(code)

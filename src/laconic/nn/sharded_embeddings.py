@@ -2,9 +2,12 @@
 
 One step, as the two threads of a rank see it (``collectives`` has the parts)::
 
-    ids thread     ids of step t + 1 to their owners
-    rows thread    rows of step t -------->  |          | gradients of step t, update
-    main thread    bottom MLP of step t      | top MLP, backward | dense gradients
+    main thread    bottom MLP | top MLP, their backward | dense gradients | bottom MLP of t + 1 ...
+    rows thread    rows of t  |                         | gradients of t, update, rows of t + 1 ...
+    ids thread         ids of t + 1                     |     ids of t + 2 ...
+
+Rows of the next step are fetched as soon as this one's update is done, while the dense gradients
+are still on the wire; they are the updated ones.
 
 Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` rows.
 """
@@ -16,6 +19,7 @@ from concurrent.futures import Future
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -24,7 +28,7 @@ from laconic import kernels
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.row_exchange import RowExchange
-from laconic.collectives.wire import Wire
+from laconic.collectives.wire import Wire, new_group
 from laconic.collectives.worker import Worker
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
@@ -32,6 +36,8 @@ from laconic.lookups import Lookups
 from laconic.nn.row_initialization import initialize_rows
 
 __all__ = ["Pending", "ShardedEmbeddings"]
+
+_WRONG_ORDER = "embeddings: another batch was prefetched; start batches in the order of prefetch"
 
 
 class ShardedEmbeddings(nn.Module):
@@ -51,13 +57,16 @@ class ShardedEmbeddings(nn.Module):
         policy: Policy | None = None,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        alone: bool = False,
     ) -> None:
+        """``alone`` keeps whole tables on this rank and sends nothing, whatever process group there is."""
         super().__init__()
         if dim < 1:
             raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
         if dtype not in (torch.float32, torch.float64):
             raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
-        ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
+        joined = dist.is_initialized() and not alone
+        ranks, rank = (dist.get_world_size(), dist.get_rank()) if joined else (1, 0)
         self.layout = Layout(tuple(tables), ranks, rank)
         self.dim = dim
         self.optimizer = optimizer or RowwiseAdagrad()
@@ -77,29 +86,43 @@ class ShardedEmbeddings(nn.Module):
         self._exact[False] = ExchangePlan.exact(len(tables), coded_ids=False)
         text = repr((self.layout.tables, dim, dtype, self.optimizer)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
-        self._ids_wire = Wire("exchange of ids", rank, ranks, dist.new_group() if ranks > 1 else None)
-        rows_wire = Wire("exchange of rows", rank, ranks, dist.new_group() if ranks > 1 else None)
+        self._ids_wire = Wire("exchange of ids", rank, ranks, new_group() if ranks > 1 else None)
+        # before messages whose length depends on the tables: ranks with other tables all raise here
+        nothing = np.zeros((ranks, 0), np.int64)
+        self._ids_wire.announce(0, self._digest, 0, nothing, nothing)
+        rows_wire = Wire("exchange of rows", rank, ranks, new_group() if ranks > 1 else None)
         self._rows = RowExchange(self.layout, self.weight_RD, self.state_R, self.optimizer, rows_wire)
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
         self._prefetched: list[tuple[Lookups, Future[Routed]]] = []
+        self._fetched: tuple[Lookups, Pending] | None = None
+        self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
         # autograd visits a function only if one of its inputs wants a gradient
         self._anchor = torch.zeros(0, requires_grad=True)
 
     def prefetch(self, lookups: Lookups) -> None:
-        """Send the ids of a later batch now; ``start`` and ``forward`` then find them there.
+        """Send the ids of a later batch now, and fetch its rows when the update before it is done.
 
         Batches must be started in the order in which they were prefetched.
         """
         self._prefetched.append((lookups, self._route(lookups)))
 
     def start(self, lookups: Lookups) -> Pending:
-        """Begin to fetch rows; compute something else before ``wait``."""
-        routed = self._take_prefetched(lookups)
+        """Begin to fetch rows, if they are not on their way; compute something else before ``wait``."""
+        if self._fetched is None:
+            return self._fetch(self._take_prefetched(lookups))
+        expected, pending = self._fetched
+        if expected is not lookups:
+            raise PlanError(_WRONG_ORDER)
+        self._fetched = None
+        return pending
+
+    def _fetch(self, routed: Future[Routed]) -> Pending:
         step, plan = self.step, self._plan(self.step)
         training = self.training and torch.is_grad_enabled()
         if training:
             self.step += 1
+            self._under_way += 1
         ledger = self.ledger if self.training else None
         received = self._rows_worker.submit(lambda: self._rows.forward(routed.result(), plan, step, ledger))
         return Pending(self, routed, received, plan, step, training)
@@ -148,11 +171,10 @@ class ShardedEmbeddings(nn.Module):
     def _take_prefetched(self, lookups: Lookups) -> Future[Routed]:
         if not self._prefetched:
             return self._route(lookups)
-        expected, routed = self._prefetched.pop(0)
+        expected, routed = self._prefetched[0]
         if expected is not lookups:
-            raise PlanError(
-                "embeddings: another batch was prefetched; start batches in the order of prefetch"
-            )
+            raise PlanError(_WRONG_ORDER)
+        del self._prefetched[0]
         return routed
 
     def _plan(self, step: int) -> ExchangePlan:
@@ -167,6 +189,11 @@ class ShardedEmbeddings(nn.Module):
                 pending.routed.result(), pending.plan, pending.step, self.ledger, gradient_RD
             )
         )
+        self._under_way -= 1
+        if self._prefetched and self._fetched is None and not self._under_way:
+            lookups, routed = self._prefetched.pop(0)
+            with torch.enable_grad():  # backward runs without
+                self._fetched = (lookups, self._fetch(routed))
 
 
 class Pending:

@@ -3,19 +3,21 @@
 ::
 
     checkpoints/step-00001200/
-        manifest.json          step, position in the data, ranks, checksum of every file
+        manifest.json          step, position in the data, ranks, kind of model, checksum of every file
         dense.pt               model, its optimizer
         tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first, first + stride, ...
         tables-1-of-2.pt
 
 Files are written to ``.partial`` and the folder renamed when all ranks are done, so a kill -9
-or a full disk leaves the one before. Any number of ranks can load what any number saved.
+or a full disk leaves the one before. Any number of ranks can load what any number saved. What fails
+on one rank, to save or to load, is an error on all.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -24,7 +26,7 @@ from typing import Any
 
 import torch
 
-from laconic.errors import FormatError
+from laconic.errors import FormatError, PlanError
 from laconic.train.trainer import Trainer
 
 __all__ = ["Position", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
@@ -43,37 +45,35 @@ class Position:
 
 
 def save_checkpoint(trainer: Trainer, folder: Path, position: Position, keep: int) -> Path:
-    """Save this rank's part, and as leading rank finish the checkpoint and remove old ones."""
+    """Save this rank's part, and as leading rank finish the checkpoint and remove old ones.
+
+    ``PlanError`` on all ranks where one can not write; older checkpoints are intact then.
+    """
     ranks = trainer.ranks
     final = folder / f"step-{position.step:08d}"
     partial = folder / f".{final.name}.partial"
-    if ranks.leads:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-    ranks.barrier()
-    checksums = {}
-    name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
-    checksums[name] = _write(partial / name, _tables(trainer))
-    if ranks.leads:
-        dense = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
-        checksums["dense.pt"] = _write(partial / "dense.pt", dense)
-    everything: dict[str, str] = {}
-    for part in ranks.gather(checksums):
-        everything.update(part)
-    if ranks.leads:
+    try:
+        ranks.together(lambda: _begin(folder, partial) if ranks.leads else None)
+        written = ranks.together(lambda: _write_part(trainer, partial))
+        checksums = {name: checksum for part in ranks.gather(written) for name, checksum in part.items()}
         manifest = {
             "version": _VERSION,
             "ranks": ranks.count,
             "position": asdict(position),
-            "files": everything,
+            "kind": trainer.kind,
+            "files": checksums,
         }
-        (partial / "manifest.json").write_text(json.dumps(manifest, indent=2))
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-        _sync(folder)
+        ranks.together(lambda: _finish(partial, final, manifest) if ranks.leads else None)
+    except OSError as error:
+        if ranks.leads:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise PlanError(
+            f"{final}: the checkpoint can not be written: {error.strerror or error}; older ones are intact, "
+            "continue from them with --resume"
+        ) from error
+    if ranks.leads:
         for old in _finished(folder)[:-keep]:
             shutil.rmtree(old)
-    ranks.barrier()
     return final
 
 
@@ -84,25 +84,82 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def load_checkpoint(trainer: Trainer, path: Path) -> Position:
-    """Load what this rank needs; ``FormatError`` if a file is damaged or of another model."""
-    manifest = json.loads((path / "manifest.json").read_text())
-    if manifest.get("version") != _VERSION:
-        raise FormatError(f"{path}: expected checkpoint version {_VERSION}, got {manifest.get('version')!r}")
+    """Load what this rank needs; ``FormatError`` on all ranks if a file is damaged or of another model."""
+    position = trainer.ranks.together(lambda: _load(trainer, path))
+    trainer.embeddings.step = position.step
+    return position
+
+
+def _load(trainer: Trainer, path: Path) -> Position:
+    manifest = _manifest(path / "manifest.json")
     for name, checksum in manifest["files"].items():
+        if not (path / name).is_file():
+            raise FormatError(f"{path / name}: the file is missing; use an older checkpoint")
         if _checksum(path / name) != checksum:
             raise FormatError(
                 f"{path / name}: its checksum does not match the manifest; use an older checkpoint"
             )
-    dense = torch.load(path / "dense.pt", weights_only=True)
+    for name, mine in trainer.kind.items():
+        saved = manifest["kind"].get(name)
+        if saved != json.loads(json.dumps(mine)):
+            raise FormatError(f"{path}: it is of another model: {name} is {saved!r} there and {mine!r} here")
+    dense = _read(path / "dense.pt")
     try:
         trainer.model.load_state_dict(dense["model"])
     except RuntimeError as error:
         raise FormatError(f"{path}: it is of another model: {str(error).splitlines()[-1].strip()}") from error
+    rates = [group["lr"] for group in trainer.optimizer.param_groups]
     trainer.optimizer.load_state_dict(dense["optimizer"])
+    for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate  # a setting, not a state: those of the tables are not in the checkpoint either
     _load_tables(trainer, path, manifest["ranks"])
-    position = Position(**manifest["position"])
-    trainer.embeddings.step = position.step
-    return position
+    return Position(**manifest["position"])
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_text())
+        version = manifest["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path}: expected the manifest of a checkpoint, got {error}") from error
+    if version != _VERSION:
+        raise FormatError(f"{path}: expected checkpoint version {_VERSION}, got {version!r}")
+    missing = {"ranks", "position", "kind", "files"} - set(manifest)
+    if missing:
+        raise FormatError(f"{path}: expected {min(missing)!r} in the manifest, got none")
+    return manifest  # type: ignore[no-any-return]
+
+
+def _begin(folder: Path, partial: Path) -> None:
+    for left_over in folder.glob(".step-*.partial"):
+        shutil.rmtree(left_over)
+    partial.mkdir(parents=True)
+
+
+def _write_part(trainer: Trainer, partial: Path) -> dict[str, str]:
+    """Write the files of this rank; returns their checksums."""
+    ranks = trainer.ranks
+    if not partial.is_dir():
+        raise PlanError(
+            f"{partial}: rank {ranks.rank} does not see the folder that rank 0 made; "
+            "put train.out on a file system that all ranks share"
+        )
+    name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
+    checksums = {name: _write(partial / name, _tables(trainer))}
+    if ranks.leads:
+        dense = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
+        checksums["dense.pt"] = _write(partial / "dense.pt", dense)
+    return checksums
+
+
+def _finish(partial: Path, final: Path, manifest: dict[str, Any]) -> None:
+    with (partial / "manifest.json").open("w") as file:
+        json.dump(manifest, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(partial)
+    partial.rename(final)
+    _sync(final.parent)
 
 
 def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
@@ -117,10 +174,7 @@ def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
 
 
 def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
-    shards = [
-        torch.load(path / f"tables-{rank}-of-{saved_ranks}.pt", weights_only=True, mmap=True)
-        for rank in range(saved_ranks)
-    ]
+    shards = [_read(path / f"tables-{rank}-of-{saved_ranks}.pt") for rank in range(saved_ranks)]
     for table in trainer.embeddings.layout.tables:
         ids, weight, state = trainer.embeddings.table_shard(table.name)
         loaded = 0
@@ -148,10 +202,8 @@ def _overlap(mine: range, theirs: range) -> list[tuple[slice, slice]]:
     pieces = []
     for offset in range(min(theirs.step, len(mine))):  # mine[offset::theirs.step] is one residue of theirs
         first = mine[offset]
-        if (
-            first not in theirs
-        ):  # sequences begin below their strides, so none of the residue's other ids is either
-            continue
+        if first not in theirs:
+            continue  # sequences begin below their strides, so none of the residue's other ids is either
         at, step = theirs.index(first), mine.step  # ids advance by both strides: positions in theirs by mine
         count = min(len(range(offset, len(mine), theirs.step)), len(range(at, len(theirs), step)))
         pieces.append(
@@ -160,9 +212,21 @@ def _overlap(mine: range, theirs: range) -> list[tuple[slice, slice]]:
     return pieces
 
 
+def _read(path: Path) -> Any:
+    try:
+        return torch.load(path, weights_only=True, mmap=True)
+    except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
+        raise FormatError(f"{path}: torch can not read it: {str(error).splitlines()[0]}") from error
+
+
 def _write(path: Path, value: Any) -> str:
     with path.open("wb") as file:
-        torch.save(value, file)
+        try:
+            torch.save(value, file)
+        except RuntimeError as error:  # torch closes its archive after a failed write, and fails again
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
         file.flush()
         os.fsync(file.fileno())
     return _checksum(path)

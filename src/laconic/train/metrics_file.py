@@ -13,10 +13,13 @@ __all__ = ["MetricsFile"]
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one line per entry; a resumed run appends."""
+    """``metrics.jsonl``: one line per entry; a run resumed after step ``begin`` keeps those up to it."""
 
-    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
-        self._file = (folder / "metrics.jsonl").open("a", buffering=1)
+    def __init__(self, folder: Path, *, begin: int, tensorboard: bool) -> None:
+        path = folder / "metrics.jsonl"
+        if begin and path.is_file():
+            _drop_after(path, begin)
+        self._file = path.open("a", buffering=1)
         self._events: Any = None
         if tensorboard:
             try:
@@ -41,3 +44,12 @@ class MetricsFile:
         self._file.close()
         if self._events is not None:
             self._events.close()
+
+
+def _drop_after(path: Path, begin: int) -> None:
+    """Remove what a run wrote between its last checkpoint and its end; the last line may be half of one."""
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= begin]
+    short = path.with_suffix(".partial")
+    short.write_text("".join(kept))
+    short.rename(path)

@@ -6,16 +6,30 @@ from collections.abc import Sequence
 
 from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
 from laconic.codecs import BoundedRows, Cast
+from laconic.errors import ConfigError
 from laconic.train.settings import ExchangeSettings, RuleSettings
 
 __all__ = ["make_policy"]
 
 
 def make_policy(settings: ExchangeSettings, names: Sequence[str]) -> FixedPolicy:
-    """Return the fixed policy for tables of these names."""
+    """Return the fixed policy for tables of these names; ``ConfigError`` for a rule that could have no effect."""
+    for rule in settings.rules:
+        _check_bounds(rule, settings.kind)
     rules = [_rule("*", settings, None), *(_rule(rule.tables, settings, rule) for rule in settings.rules)]
     plan = plan_from_rules(names, rules, coded_ids=settings.coded_ids)
     return FixedPolicy(plan, settings.warmup_steps)
+
+
+def _check_bounds(rule: RuleSettings, kind: str) -> None:
+    if rule.bound is None and rule.gradient_bound is None:
+        return
+    if kind != "bounded":
+        raise ConfigError(
+            f"exchange.rules: {rule.tables!r} has a bound, but exchange.kind is {kind!r}; leave it out"
+        )
+    if rule.exact:
+        raise ConfigError(f"exchange.rules: {rule.tables!r} is exact and has a bound; leave one out")
 
 
 def _rule(tables: str, settings: ExchangeSettings, rule: RuleSettings | None) -> TableRule:

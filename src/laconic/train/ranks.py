@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
-from laconic.errors import CommError, ConfigError
+from laconic.collectives.wire import is_lost_peer, lost_peer
+from laconic.errors import CommError, ConfigError, LaconicError
 
 __all__ = ["Ranks", "process_group"]
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,26 @@ class Ranks:
         if self.count > 1:
             dist.barrier()
 
+    def together(self, action: Callable[[], Result]) -> Result:
+        """Do what may fail on some ranks only; where one fails, all raise its error. Waits for all."""
+        done: list[Result] = []
+        failure: Exception | None = None
+        try:
+            done.append(action())
+        except (LaconicError, OSError) as error:
+            failure = error
+        for failed in (failure, *self.gather(failure)):
+            if failed is not None:
+                raise failed
+        return done[0]
+
 
 @contextmanager
 def process_group(timeout_s: float) -> Iterator[Ranks]:
-    """Join the group that the environment describes, if any; leave it at the end."""
+    """Join the group that the environment describes, if any; leave it at the end.
+
+    A collective that fails inside raises ``CommError``, whoever called it.
+    """
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
         yield Ranks(0, 1)
@@ -55,11 +76,25 @@ def process_group(timeout_s: float) -> Iterator[Ranks]:
             f"ranks: WORLD_SIZE is {ranks} but {', '.join(missing)} is not set; start with torchrun or laconic lab"
         )
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
+        _join(timedelta(seconds=timeout_s))
     except (RuntimeError, ValueError) as error:
         raise CommError(
             f"ranks: rank {os.environ['RANK']} of {ranks} found no group at {os.environ['MASTER_ADDR']}:"
             f"{os.environ['MASTER_PORT']} ({str(error).splitlines()[0]})"
         ) from error
-    yield Ranks(dist.get_rank(), ranks)
+    try:
+        yield Ranks(dist.get_rank(), ranks)
+    except RuntimeError as error:
+        if isinstance(error, LaconicError) or not is_lost_peer(error):
+            raise
+        raise lost_peer("train", dist.get_rank(), error) from error
     dist.destroy_process_group()  # not after an error: it would wait for peers that are gone
+
+
+def _join(timeout: timedelta) -> None:
+    """Join the group; torchrun restarts ranks with the same store, and addresses of those that are gone in it."""
+    store, rank, ranks = next(rendezvous("env://", timeout=timeout))
+    store.set_timeout(timeout)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    fresh = PrefixStore(f"attempt-{attempt}", store)
+    dist.init_process_group("gloo", store=fresh, rank=rank, world_size=ranks, timeout=timeout)

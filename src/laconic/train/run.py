@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from time import perf_counter
+from typing import Any
 
 from rich.console import Console
 
 from laconic.data import Samples, Source, open_source
-from laconic.errors import ConfigError
+from laconic.errors import CommError, ConfigError
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from laconic.train.display import Display
 from laconic.train.evaluation import evaluate
@@ -37,55 +38,87 @@ class RunResult:
 def run(settings: RunSettings, *, resume: bool, console: Console | None) -> RunResult:
     """Train as the settings say; the leading rank writes and shows."""
     with process_group(settings.train.timeout_s) as ranks:
-        source = open_source(settings.data)
+        _check_alike(ranks, {**settings.model_dump(mode="json"), "--resume": resume})
+        source = ranks.together(lambda: open_source(settings.data))
         trainer = Trainer(settings, source.schema, ranks)
         folder = settings.train.out / "checkpoints"
+        newest = newest_checkpoint(folder)
+        _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
         position = Position()
-        if resume:
-            newest = newest_checkpoint(folder)
-            position = load_checkpoint(trainer, newest) if newest is not None else position
-        elif newest_checkpoint(folder) is not None:
+        if newest is not None and resume:
+            position = load_checkpoint(trainer, newest)
+        elif newest is not None:
             raise ConfigError(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
-        return _Run(settings, source, trainer, console if ranks.leads else None).train(position)
+        return _Run(settings, source, trainer, position, console if ranks.leads else None).train()
+
+
+def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:
+    """Raise on every rank where one has another value: to go on would be to train another model."""
+    leading, *others = (_flat(values) for values in ranks.gather(values))
+    for rank, other in enumerate(others, start=1):
+        for name in [*leading, *other]:
+            if leading.get(name) != other.get(name):
+                raise CommError(
+                    f"{name}: rank 0 has {leading.get(name)!r}, rank {rank} has {other.get(name)!r}; "
+                    "all ranks need the same settings, and one folder that they share"
+                )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
+    return flat
 
 
 class _Run:
     def __init__(
-        self, settings: RunSettings, source: Source, trainer: Trainer, console: Console | None
+        self,
+        settings: RunSettings,
+        source: Source,
+        trainer: Trainer,
+        begin: Position,
+        console: Console | None,
     ) -> None:
-        self.settings, self.source, self.trainer = settings, source, trainer
+        self.settings, self.source, self.trainer, self.begin = settings, source, trainer, begin
         self.ranks: Ranks = trainer.ranks
         self.global_batch = settings.train.batch * self.ranks.count
-        per_epoch = -(-source.samples_in("train") // self.global_batch)
-        if not per_epoch:
+        if not source.samples_in("train"):
             raise ConfigError("data: expected training samples, got none")
-        total = per_epoch * settings.train.epochs
+        total = begin.step + self._steps_left()
         self.steps = min(total, settings.train.steps or total)
+        self.file = self.ranks.together(self._open_file)
         self.display = Display(console, self.steps)
-        self.file: MetricsFile | None = None
-        if self.ranks.leads:
-            settings.train.out.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(settings.model_dump(mode="json"), indent=2)
-            (settings.train.out / "settings.json").write_text(text + "\n")
-            self.file = MetricsFile(settings.train.out, tensorboard=settings.train.tensorboard)
 
-    def train(self, begin: Position) -> RunResult:
+    def _steps_left(self) -> int:
+        """Count the steps until the epochs are over; those behind may have been of another number of ranks."""
+        samples, begin = self.source.samples_in("train"), self.begin
+        per_epoch = -(-samples // self.global_batch)
+        behind = begin.sample // self.global_batch if begin.sample < samples else per_epoch
+        return max(per_epoch * (self.settings.train.epochs - begin.epoch) - behind, 0)
+
+    def _open_file(self) -> MetricsFile | None:
+        if not self.ranks.leads:
+            return None
+        settings = self.settings
+        settings.train.out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(settings.model_dump(mode="json"), indent=2)
+        (settings.train.out / "settings.json").write_text(text + "\n")
+        return MetricsFile(settings.train.out, begin=self.begin.step, tensorboard=settings.train.tensorboard)
+
+    def train(self) -> RunResult:
         start = perf_counter()
-        position, evaluation = begin, None
+        position, evaluation = self.begin, None
         try:
-            for position, evaluation in self._steps(begin):  # noqa: B007 -- the last one counts
+            for position, evaluation in self._steps(self.begin):  # noqa: B007 -- the last one counts
                 pass
             if evaluation is None:
                 evaluation = self._evaluate(position)
-            save_checkpoint(
-                self.trainer,
-                self.settings.train.out / "checkpoints",
-                position,
-                self.settings.train.keep_checkpoints,
-            )
+            if position != self.begin:
+                self._save(position)
         finally:
             self.display.close()
             if self.file is not None:
@@ -125,9 +158,7 @@ class _Run:
             if evaluation is not None and step < self.steps:
                 self.display.evaluated(step, evaluation)
             if saves:
-                save_checkpoint(
-                    self.trainer, settings.out / "checkpoints", position, settings.keep_checkpoints
-                )
+                self._save(position)
             yield position, evaluation
 
     def _batches(self, position: Position) -> Iterator[tuple[Position, Samples]]:
@@ -150,6 +181,10 @@ class _Run:
                 sample = min((sample // self.global_batch + 1) * self.global_batch, per_epoch)
                 yield Position(step, epoch, sample), samples
             first = 0
+
+    def _save(self, position: Position) -> None:
+        settings = self.settings.train
+        save_checkpoint(self.trainer, settings.out / "checkpoints", position, settings.keep_checkpoints)
 
     def _log(self, step: int, window: Window, samples_per_s: float) -> None:
         ledger = self.trainer.embeddings.ledger

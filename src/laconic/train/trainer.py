@@ -6,16 +6,17 @@ gradients are summed, so uneven and empty ranks weigh what they should.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table
-from laconic.collectives.wire import lost_peer
+from laconic.collectives.wire import is_lost_peer, lost_peer
 from laconic.data import Samples, Schema
 from laconic.errors import LaconicError
+from laconic.exchange_plan import Policy
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import ShardedEmbeddings, sum_gradients
@@ -35,23 +36,30 @@ class _Rows(Protocol):
 class Trainer:
     """All that a rank trains."""
 
-    def __init__(self, settings: RunSettings, schema: Schema, ranks: Ranks) -> None:
-        self.ranks = ranks
+    def __init__(
+        self, settings: RunSettings, schema: Schema, ranks: Ranks, policy: Policy | None = None
+    ) -> None:
+        """``policy`` stands in for the one that the settings describe."""
+        self.ranks, self._settings = ranks, settings
         tables = make_tables(settings.embeddings, schema)
         names = [table.name for table in tables]
         self.embeddings = ShardedEmbeddings(
             tables,
             settings.model.dim,
             optimizer=_row_optimizer(settings.embeddings),
-            policy=make_policy(settings.exchange, names),
+            policy=policy or make_policy(settings.exchange, names),
             seed=settings.train.seed,
+            alone=ranks.count == 1,
         )
         torch.manual_seed(settings.train.seed)
         self.model = _make_model(settings.model, schema)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         if ranks.count > 1:
-            self._replica = DistributedDataParallel(self._whole)
+            # small buckets: the top layers' gradients travel while the rest is computed
+            self._replica = DistributedDataParallel(
+                self._whole, bucket_cap_mb=1, gradient_as_bucket_view=True
+            )
             self._replica.register_comm_hook(None, sum_gradients)
         self.optimizer = {
             "adagrad": torch.optim.Adagrad,
@@ -60,6 +68,16 @@ class Trainer:
         }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.rate)
         if ranks.count > 1:
             self._settle_buckets(schema)
+
+    @property
+    def kind(self) -> dict[str, Any]:
+        """What a checkpoint must agree in."""
+        settings = self._settings
+        return {
+            **{f"model.{name}": value for name, value in settings.model.model_dump(mode="json").items()},
+            "embeddings.optimizer": settings.embeddings.optimizer,
+            "dense.optimizer": settings.dense.optimizer,
+        }
 
     @property
     def dense_bytes(self) -> int:
@@ -72,8 +90,9 @@ class Trainer:
 
         Returns the mean loss of this rank's samples, and their logits.
         """
+        pending = self.embeddings.start(samples.lookups)
+        step = pending.step + 1
         try:
-            pending = self.embeddings.start(samples.lookups)
             if following is not None:
                 self.embeddings.prefetch(following)
             logits_B = self._replica(samples.dense_BF, pending)
@@ -84,12 +103,12 @@ class Trainer:
             self.optimizer.step()
             self.embeddings.finish()
         except RuntimeError as error:
-            if isinstance(error, LaconicError) or "gloo" not in str(error):
+            if isinstance(error, LaconicError) or not is_lost_peer(error):
                 raise
-            raise lost_peer("dense gradients", self.ranks.rank, self.embeddings.step - 1, error) from error
+            raise lost_peer(f"dense gradients, step {step}", self.ranks.rank, error) from error
         if total.isnan():
             raise LaconicError(
-                f"train: the loss of rank {self.ranks.rank} is NaN at step {self.embeddings.step - 1}; "
+                f"train: the loss of rank {self.ranks.rank} is NaN at step {step}; "
                 "lower the learning rates, or look for NaN in the dense features"
             )
         return total.detach() / max(len(samples), 1), logits_B.detach()

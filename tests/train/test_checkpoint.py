@@ -1,0 +1,318 @@
+"""Checkpoints: resumed runs equal uninterrupted ones, any number of ranks loads them, damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from laconic.config import load
+from laconic.data import open_source
+from laconic.errors import FormatError, PlanError
+from laconic.train import run as run_module
+from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
+from laconic.train.ranks import Ranks
+from laconic.train.run import run
+from laconic.train.settings import RunSettings
+from laconic.train.trainer import Trainer
+from tests.distributed.training import start, train, write_settings
+
+ALONE = Ranks(0, 1)
+
+
+def settings_of(folder, *overrides, samples=500):
+    return load(write_settings(folder, samples=samples), RunSettings, overrides=overrides)
+
+
+def trainer_of(settings):
+    return Trainer(settings, open_source(settings.data).schema, ALONE)
+
+
+def checkpoint(folder, step):
+    return folder / "checkpoints" / f"step-{step:08d}"
+
+
+def whole_tables(folder):
+    """Rows and states of whole tables, put together from what the ranks saved."""
+    parts: dict[str, list[dict]] = {}
+    for file in sorted(folder.glob("tables-*.pt")):
+        for name, part in torch.load(file, weights_only=True).items():
+            parts.setdefault(name, []).append(part)
+    tables = {}
+    for name, pieces in parts.items():
+        rows = sum(len(piece["weight"]) for piece in pieces)
+        for kind in ("weight", "state"):
+            whole = torch.full((rows, *pieces[0][kind].shape[1:]), torch.nan)
+            for piece in pieces:
+                whole[piece["first"] :: piece["stride"]] = piece[kind]
+            assert not whole.isnan().any()
+            tables[f"{name}.{kind}"] = whole
+    return tables
+
+
+def leaves(value, name=""):
+    """All tensors and numbers of a nested value, by their place."""
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in leaves(item, f"{name}/{key}").items()}
+    if isinstance(value, list | tuple):
+        return {k: v for key, item in enumerate(value) for k, v in leaves(item, f"{name}/{key}").items()}
+    return {name: value}
+
+
+def assert_equal(first, second):
+    first, second = leaves(first), leaves(second)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, second[name]), name
+        else:
+            assert value == second[name], name
+
+
+def assert_same_checkpoint(first, second):
+    names = sorted(path.name for path in first.glob("*.pt"))
+    assert names == sorted(path.name for path in second.glob("*.pt"))
+    for name in names:
+        assert_equal(
+            torch.load(first / name, weights_only=True), torch.load(second / name, weights_only=True)
+        )
+    manifests = [json.loads((path / "manifest.json").read_text()) for path in (first, second)]
+    assert manifests[0]["position"] == manifests[1]["position"]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, ranks):
+    """Bounded exchange with dither, Adagrad, a short last batch, evaluations in between, two epochs."""
+    samples = 15 * 16 * ranks - 5
+    straight, parts = (write_settings(tmp_path, samples=samples, name=name) for name in ("one", "two"))
+    epochs = ("--set", "train.epochs=2")
+    train(ranks, tmp_path / "a", str(straight), *epochs)
+    train(ranks, tmp_path / "b", str(parts), *epochs, "--set", "train.steps=12")
+    train(ranks, tmp_path / "c", str(parts), *epochs, "--resume")
+    assert_same_checkpoint(checkpoint(tmp_path / "one", 30), checkpoint(tmp_path / "two", 30))
+    evaluations = [
+        json.loads(line)["auc"]
+        for name in ("one", "two")
+        for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()[-1:]
+    ]
+    assert evaluations[0] == evaluations[1]
+
+
+def test_any_number_of_ranks_goes_on_with_what_another_number_saved(tmp_path):
+    """3 -> 2 -> 1 -> 3, some steps each; the last one ends when every sample of the epoch was seen."""
+    samples = 600
+    settings = str(write_settings(tmp_path, samples=samples))
+    folder = tmp_path / "run" / "checkpoints"
+    train(3, tmp_path / "first", settings, "--set", "train.steps=4")
+    for stage, (ranks, steps) in enumerate([(2, 9), (1, 16), (3, 1000)]):
+        before = newest_checkpoint(folder)
+        again = _SaveAgain(tmp_path / f"loaded-{stage}")
+        for rank in start(ranks, tmp_path / f"load-{stage}", [settings, "--resume"], sabotage=again):
+            assert rank.wait() == 0, rank.errors
+        assert_equal(whole_tables(before), whole_tables(again.folder / before.name))
+        train(ranks, tmp_path / f"go-on-{stage}", settings, "--resume", "--set", f"train.steps={steps}")
+    places = [
+        json.loads((path / "manifest.json").read_text())["position"] for path in sorted(folder.iterdir())
+    ]
+    # 4 steps to 192, 5 of 32 to 352, 7 of 16 to 464; batches of 48 then end at 480, 528, 576, 600
+    assert [(place["step"], place["sample"]) for place in places] == [(16, 464), (20, samples)]
+
+
+class _SaveAgain:
+    """Let a run save what it loaded to another folder, and end."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, rank):
+        def save_and_end(running):
+            save_checkpoint(running.trainer, self.folder, running.begin, 2)
+            os._exit(0)
+
+        run_module._Run.train = save_and_end
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    settings = settings_of(tmp_path, "dense.optimizer='adam'")
+    trained = trainer_of(settings)
+    source = open_source(settings.data)
+    for samples in source.batches("train", global_batch=100, rank=0, ranks=1):
+        trained.step(samples)
+    place = Position(5, 0, 500)
+    path = save_checkpoint(trained, tmp_path / "checkpoints", place, keep=2)
+    fresh = trainer_of(settings)
+    assert not torch.equal(fresh.embeddings.weight_RD, trained.embeddings.weight_RD)
+    assert load_checkpoint(fresh, path) == place
+    assert fresh.embeddings.step == 5
+    assert torch.equal(fresh.embeddings.weight_RD, trained.embeddings.weight_RD)
+    assert torch.equal(fresh.embeddings.state_R, trained.embeddings.state_R)
+    assert_equal(fresh.model.state_dict(), trained.model.state_dict())
+    assert_equal(fresh.optimizer.state_dict(), trained.optimizer.state_dict())
+
+
+def test_a_learning_rate_is_a_setting_and_not_in_the_checkpoint(tmp_path):
+    path = save_checkpoint(trainer_of(settings_of(tmp_path)), tmp_path / "checkpoints", Position(3), keep=2)
+    other = trainer_of(settings_of(tmp_path, "dense.rate=0.5"))
+    load_checkpoint(other, path)
+    assert [group["lr"] for group in other.optimizer.param_groups] == [0.5]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    trainer = trainer_of(settings_of(tmp_path))
+    return trainer, save_checkpoint(trainer, tmp_path / "checkpoints", Position(3), keep=2)
+
+
+@pytest.mark.parametrize("name", ["dense.pt", "tables-0-of-1.pt"])
+def test_a_damaged_file_is_named(saved, name):
+    trainer, path = saved
+    data = bytearray((path / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (path / name).write_bytes(data)
+    with pytest.raises(
+        FormatError, match=rf"/{name}: its checksum does not match the manifest; use an older"
+    ):
+        load_checkpoint(trainer, path)
+    (path / name).unlink()
+    with pytest.raises(FormatError, match=rf"/{name}: the file is missing; use an older checkpoint$"):
+        load_checkpoint(trainer, path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 9}'])
+def test_a_damaged_manifest_is_named(saved, text):
+    trainer, path = saved
+    (path / "manifest.json").write_text(text)
+    with pytest.raises(FormatError, match=r"/manifest.json: expected "):
+        load_checkpoint(trainer, path)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.dim=8", r"it is of another model: model.dim is 4 there and 8 here$"),
+        ("model.top=[8, 8]", r"it is of another model: model.top is \[8\] there and \[8, 8\] here$"),
+        ("embeddings.optimizer='sgd'", r"embeddings.optimizer is 'adagrad' there and 'sgd' here$"),
+        ("dense.optimizer='adam'", r"dense.optimizer is 'adagrad' there and 'adam' here$"),
+        ("data.dense=5", r"it is of another model: size mismatch for "),
+        (
+            "data.rows=[200, 50, 7, 999]",
+            r"table 'c3' has 999 rows of 4, the checkpoint row 999 and rows of 4$",
+        ),
+        ("data.rows=[200, 50, 7, 1001]", r"expected 1001 rows of table 'c3', found 1000$"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(saved, tmp_path, override, message):
+    _, path = saved
+    with pytest.raises(FormatError, match=message):
+        load_checkpoint(trainer_of(settings_of(tmp_path, override)), path)
+
+
+def test_what_a_crash_left_is_ignored_and_removed(saved):
+    trainer, path = saved
+    left_over = path.parent / ".step-00000009.partial"
+    shutil.copytree(path, left_over)
+    half = path.parent / "step-00000010"
+    half.mkdir()
+    assert newest_checkpoint(path.parent) == path
+    newer = save_checkpoint(trainer, path.parent, Position(11), keep=1)
+    assert newest_checkpoint(path.parent) == newer
+    assert not left_over.exists()
+    assert not path.exists()
+
+
+def test_old_checkpoints_are_removed(tmp_path):
+    settings = settings_of(tmp_path, "train.keep_checkpoints=2", samples=16 * 18)
+    run(settings, resume=False, console=None)
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-00000015", "step-00000018"]
+
+
+def test_a_finished_run_that_is_resumed_leaves_its_checkpoint_alone(tmp_path):
+    settings = settings_of(tmp_path, samples=16 * 6)
+    first = run(settings, resume=False, console=None)
+    manifest = checkpoint(tmp_path / "run", 6) / "manifest.json"
+    before = manifest.stat()
+    again = run(settings, resume=True, console=None)
+    assert again.evaluation == first.evaluation
+    assert (manifest.stat().st_ino, manifest.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_metrics_of_steps_that_are_taken_again_are_dropped(tmp_path):
+    settings = settings_of(tmp_path, samples=16 * 20)
+    run(
+        settings.model_copy(update={"train": settings.train.model_copy(update={"steps": 12})}),
+        resume=False,
+        console=None,
+    )
+    shutil.rmtree(checkpoint(tmp_path / "run", 12))  # as if it had been killed before
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    with metrics.open("a") as file:
+        file.write('{"kind": "train", "st')
+    run(settings, resume=True, console=None)
+    entries = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [entry["step"] for entry in entries if entry["kind"] == "train"] == list(range(1, 21))
+    assert [entry["step"] for entry in entries if entry["kind"] == "eval"] == [7, 14, 20]
+
+
+def test_a_run_does_not_overwrite_another(tmp_path):
+    settings = settings_of(tmp_path, samples=32)
+    run(settings, resume=False, console=None)
+    with pytest.raises(
+        ValueError, match=r"^train.out: .* has checkpoints of another run; continue it with --res"
+    ):
+        run(settings, resume=False, console=None)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a disk of 100 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no right to mount a small disk: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_is_one_error_on_every_rank_and_leaves_older_checkpoints(tmp_path, small_disk):
+    settings = str(write_settings(tmp_path, samples=16 * 3 * 20))
+    out = ("--set", f"train.out={small_disk / 'run'}", "--set", "train.keep_checkpoints=9")
+    for rank in start(3, tmp_path, [settings, *out]):
+        assert rank.wait() == 1
+        (line,) = rank.errors
+        assert line.startswith("laconic: ")
+        assert "the checkpoint can not be written: No space left on device; older ones are intact" in line
+    folder = small_disk / "run" / "checkpoints"
+    assert list(folder.glob(".*")) == []
+    newest = newest_checkpoint(folder)
+    assert newest is not None
+    load_settings = load(tmp_path / "run.toml", RunSettings)
+    load_checkpoint(trainer_of(load_settings), newest)
+
+
+def test_a_disk_that_fills_within_a_table_is_the_same_error(tmp_path, small_disk):
+    trainer = trainer_of(settings_of(tmp_path, "data.rows=[200, 50, 7, 100_000]"))
+    with pytest.raises(
+        PlanError, match=r"can not be written: No space left on device; older ones are intact"
+    ):
+        save_checkpoint(trainer, small_disk / "checkpoints", Position(1), keep=1)
+    assert list((small_disk / "checkpoints").iterdir()) == []
+
+
+def test_a_rank_that_does_not_see_the_folder_says_so(saved, tmp_path, monkeypatch):
+    trainer, _ = saved
+    monkeypatch.setattr("laconic.train.checkpoint._begin", lambda *_: None)
+    with pytest.raises(
+        PlanError, match=r"rank 0 does not see the folder .* file system that all ranks share$"
+    ):
+        save_checkpoint(trainer, tmp_path / "elsewhere", Position(1), keep=1)

@@ -1,0 +1,155 @@
+"""Settings of a run are refused with the place, the value and a way out; policies follow them."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.codecs import BoundedRows, Cast
+from laconic.config import parse
+from laconic.errors import ConfigError
+from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.train.policy import make_policy
+from laconic.train.settings import ExchangeSettings, RunSettings
+
+DATA = '[data]\nkind = "synthetic"\n'
+NAMES = ("c_user", "c_site", "c_ad")
+
+
+def refused(text, *overrides):
+    with pytest.raises(ConfigError) as caught:
+        parse(DATA + text, RunSettings, overrides, where="run.toml")
+    return str(caught.value)
+
+
+def test_an_unknown_setting_is_named_with_the_one_that_was_meant():
+    message = refused("[train]\nstpes = 3")
+    assert message.startswith(
+        "run.toml: train.stpes: no such setting; did you mean 'steps'? (known: batch, epo"
+    )
+    assert refused("[exchange]\ngradientbound = 1").startswith(
+        "run.toml: exchange.gradientbound: no such setting; did you mean 'gradient_bound'? (known: kind, bound"
+    )
+    assert refused("[trian]").startswith(
+        "run.toml: trian: no such setting; did you mean 'train'? (known: data,"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[train]\nbatch = 0", "run.toml: train.batch: expected a value >= 1, got 0"),
+        ("[train]\nseed = 1048576", "run.toml: train.seed: expected a value >= 0 and < 1048576, got 1048576"),
+        ("[train]\ntimeout_s = 0", "run.toml: train.timeout_s: expected a value > 0, got 0"),
+        ("[exchange]\nbound = 0.0", "run.toml: exchange.bound: expected a value > 0, got 0.0"),
+        ("[exchange]\nbound = nan", "run.toml: exchange.bound: expected a finite number, got nan"),
+        (
+            "[exchange]\nkind = 'bonded'",
+            "run.toml: exchange.kind: expected 'bounded', 'cast' or 'exact', got 'bonded'",
+        ),
+        ("[embeddings]\nrate = -1.0", "run.toml: embeddings.rate: expected a value >= 0, got -1.0"),
+        ("[model]\nbottom = [8, 0]", "run.toml: model.bottom.1: expected greater than or equal to 1, got 0"),
+        ("[[exchange.rules]]\nexact = true", "run.toml: exchange.rules.0.tables: required, but not given"),
+    ],
+)
+def test_a_value_out_of_range_is_shown_with_the_range(text, message):
+    assert refused(text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[train]\nbatch = 'many'", "run.toml: train.batch: expected a valid integer, unable to parse string as an integer, got 'many'"),
+        ("[train]\nbatch = 1.5", "run.toml: train.batch: expected a valid integer, got a number with a fractional part, got 1.5"),
+        ("[train]\ntensorboard = 7", "run.toml: train.tensorboard: expected a valid boolean"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_shown(text, message):
+    assert refused(text).startswith(message)
+
+
+def test_every_problem_has_a_line():
+    lines = refused("[train]\nbatch = 0\nepochs = 0\n[model]\ndmi = 3").splitlines()
+    assert [line.split(":")[1].strip() for line in lines] == ["model.dmi", "train.batch", "train.epochs"]
+
+
+def test_an_override_wins_over_the_file_and_is_named_in_an_error():
+    settings = parse(
+        DATA + "[train]\nbatch = 8",
+        RunSettings,
+        ("train.batch=16", "train.out=elsewhere", "model.top=[4, 2]"),
+    )
+    assert settings.train.batch == 16
+    assert str(settings.train.out) == "elsewhere"
+    assert settings.model.top == (4, 2)
+    assert refused("", "train.batch=0") == "--set: train.batch: expected a value >= 1, got 0"
+    assert refused("", "train.bacth=1").startswith(
+        "--set: train.bacth: no such setting; did you mean 'batch'?"
+    )
+    assert refused("", "train") == "--set: expected name.of.setting=value, got 'train'"
+
+
+def policy_of(**settings):
+    return make_policy(ExchangeSettings(**{"bound": 0.03, "gradient_bound": 0.5, **settings}), NAMES)
+
+
+def plan_of(**settings):
+    return policy_of(**settings).plan
+
+
+BOUNDED = TableCodecs(
+    BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0)
+)
+
+
+def test_without_rules_all_tables_are_alike():
+    assert plan_of() == ExchangePlan((BOUNDED,) * 3)
+    assert plan_of(kind="exact", coded_ids=False) == ExchangePlan.exact(3, coded_ids=False)
+    assert plan_of(kind="cast", cast="bf16").tables[1] == TableCodecs(Cast(dtype="bf16"), Cast(dtype="bf16"))
+
+
+def test_the_last_rule_that_matches_a_table_counts():
+    rules = [
+        {"tables": "c_*", "bound": 0.1},
+        {"tables": "*site", "exact": True},
+        {"tables": "c_a?", "gradient_bound": 2.0},
+    ]
+    user, site, ad = plan_of(rules=rules).tables
+    assert user == TableCodecs(BoundedRows(bound=0.1, relative=True), BOUNDED.backward)
+    assert site == TableCodecs()
+    assert ad == TableCodecs(BOUNDED.forward, BoundedRows(bound=2.0, relative="rms", dither=0))
+
+
+def test_a_rule_for_no_table_is_an_error():
+    with pytest.raises(
+        ConfigError, match=r"^policy: no table matches 'user\*' \(known: c_user, c_site, c_ad\)$"
+    ):
+        plan_of(rules=[{"tables": "user*"}])
+
+
+def test_a_bound_that_the_kind_has_no_use_for_is_an_error():
+    message = r"^exchange.rules: 'c_ad' has a bound, but exchange.kind is 'cast'; leave it out$"
+    with pytest.raises(ConfigError, match=message):
+        plan_of(kind="cast", rules=[{"tables": "c_ad", "bound": 0.1}])
+    with pytest.raises(
+        ConfigError, match=r"^exchange.rules: 'c_ad' is exact and has a bound; leave one out$"
+    ):
+        plan_of(rules=[{"tables": "c_ad", "exact": True, "gradient_bound": 0.1}])
+
+
+def test_a_plan_is_the_same_object_until_something_changes():
+    policy = policy_of(warmup_steps=3)
+    exact, bounded = policy.plan_for(0), policy.plan_for(3)
+    assert [policy.plan_for(step) is exact for step in range(5)] == [True, True, True, False, False]
+    assert all(policy.plan_for(step) is bounded for step in (3, 4, 1000))
+    assert exact == ExchangePlan.exact(3)
+    assert bounded == ExchangePlan((BOUNDED,) * 3)
+
+
+def test_plans_that_differ_have_other_digests():
+    plans = [
+        plan_of(), plan_of(bound=0.02), plan_of(gradient_bound=0.4), plan_of(relative=False), plan_of(coded_ids=False),
+        plan_of(rules=[{"tables": "c_ad", "exact": True}]), plan_of(rules=[{"tables": "c_site", "exact": True}]),
+        plan_of(kind="exact"), plan_of(kind="exact", coded_ids=False), plan_of(kind="cast"), plan_of(kind="cast", cast="bf16"),
+    ]  # fmt: skip
+    assert len({plan.digest for plan in plans}) == len(plans)
+    assert plan_of().digest == plan_of().digest
