@@ -10,7 +10,7 @@ from rich.console import Console
 from laconic.bench.training.driver import Driver
 from laconic.bench.training.interval import paired_ratios
 from laconic.bench.training.jobs import Epoch, Steps
-from laconic.bench.training.methods import METHODS, paper_bound
+from laconic.bench.training.methods import METHODS, PAIRWISE, paper_bound
 from laconic.bench.training.real_data import real_data_sets
 from laconic.bench.training.row import Row, step_ms
 from laconic.bench.training.tables import render
@@ -25,10 +25,12 @@ MODEL = ModelSettings(dim=8, bottom=(8,), top=(8,))
 
 def test_ranks_time_and_train_every_method():
     with Driver(2, lab=False) as driver:
-        job = Steps(data=DATA, model=MODEL, methods=("alone", *METHODS), batch=64, rounds=2, steps=2)
+        job = Steps(
+            data=DATA, model=MODEL, methods=("alone", *METHODS, *PAIRWISE), batch=64, rounds=2, steps=2
+        )
         answers = driver.time_steps(job)
         trained = driver.train_epoch(Epoch(data=DATA, model=MODEL, method="laconic", batch=64, curve_every=2))
-    assert list(answers) == ["alone", *METHODS]
+    assert list(answers) == ["alone", *METHODS, *PAIRWISE]
     assert all(len(a.round_ms) == 2 and len(a.round_ms[0]) == 2 and step_ms(a) > 0 for a in answers.values())
     assert answers["alone"].bytes_forward == 0
     plain = answers["plain"]

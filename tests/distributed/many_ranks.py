@@ -62,10 +62,13 @@ def train(
     prefetch: bool = True,
     empty_rank: int | None = None,
     policy: Any = None,
+    pairwise: bool = True,
 ) -> dict[str, Any]:
     """Train on this rank's part of every batch; returns shards by table name, dense weights and losses."""
     dtype = batches[0][0].dtype
-    embeddings = ShardedEmbeddings(tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy)
+    embeddings = ShardedEmbeddings(
+        tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, pairwise=pairwise
+    )
     scorer = Scorer(len(tables), dim, dtype)
     model = DistributedDataParallel(scorer) if ranks > 1 else scorer
     if ranks > 1:

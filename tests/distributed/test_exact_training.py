@@ -55,3 +55,13 @@ def test_one_id_per_sample_needs_no_bags(tables, optimizer):
 
 def test_an_empty_rank_weighs_nothing():
     compare(3, MIXED, 2, RowwiseAdagrad(rate=0.1), prefetch=True, empty_rank=1)
+
+
+def test_torchs_all_to_all_gives_the_same_bits():
+    batches = many_ranks.random_batches(MIXED, [12, 12, 5], most=3, seed=1, dtype=torch.float64)
+    both = [
+        run_ranks(3, many_ranks.train, MIXED, DIM, batches, Sgd(rate=0.1), 0.1, True, None, None, pairwise)
+        for pairwise in (True, False)
+    ]
+    for one, other in zip(*(many_ranks.whole_tables(results, MIXED) for results in both), strict=True):
+        assert torch.equal(one, other)

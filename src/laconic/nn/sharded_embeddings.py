@@ -58,8 +58,12 @@ class ShardedEmbeddings(nn.Module):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
         alone: bool = False,
+        pairwise: bool = True,
     ) -> None:
-        """``alone`` keeps whole tables on this rank and sends nothing, whatever process group there is."""
+        """``alone`` keeps whole tables on this rank and sends nothing, whatever process group there is.
+
+        ``pairwise=False`` uses torch's own all-to-all, which gloo runs in one direction at a time.
+        """
         super().__init__()
         if dim < 1:
             raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
@@ -86,11 +90,11 @@ class ShardedEmbeddings(nn.Module):
         self._exact[False] = ExchangePlan.exact(len(tables), coded_ids=False)
         text = repr((self.layout.tables, dim, dtype, self.optimizer)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
-        self._ids_wire = Wire("exchange of ids", rank, ranks, new_group() if ranks > 1 else None)
+        self._ids_wire = Wire("exchange of ids", rank, ranks, new_group() if ranks > 1 else None, pairwise)
         # before messages whose length depends on the tables: ranks with other tables all raise here
         nothing = np.zeros((ranks, 0), np.int64)
         self._ids_wire.announce(0, self._digest, 0, nothing, nothing)
-        rows_wire = Wire("exchange of rows", rank, ranks, new_group() if ranks > 1 else None)
+        rows_wire = Wire("exchange of rows", rank, ranks, new_group() if ranks > 1 else None, pairwise)
         self._rows = RowExchange(self.layout, self.weight_RD, self.state_R, self.optimizer, rows_wire)
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
         self._prefetched: list[tuple[Lookups, Future[Routed]]] = []

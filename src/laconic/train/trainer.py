@@ -37,9 +37,15 @@ class Trainer:
     """All that a rank trains."""
 
     def __init__(
-        self, settings: RunSettings, schema: Schema, ranks: Ranks, policy: Policy | None = None
+        self,
+        settings: RunSettings,
+        schema: Schema,
+        ranks: Ranks,
+        policy: Policy | None = None,
+        *,
+        pairwise: bool = True,
     ) -> None:
-        """``policy`` stands in for the one that the settings describe."""
+        """``policy`` stands in for the one that the settings describe; for ``pairwise`` see ShardedEmbeddings."""
         self.ranks, self._settings = ranks, settings
         tables = make_tables(settings.embeddings, schema)
         names = [table.name for table in tables]
@@ -50,22 +56,23 @@ class Trainer:
             policy=policy or make_policy(settings.exchange, names),
             seed=settings.train.seed,
             alone=ranks.count == 1,
+            pairwise=pairwise,
         )
         torch.manual_seed(settings.train.seed)
         self.model = _make_model(settings.model, schema)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         if ranks.count > 1:
-            # small buckets: the top layers' gradients travel while the rest is computed
+            # small buckets: the last layers' gradients travel while the rest is computed
             self._replica = DistributedDataParallel(
-                self._whole, bucket_cap_mb=1, gradient_as_bucket_view=True
+                self._whole, bucket_cap_mb=0.5, gradient_as_bucket_view=True
             )
             self._replica.register_comm_hook(None, sum_gradients)
         self.optimizer = {
             "adagrad": torch.optim.Adagrad,
             "sgd": torch.optim.SGD,
             "adam": torch.optim.Adam,
-        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.rate)
+        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.rate, fused=True)
         if ranks.count > 1:
             self._settle_buckets(schema)
 
@@ -93,9 +100,9 @@ class Trainer:
         pending = self.embeddings.start(samples.lookups)
         step = pending.step + 1
         try:
-            if following is not None:
-                self.embeddings.prefetch(following)
             logits_B = self._replica(samples.dense_BF, pending)
+            if following is not None:  # during backward: there is time while dense gradients travel
+                self.embeddings.prefetch(following)
             total = nn.functional.binary_cross_entropy_with_logits(logits_B, samples.label_B, reduction="sum")
             loss = total / max(pending.global_samples, 1)
             self.optimizer.zero_grad()

@@ -19,7 +19,7 @@ from laconic.train.settings import ModelSettings
 
 __all__ = ["run_demo"]
 
-_METHODS = ("plain", "laconic")
+_METHODS = ("plain_pairwise", "laconic_pairwise")  # the wire that laconic train uses
 _RATE_MBIT = 200
 _BOUND = 0.01  # of looked-up values, relative to their range: the default of laconic train
 _BATCH, _STEPS, _EVALUATIONS = 1024, 240, 6
@@ -88,7 +88,7 @@ def _method(name: str, timing: dict[str, Answer], trained: Answer) -> dict[str, 
         sizes[f"bytes_{direction}"] = getattr(trained, f"bytes_{direction}")
         sizes[f"bytes_{direction}_before"] = getattr(trained, f"before_{direction}")
     return {
-        "name": name,
+        "name": name.removesuffix("_pairwise"),
         "step_ms": times,
         "communication_share": max(0.0, 1 - alone / step_ms(timing[name])),
         **sizes,

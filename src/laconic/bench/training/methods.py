@@ -12,20 +12,25 @@ laconic   rows    BoundedRows, SC'24's bounds  BoundedRows, unbiased          co
 ========= ======= ============================ ============================== ====
 
 Pooled tables are whole on one rank, as in the DLRM paper; those that send rows are split by rows.
+
+These six use torch's all-to-all, which gloo runs in one direction at a time. ``plain_pairwise`` and
+``laconic_pairwise`` are timed besides: the same over sends and receives, the default of Laconic, which help
+whoever sends much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
 from laconic.codecs import BoundedRows, Cast, Hybrid
 from laconic.data import Schema
+from laconic.errors import ConfigError
 from laconic.train.settings import EmbeddingSettings
 
-__all__ = ["GRADIENT_BOUND", "METHODS", "Method", "paper_bound"]
+__all__ = ["GRADIENT_BOUND", "METHODS", "PAIRWISE", "Method", "find_method", "paper_bound"]
 
 GRADIENT_BOUND = 0.5
 """Of a gradient's values, as a share of the root mean square of their block."""
@@ -40,6 +45,8 @@ class Method:
     rule: Callable[[str, float], TableRule]
     """Of a table's name and bound."""
     coded_ids: bool = False
+    pairwise: bool = False
+    """Sends and receives instead of torch's all-to-all."""
 
     def embeddings(self, base: EmbeddingSettings) -> EmbeddingSettings:
         """Where its tables are."""
@@ -94,3 +101,16 @@ METHODS: dict[str, Method] = {
         Method("laconic", "rows", _laconic, coded_ids=True),
     )
 }
+
+PAIRWISE: dict[str, Method] = {
+    f"{name}_pairwise": replace(METHODS[name], name=f"{name}_pairwise", pairwise=True)
+    for name in ("plain", "laconic")
+}
+
+
+def find_method(name: str) -> Method:
+    """Return a method by name."""
+    known = {**METHODS, **PAIRWISE}
+    if name not in known:
+        raise ConfigError(f"bench: no such method {name!r} (known: {', '.join(known)})")
+    return known[name]

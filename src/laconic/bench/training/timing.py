@@ -125,5 +125,5 @@ def _comparisons(answers: dict[str, Answer], rate: float) -> list[Comparison]:
     if "laconic" not in answers:
         return []
     ours = answers["laconic"].round_ms
-    others = [method for method in answers if method not in ("alone", "laconic")]
+    others = [method for method in answers if method not in ("alone", "laconic", "laconic_pairwise")]
     return [Comparison(rate, other, *paired_ratios(ours, answers[other].round_ms)) for other in others]

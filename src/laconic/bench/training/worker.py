@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from laconic.bench.training.jobs import Answer, Epoch, Steps
-from laconic.bench.training.methods import METHODS
+from laconic.bench.training.methods import find_method
 from laconic.collectives import Ledger
 from laconic.data import Samples, Source, open_source
 from laconic.train.evaluation import evaluate
@@ -107,7 +107,7 @@ class _Timed:
 def _trainer(
     job: Steps | Epoch, source: Source, method: str, ranks: Ranks, seed: int = 0, rate: float = 0.02
 ) -> Trainer:
-    chosen = METHODS[method]
+    chosen = find_method(method)
     settings = RunSettings(
         data=job.data,
         model=job.model,
@@ -115,7 +115,9 @@ def _trainer(
         dense=DenseSettings(rate=rate),
         train=TrainSettings(seed=seed),
     )
-    return Trainer(settings, source.schema, ranks, chosen.policy(source.schema, job.bound))
+    return Trainer(
+        settings, source.schema, ranks, chosen.policy(source.schema, job.bound), pairwise=chosen.pairwise
+    )
 
 
 def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
