@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -12,6 +13,8 @@ from laconic.collectives import Ledger
 from laconic.train.metrics import Evaluation
 
 __all__ = ["Display"]
+
+_MOST_TABLES = 12
 
 
 class Display:
@@ -68,6 +71,28 @@ class Display:
             table.add_row(row["direction"], *_sizes(row), *times)
         table.add_row("dense", _bytes(dense_bytes), _bytes(dense_bytes), "1.0x", "", "", "")
         self._console.print(table)
+        if ledger.accounts["forward"].sent:
+            self._console.print(_by_table(ledger))
+
+
+def _by_table(ledger: Ledger) -> Table:
+    """Return the tables that send most, all directions of each."""
+    sent = np.sum([account.after_T for account in ledger.accounts.values()], axis=0)
+    largest = sorted(range(len(ledger.names)), key=lambda t: (-sent[t], t))[:_MOST_TABLES]
+    left_out = len(ledger.names) - len(largest)
+    title = "tables, per step" + (f"; {left_out} that send less are left out" if left_out else "")
+    table = Table(title=title, title_justify="left")
+    table.add_column("table")
+    for direction in ledger.accounts:
+        table.add_column(direction, justify="right")
+        table.add_column("ratio", justify="right")
+    for t in largest:
+        cells = []
+        for account in ledger.accounts.values():
+            before, after = int(account.before_T[t]), int(account.after_T[t])
+            cells += [_bytes(after / max(account.steps, 1)), f"{before / after:.1f}x" if after else ""]
+        table.add_row(ledger.names[t], *cells)
+    return table
 
 
 def _sizes(row: dict[str, Any]) -> tuple[str, str, str]:

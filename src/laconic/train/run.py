@@ -32,6 +32,9 @@ class RunResult:
     seconds: float
     evaluation: Evaluation | None
     ledger: list[dict[str, float | int | str]]
+    """Bytes and times of rank 0 by direction, per step."""
+    tables: list[dict[str, float | int | str]]
+    """Bytes of rank 0 by table and direction, in all."""
     dense_bytes: int
 
 
@@ -132,6 +135,7 @@ class _Run:
             perf_counter() - start,
             evaluation,
             embeddings.ledger.summary(),
+            embeddings.ledger.rows(),
             self.trainer.dense_bytes,
         )
 
