@@ -128,8 +128,10 @@ def is_lost_peer(error: BaseException) -> bool:
 
 def lost_peer(where: str, rank: int, error: BaseException) -> CommError:
     """Say what a failed collective means to the user."""
-    lines = str(error).strip().splitlines()
-    cause = re.sub(r"\[[^]]*\.\w+:\d+\] ", "", lines[0]) if lines else type(error).__name__
+    text = (
+        str(error).strip().removeprefix("Got the following error when running the callback: RuntimeError: ")
+    )
+    cause = re.sub(r"\[[^]]*\.\w+:\d+\] ", "", text.splitlines()[0]) if text else type(error).__name__
     return CommError(
         f"{where}: rank {rank} lost a peer ({cause.split('. This is typically')[0]}); a rank or a link is down, "
         "see the first error of the other ranks; continue from the last checkpoint with --resume"
