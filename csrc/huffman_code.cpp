@@ -53,7 +53,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
   for (size_t s = 0; s < 256; ++s) code.prices[s] = code.lengths[s] ? code.lengths[s] : kMissing;
   canonical_codes(code.lengths, code.codes.data());
   code.table.resize(size_t(1) << kMaxCodeLength);
-  const CanonicalOrder order = canonical_order(code.lengths);
+  const CanonicalOrder order = canonical_order(live_codes(code.lengths));
   code.log_size = fill_decoder(order, code.table.data());
   code.runs.resize(kRuns);
   code.has_runs = scalar_kernels()->fill_runs(order, code.runs.data());
@@ -135,23 +135,22 @@ void canonical_codes(const Lengths& lengths, uint32_t* codes) {
   for (size_t s = 0; s < 256; ++s) codes[s] = lengths[s] ? next[lengths[s]]++ << 8 | lengths[s] : 0;
 }
 
-bool is_complete(const Lengths& lengths) {
-  uint32_t sum = 0;
-  for (const uint8_t l : lengths)
-    if (l) sum += 1u << (kMaxCodeLength - l);
-  return sum == 1u << kMaxCodeLength;
+CanonicalOrder canonical_order(const CanonicalOrder& by_symbol) {
+  uint32_t start[kMaxCodeLength + 2] = {};
+  for (size_t i = 0; i < by_symbol.count; ++i) ++start[by_symbol.codes[i].length + 1];
+  for (int l = 1; l <= kMaxCodeLength; ++l) start[l + 1] += start[l];
+  CanonicalOrder order;
+  order.count = by_symbol.count;
+  for (size_t i = 0; i < by_symbol.count; ++i) order.codes[start[by_symbol.codes[i].length]++] = by_symbol.codes[i];
+  return order;
 }
 
-CanonicalOrder canonical_order(const Lengths& lengths) {
-  CanonicalOrder order;
-  uint32_t start[kMaxCodeLength + 2] = {};
-  for (const uint8_t l : lengths) ++start[l + 1];
-  start[1] = 0;  // symbols that do not occur
-  for (int l = 1; l <= kMaxCodeLength; ++l) start[l + 1] += start[l];
-  order.count = start[kMaxCodeLength + 1];
+CanonicalOrder live_codes(const Lengths& lengths) {
+  CanonicalOrder codes;
+  codes.count = 0;
   for (size_t s = 0; s < 256; ++s)
-    if (lengths[s]) order.codes[start[lengths[s]]++] = {uint8_t(s), lengths[s]};
-  return order;
+    if (lengths[s]) codes.codes[codes.count++] = {uint8_t(s), lengths[s]};
+  return codes;
 }
 
 int fill_decoder(const CanonicalOrder& order, uint16_t* table) {

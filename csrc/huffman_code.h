@@ -61,9 +61,11 @@ Lengths code_lengths(const std::array<uint64_t, 256>& counts);
 // Canonical codes: shorter first, then by symbol. Entry: code << 8 | length.
 void canonical_codes(const Lengths& lengths, uint32_t* codes);
 
-bool is_complete(const Lengths& lengths);
+// From the order of symbols to the order of codes.
+CanonicalOrder canonical_order(const CanonicalOrder& by_symbol);
 
-CanonicalOrder canonical_order(const Lengths& lengths);
+// The symbols that have a code, in their own order.
+CanonicalOrder live_codes(const Lengths& lengths);
 
 // The decoder of a complete code; returns log2 of the table's size.
 int fill_decoder(const CanonicalOrder& order, uint16_t* table);

@@ -137,20 +137,22 @@ void SequenceReader::read_code(Reader& in) {
   const size_t last = in.byte("last symbol");
   const uint8_t* live = in.take(last / 8 + 1, "live symbols");
   expect(live[last / 8] >> (last % 8) == 1, "live symbols: the last symbol is not the last live one");
-  size_t count = 0;
-  for (size_t s = 0; s <= last; ++s) count += live[s / 8] >> (s % 8) & 1;
-  const uint8_t* nibbles = in.take((count + 1) / 2, "code lengths");
-  Lengths lengths{};
-  size_t k = 0;
-  for (size_t s = 0; s <= last; ++s) {
-    if (!(live[s / 8] >> (s % 8) & 1)) continue;
-    lengths[s] = nibbles[k / 2] >> (k % 2 * 4) & 15;
-    expect(lengths[s] >= 1 && lengths[s] <= kMaxCodeLength, "code lengths: outside 1..12");
-    ++k;
+  CanonicalOrder codes;
+  codes.count = 0;
+  for (size_t byte = 0; byte <= last / 8; ++byte)
+    for (unsigned bits = live[byte]; bits; bits &= bits - 1)
+      codes.codes[codes.count++].symbol = uint8_t(8 * byte + unsigned(__builtin_ctz(bits)));
+  const uint8_t* nibbles = in.take((codes.count + 1) / 2, "code lengths");
+  uint32_t sum = 0;
+  for (size_t k = 0; k < codes.count; ++k) {
+    const uint8_t length = nibbles[k / 2] >> (k % 2 * 4) & 15;
+    expect(length >= 1 && length <= kMaxCodeLength, "code lengths: outside 1..12");
+    codes.codes[k].length = length;
+    sum += 1u << (kMaxCodeLength - length);
   }
-  expect(is_complete(lengths), "code lengths: they do not form a complete prefix code");
+  expect(sum == 1u << kMaxCodeLength, "code lengths: they do not form a complete prefix code");
   table_.reset(new uint16_t[size_t(1) << kMaxCodeLength]);  // uninitialised, unlike a vector
-  const CanonicalOrder order = canonical_order(lengths);
+  const CanonicalOrder order = canonical_order(codes);
   const int log_size = fill_decoder(order, table_.get());
   decoder_ = {table_.get(), log_size, nullptr};
   if (symbols_ < kWorthRuns) return;
@@ -223,13 +225,16 @@ void SequenceReader::add_raw(uint32_t* out) const {
   const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
   if (!width) return;
   const uint64_t mask = (uint64_t(1) << width) - 1;
-  // while eight bytes can be read at once
+  // while eight bytes can be read at once, as many values of each as are whole in 57 bits
+  const uint64_t per = 57 / uint64_t(width);
   const uint64_t whole = raw_size_ < 8 ? 0 : std::min<uint64_t>(n_, (uint64_t(raw_size_) - 8) * 8 / uint64_t(width));
   uint64_t bit = 0, i = 0;
-  for (; i < whole; ++i, bit += uint64_t(width)) {
+  for (; i + per <= whole; bit += per * uint64_t(width)) {
     uint64_t window;
     std::memcpy(&window, raw_ + (bit >> 3), 8);
-    out[i] = uint32_t(uint64_t(out[i]) << width | (window >> (bit & 7) & mask));
+    window >>= bit & 7;
+    for (const uint64_t end = i + per; i < end; ++i, window >>= width)
+      out[i] = uint32_t(uint64_t(out[i]) << width | (window & mask));
   }
   for (; i < n_; ++i) out[i] = uint32_t(uint64_t(out[i]) << width | raw(i));
 }
