@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from laconic.errors import ConfigError
+
 __all__ = ["Lookups"]
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +31,32 @@ class Lookups:
     tables: int
     """T, of which some may be looked up by nobody."""
 
+    def __post_init__(self) -> None:
+        if self.tables < 1:
+            raise ConfigError(f"lookups: expected at least one table, got {self.tables!r}")
+        for name, least in (("ids_L", 0), ("offsets", 1)):
+            tensor = getattr(self, name)
+            if (
+                tensor.dim() != 1
+                or tensor.dtype not in _INTEGERS
+                or tensor.numel() < least
+                or not tensor.is_cpu
+            ):
+                raise ConfigError(
+                    f"lookups.{name}: expected a 1-D tensor of int64 on the CPU with at least {least} entries, got "
+                    f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+                )
+            object.__setattr__(self, name, tensor.to(torch.int64).contiguous())
+
+    def copy(self) -> Lookups:
+        """Return the same in memory of its own."""
+        return Lookups(self.ids_L.clone(), self.offsets.clone(), self.tables)
+
     @classmethod
     def one_hot(cls, ids_TB: Tensor) -> Lookups:
         """One id for every table and sample."""
+        if ids_TB.dim() != 2:
+            raise ConfigError(f"lookups: expected ids of shape (tables, samples), got {tuple(ids_TB.shape)}")
         return cls(ids_TB.reshape(-1), torch.arange(ids_TB.numel() + 1), ids_TB.shape[0])
 
     @property

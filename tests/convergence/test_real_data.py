@@ -44,7 +44,7 @@ def _train(rank, ranks, text, steps):
         for _, samples in zip(range(steps), batches, strict=False):
             trainer.step(samples)
         found[kind] = (
-            evaluate(trainer, source, batch=8192, tick=lambda _: None).auc,
+            evaluate(trainer, source, batch=8192).auc,
             trainer.embeddings.ledger.ratio,
         )
     return found

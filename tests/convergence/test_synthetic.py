@@ -46,7 +46,7 @@ def _aucs(rank, ranks, kinds):
             following = next(batches, None)
             trainer.step(samples, None if following is None else following.lookups)
             samples = following
-        figures = evaluate(trainer, source, batch=4096, tick=lambda _: None)
+        figures = evaluate(trainer, source, batch=4096)
         found[kind] = (figures.auc, trainer.embeddings.ledger.ratio)
     return found
 

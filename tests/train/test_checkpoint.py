@@ -174,7 +174,7 @@ def test_a_damaged_file_is_named(saved, name):
     data[len(data) // 2] ^= 1
     (path / name).write_bytes(data)
     with pytest.raises(
-        FormatError, match=rf"/{name}: its checksum does not match the manifest; use an older"
+        FormatError, match=rf"/{name}: its checksum does not match the manifest; remove this folder"
     ):
         load_checkpoint(trainer, path)
     (path / name).unlink()

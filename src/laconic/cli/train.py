@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 
 from laconic.cli.output import write_json
-from laconic.errors import LaconicError
+from laconic.errors import ConfigError, LaconicError
 
 
 def train(
@@ -34,6 +34,8 @@ def train(
     from laconic.train.run import run
     from laconic.train.settings import RunSettings
 
+    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
+        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     console = Console(stderr=json_file is not None and str(json_file) == "-")

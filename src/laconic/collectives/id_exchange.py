@@ -66,17 +66,17 @@ def exchange_ids(
 
     announced = np.where(others[:, None], sent_N2T, 0)
     heard = wire.announce(turn, digest, request.samples, announced, bytes_N2T)
+    coming_counts = heard.counts_NK[others].ravel()
+    if (coming_counts < 0).any() or (heard.bytes_NK < 0).any():
+        raise CommError(
+            f"{wire.name}: a rank announced a negative size at turn {turn}; the ranks run different versions"
+        )
     coming_N = heard.bytes_NK.sum(axis=1)
     arrived = np.empty(int(coming_N.sum()), np.uint8)
     wire.move(payload, arrived, bytes_N2T.sum(axis=1), coming_N, turn)
     waited = wire.take_time()
 
     decoding = perf_counter()
-    coming_counts = heard.counts_NK[others].ravel()
-    if (coming_counts < 0).any() or (heard.bytes_NK < 0).any():
-        raise CommError(
-            f"{wire.name}: a rank announced a negative size at turn {turn}; the ranks run different versions"
-        )
     ids = _decode(arrived, heard.bytes_NK[others].ravel(), coming_counts, coded)
     merged = _merge(ids, heard.counts_NK, lists, layout)
     samples_N = heard.samples_N

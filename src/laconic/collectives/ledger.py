@@ -70,18 +70,17 @@ class Account:
 
 @dataclass
 class Ledger:
-    """Accounts of all directions; each is written by one thread only."""
+    """Accounts of all directions; each is written by one thread."""
 
     names: tuple[str, ...]
     """Of the tables."""
     accounts: dict[Direction, Account] = field(default_factory=dict)
-    last: dict[Direction, Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew; entries of the last step stay."""
+        """Begin anew; between steps only, when no thread writes."""
         for direction in DIRECTIONS:
             zeros = np.zeros(len(self.names), np.int64)
             self.accounts[direction] = Account(zeros, zeros.copy())
@@ -89,7 +88,6 @@ class Ledger:
     def record(self, direction: Direction, entry: Entry) -> None:
         """Enter one direction of one step."""
         self.accounts[direction].add(entry)
-        self.last[direction] = entry
 
     @property
     def ratio(self) -> float:

@@ -144,8 +144,11 @@ def new_group() -> Any:
     It waits as long as the default group does; torch would give it half an hour.
     """
     default = dist.distributed_c10d._get_default_group()
-    timeout = default._get_backend(torch.device("cpu")).options._timeout
     try:
-        return dist.new_group(timeout=timeout)
+        timeout = default._get_backend(torch.device("cpu")).options._timeout
+    except RuntimeError:  # the default group knows no CPU; torch's own timeout then
+        timeout = None
+    try:
+        return dist.new_group(timeout=timeout, backend="gloo")
     except RuntimeError as error:
         raise lost_peer("process group", dist.get_rank(), error) from error

@@ -13,6 +13,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
+from laconic.errors import PlanError
+
 __all__ = ["Worker"]
 
 Result = TypeVar("Result")
@@ -26,17 +28,21 @@ class Worker:
             SimpleQueue()
         )
         self._failure: BaseException | None = None
+        self._closed = False
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, task: Callable[..., Result], *args: Any) -> Future[Result]:
         """Do this after all that was asked before."""
+        if self._closed:
+            raise PlanError("embeddings: closed; make new ones")
         future: Future[Result] = Future()
         self._tasks.put((future, task, args))
         return future
 
     def close(self) -> None:
         """Finish what was asked, then end the thread."""
+        self._closed = True
         self._tasks.put(None)
         self._thread.join()
 
@@ -45,9 +51,11 @@ class Worker:
             future, task, args = entry
             if self._failure is not None:
                 future.set_exception(self._failure)
+                del entry, future, task, args
                 continue
             try:
                 future.set_result(task(*args))
             except BaseException as error:
                 self._failure = error
                 future.set_exception(error)
+            del entry, future, task, args  # or they live, with all that they hold, until the next one comes

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from laconic.collectives import Layout
+from laconic.errors import ConfigError
 
 __all__ = ["initialize_rows"]
 
@@ -16,14 +18,17 @@ _CHUNK = 1 << 16
 
 def initialize_rows(weight_RD: Tensor, layout: Layout, seed: int) -> None:
     """Fill a rank's shards: uniform within 1 / sqrt(rows of the table), as DLRM does."""
+    if not 0 <= seed < 2**63:
+        raise ConfigError(f"embeddings.seed: expected 0 to 2^63 - 1, got {seed!r}")
     for t, table in enumerate(layout.tables):
         ids = range(table.rows)[layout.shard_ids(t, layout.rank)]
         limit = table.rows**-0.5
         at = int(layout.base_T[t])
         for chunk, wanted in _chunks(ids):
-            generator = torch.Generator().manual_seed((seed << 40) ^ (t << 26) ^ chunk)
-            rows = min(_CHUNK, table.rows - chunk * _CHUNK)
-            values = torch.rand(rows, weight_RD.shape[1], generator=generator, dtype=weight_RD.dtype)
+            # torch's generator keeps 32 bits of its seed; a key has 128
+            generator = np.random.Generator(np.random.Philox(key=[seed, t << 32 | chunk]))
+            shape = (min(_CHUNK, table.rows - chunk * _CHUNK), weight_RD.shape[1])
+            values = torch.from_numpy(generator.random(shape, np.float32)).to(weight_RD.dtype)
             picked = values[wanted.start - chunk * _CHUNK :: wanted.step]
             torch.mul(picked, 2 * limit, out=weight_RD[at : at + len(wanted)]).sub_(limit)
             at += len(wanted)

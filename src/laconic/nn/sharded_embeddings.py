@@ -23,6 +23,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from laconic import kernels
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
@@ -37,7 +38,10 @@ from laconic.nn.row_initialization import initialize_rows
 
 __all__ = ["Pending", "ShardedEmbeddings"]
 
-_WRONG_ORDER = "embeddings: another batch was prefetched; start batches in the order of prefetch"
+_WRONG_ORDER = (
+    "embeddings: another batch was prefetched; start the same Lookups objects in the order of prefetch, "
+    "or discard_prefetched()"
+)
 
 
 class ShardedEmbeddings(nn.Module):
@@ -76,13 +80,12 @@ class ShardedEmbeddings(nn.Module):
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
         self.ledger = Ledger(tuple(table.name for table in tables))
-        self.weight_RD: Tensor
-        self.register_buffer("weight_RD", torch.empty(self.layout.local_rows, dim, dtype=dtype))
+        # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
+        self.weight_RD = torch.empty(self.layout.local_rows, dim, dtype=dtype)
         initialize_rows(self.weight_RD, self.layout, seed)
-        self.state_R: Tensor | None
-        self.register_buffer(
-            "state_R", torch.zeros(self.layout.local_rows, dtype=dtype) if self.optimizer.has_state else None
-        )
+        self.state_R: Tensor | None = None
+        if self.optimizer.has_state:
+            self.state_R = torch.zeros(self.layout.local_rows, dtype=dtype)
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
@@ -107,9 +110,17 @@ class ShardedEmbeddings(nn.Module):
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
 
-        Batches must be started in the order in which they were prefetched.
+        The same ``Lookups`` objects must be started in the order in which they were prefetched.
         """
         self._prefetched.append((lookups, self._route(lookups)))
+
+    def discard_prefetched(self) -> None:
+        """Forget batches that were prefetched and will not be started; every rank alike."""
+        self._prefetched.clear()
+        if self._fetched is not None:
+            self._fetched = None
+            self.step -= 1
+            self._under_way -= 1
 
     def start(self, lookups: Lookups) -> Pending:
         """Begin to fetch rows, if they are not on their way; compute something else before ``wait``."""
@@ -118,6 +129,10 @@ class ShardedEmbeddings(nn.Module):
         expected, pending = self._fetched
         if expected is not lookups:
             raise PlanError(_WRONG_ORDER)
+        if not (self.training and torch.is_grad_enabled()):
+            raise PlanError(
+                "embeddings: rows of this batch were prefetched for training; discard_prefetched() first"
+            )
         self._fetched = None
         return pending
 
@@ -141,12 +156,50 @@ class ShardedEmbeddings(nn.Module):
         return 0 if update is None else update.result()
 
     def close(self) -> None:
-        """End the threads. Optional: they do not keep the process alive."""
-        self._ids_worker.close()
-        self._rows_worker.close()
+        """End the threads and leave the process groups. Optional: they do not keep the process alive."""
+        for worker, wire in ((self._ids_worker, self._ids_wire), (self._rows_worker, self._rows.wire)):
+            worker.close()
+            if wire.group is not None:
+                dist.destroy_process_group(wire.group)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
+        self._settle()
+        return {"step": self.step, "weight": self.weight_RD, "state": self.state_R}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take back what ``get_extra_state`` returned on this rank of as many."""
+        if state["weight"].shape != self.weight_RD.shape or (state["state"] is None) != (
+            self.state_R is None
+        ):
+            raise ConfigError(
+                f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, got "
+                f"{tuple(state['weight'].shape)}; tables, ranks or optimizer differ"
+            )
+        self._settle()
+        self.step = state["step"]
+        self.weight_RD.copy_(state["weight"])
+        if self.state_R is not None:
+            self.state_R.copy_(state["state"])
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ShardedEmbeddings:
+        """Refuse to convert: the exchange works on the memory that it was given."""
+        converted = fn(self.weight_RD[:0])
+        if converted.dtype != self.weight_RD.dtype or converted.device != self.weight_RD.device:
+            raise ConfigError(
+                f"embeddings: tables are {self.weight_RD.dtype} on the CPU and stay so, got {converted.dtype} on "
+                f"{converted.device}; choose dtype when you make them, convert the rest of the model by itself"
+            )
+        return self
+
+    def _settle(self) -> None:
+        """Wait until rows are as the last ``backward`` leaves them."""
+        if self._update is not None:
+            self._update.result()
 
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
         """Ids of a table's rows on this rank, the rows (a view), and their optimizer state."""
+        self._settle()
         names = [table.name for table in self.layout.tables]
         if name not in names:
             raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")
@@ -158,6 +211,9 @@ class ShardedEmbeddings(nn.Module):
     def _route(self, lookups: Lookups) -> Future[Routed]:
         turn, self._turn = self._turn, self._turn + 1
         coded, ledger = self._plan(self.step).coded_ids, self.ledger if self.training else None
+        lookups = (
+            lookups.copy()
+        )  # read later, in another thread and by backward; a loader may reuse its memory
 
         def route() -> Routed:
             return exchange_ids(
@@ -185,6 +241,10 @@ class ShardedEmbeddings(nn.Module):
         if self.policy is None:
             return self._exact[True]
         plan = self.policy.plan_for(step)
+        if len(plan.tables) != len(self.layout.tables):
+            raise PlanError(
+                f"embeddings: expected a plan for {len(self.layout.tables)} tables, got one for {len(plan.tables)}"
+            )
         return plan if self.training else self._exact[plan.coded_ids]
 
     def _begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
@@ -214,6 +274,7 @@ class Pending:
     ) -> None:
         self.routed, self.plan, self.step = routed, plan, step
         self._embeddings, self._received, self._training = embeddings, received, training
+        self._waited = False
 
     @property
     def global_samples(self) -> int:
@@ -223,6 +284,9 @@ class Pending:
     def wait(self) -> Tensor:
         """Return pooled embeddings, B x T x D; ``backward`` through them updates the tables."""
         received_RD = self._received.result()
+        if self._waited:
+            raise PlanError("embeddings: rows were waited for before; keep what wait() returned")
+        self._waited = True
         if self._training:
             return _Pool.apply(self._embeddings._anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
         return self._pool(received_RD)
@@ -267,6 +331,7 @@ class _Pool(torch.autograd.Function):
         return pending._pool(received_RD)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         pending: Pending = ctx.pending
         pending._embeddings._begin_update(pending, pending._unpool(gradients[0], ctx.rows))

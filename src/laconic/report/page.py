@@ -102,8 +102,8 @@ def _steps(methods: Sequence[Method]) -> str:
     return _section(
         "Time per step",
         _legend(keys) + _figure("step", charts.step_chart(methods), "Median time per step of each method"),
-        f"Median of {several} measured steps a method, warm-up left out. Communication: the time in which "
-        "computing waited for it, encoding and decoding included.",
+        f"Median of {several} measured steps a method, warm-up left out. Communication: what a step "
+        "takes beyond the same batch on one rank with nothing sent.",
     )
 
 

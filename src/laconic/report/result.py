@@ -81,7 +81,7 @@ class Method(_Record):
     """Wall time of each measured step, warm-up left out."""
 
     communication_share: float = Field(ge=0, le=1)
-    """Share of the step in which computing waited for communication, encoding and decoding included."""
+    """Part of a step beyond that of the same batch on one rank with nothing sent."""
 
     bytes_forward: Bytes
     """Embedding rows sent to those who looked them up."""

@@ -72,8 +72,8 @@ def save_checkpoint(trainer: Trainer, folder: Path, position: Position, keep: in
             "continue from them with --resume"
         ) from error
     if ranks.leads:
-        for old in _finished(folder)[:-keep]:
-            shutil.rmtree(old)
+        for old in _finished(folder)[:-keep]:  # under another name first: a checkpoint is whole or not there
+            shutil.rmtree(old.rename(folder / f".{old.name}.partial"), ignore_errors=True)
     return final
 
 
@@ -94,10 +94,12 @@ def _load(trainer: Trainer, path: Path) -> Position:
     manifest = _manifest(path / "manifest.json")
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():
-            raise FormatError(f"{path / name}: the file is missing; use an older checkpoint")
+            raise FormatError(
+                f"{path / name}: the file is missing; remove this folder, an older one is used then"
+            )
         if _checksum(path / name) != checksum:
             raise FormatError(
-                f"{path / name}: its checksum does not match the manifest; use an older checkpoint"
+                f"{path / name}: its checksum does not match the manifest; remove this folder, an older one is used then"
             )
     for name, mine in trainer.kind.items():
         saved = manifest["kind"].get(name)

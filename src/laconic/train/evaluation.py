@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from laconic.data import Source
 from laconic.train.metrics import Evaluation, Predictions
 from laconic.train.ranks import Ranks
@@ -12,13 +10,12 @@ from laconic.train.trainer import Trainer
 __all__ = ["evaluate"]
 
 
-def evaluate(trainer: Trainer, source: Source, *, batch: int, tick: Callable[[int], None]) -> Evaluation:
-    """Score the evaluation samples; every rank gets the same figures. ``tick`` counts samples."""
+def evaluate(trainer: Trainer, source: Source, *, batch: int) -> Evaluation:
+    """Score the evaluation samples; every rank gets the same figures."""
     ranks: Ranks = trainer.ranks
     predictions = Predictions()
     parts = source.batches("eval", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
     for samples in parts:
         predictions.add(trainer.predict(samples), samples.label_B)
-        tick(len(samples))
     merged = Predictions.merged(ranks.gather(predictions))
     return merged.evaluate()

@@ -17,7 +17,7 @@ class MetricsFile:
 
     def __init__(self, folder: Path, *, begin: int, tensorboard: bool) -> None:
         path = folder / "metrics.jsonl"
-        if begin and path.is_file():
+        if path.is_file():
             _drop_after(path, begin)
         self._file = path.open("a", buffering=1)
         self._events: Any = None

@@ -20,6 +20,10 @@ __all__ = ["Ranks", "process_group"]
 
 Result = TypeVar("Result")
 
+_PATIENCE = timedelta(
+    minutes=10
+)  # writing a checkpoint; a process that is gone is noticed at once all the same
+
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
@@ -27,6 +31,8 @@ class Ranks:
 
     rank: int
     count: int
+    patient: Any = None
+    """Process group for what may take one rank much longer than another; None: the default one."""
 
     @property
     def leads(self) -> bool:
@@ -38,13 +44,13 @@ class Ranks:
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.patient)
         return values
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.count > 1:
-            dist.barrier()
+            dist.barrier(group=self.patient)
 
     def together(self, action: Callable[[], Result]) -> Result:
         """Do what may fail on some ranks only; where one fails, all raise its error. Waits for all."""
@@ -83,7 +89,9 @@ def process_group(timeout_s: float) -> Iterator[Ranks]:
             f"{os.environ['MASTER_PORT']} ({str(error).splitlines()[0]})"
         ) from error
     try:
-        yield Ranks(dist.get_rank(), ranks)
+        yield Ranks(
+            dist.get_rank(), ranks, dist.new_group(timeout=max(_PATIENCE, timedelta(seconds=timeout_s)))
+        )
     except RuntimeError as error:
         if isinstance(error, LaconicError) or not is_lost_peer(error):
             raise

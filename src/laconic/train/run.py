@@ -118,10 +118,10 @@ class _Run:
         try:
             for position, evaluation in self._steps(self.begin):  # noqa: B007 -- the last one counts
                 pass
-            if evaluation is None:
-                evaluation = self._evaluate(position)
             if position != self.begin:
                 self._save(position)
+            if evaluation is None:
+                evaluation = self._evaluate(position)
         finally:
             self.display.close()
             if self.file is not None:
@@ -211,9 +211,7 @@ class _Run:
         if not samples:
             return None
         self.display.evaluating(samples)
-        evaluation = evaluate(
-            self.trainer, self.source, batch=self.settings.train.eval_batch, tick=lambda _: None
-        )
+        evaluation = evaluate(self.trainer, self.source, batch=self.settings.train.eval_batch)
         if self.file is not None:
             self.file.write("eval", position.step, asdict(evaluation))
         return evaluation

@@ -6,6 +6,7 @@ gradients are summed, so uneven and empty ranks weigh what they should.
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +26,10 @@ from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
 
 __all__ = ["Trainer", "make_tables"]
+
+# not to send buffers before every step; older versions of torch call it otherwise
+_NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+_NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
 
 class _Rows(Protocol):
@@ -63,9 +68,9 @@ class Trainer:
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         if ranks.count > 1:
-            # small buckets: the last layers' gradients travel while the rest is computed
+            # small buckets: the last layers' gradients travel while the rest is computed; buffers are constants
             self._replica = DistributedDataParallel(
-                self._whole, bucket_cap_mb=0.5, gradient_as_bucket_view=True
+                self._whole, bucket_cap_mb=0.5, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
             self._replica.register_comm_hook(None, sum_gradients)
         self.optimizer = {
@@ -83,6 +88,7 @@ class Trainer:
         return {
             **{f"model.{name}": value for name, value in settings.model.model_dump(mode="json").items()},
             "embeddings.optimizer": settings.embeddings.optimizer,
+            "embeddings.pooling": settings.embeddings.pooling,
             "dense.optimizer": settings.dense.optimizer,
         }
 

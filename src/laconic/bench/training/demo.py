@@ -59,7 +59,11 @@ def run_demo(say: Callable[[str], None]) -> Result:
                     curve_every=_STEPS // _EVALUATIONS,
                 )
             )
-    wire = "a network in namespaces" if not missing else f"loopback, not limited: {missing[0].detail}"
+    wire = (
+        "a network in namespaces, sends and receives"
+        if not missing
+        else f"loopback, not limited: {missing[0].detail}"
+    )
     setting = {
         "hosts": hosts,
         "rate_mbit": _RATE_MBIT if not missing else "not limited",

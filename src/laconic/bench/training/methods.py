@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from glob import escape
 from typing import Literal
 
 from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
@@ -56,7 +57,8 @@ class Method:
     def policy(self, schema: Schema, bound: float | None = None) -> FixedPolicy:
         """Return what its tables travel as; ``bound`` stands in for those of the paper's classes."""
         rules = [
-            self.rule(feature.name, bound or paper_bound(feature.rows)) for feature in schema.categorical
+            self.rule(escape(feature.name), bound or paper_bound(feature.rows))
+            for feature in schema.categorical
         ]
         names = [feature.name for feature in schema.categorical]
         return FixedPolicy(plan_from_rules(names, rules, coded_ids=self.coded_ids))

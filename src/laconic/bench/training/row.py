@@ -25,9 +25,9 @@ class Row:
     profile_matched: bool = False
     """The rate is the one at which plain communicates for 85.5 % of its step."""
     step_ms: float | None = None
-    """Median."""
+    """Median, on rank 0."""
     communication_share: float | None = None
-    """1 - time of the same step with nothing sent / time of the step."""
+    """Part of a step beyond that of the same batch on one rank with nothing sent."""
     bytes_forward: float
     """Sent per step and rank, as all bytes."""
     bytes_backward: float

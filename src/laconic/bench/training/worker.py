@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
@@ -65,6 +66,7 @@ class _Timed:
         self.ranks = ranks
         self._trainers: dict[tuple[str, str], Trainer] = {}
         self._batches: dict[str, list[Samples]] = {}
+        self._done: Counter[int] = Counter()  # steps of each trainer
 
     def measure(self, job: Steps) -> list[Answer]:
         key = job.model_dump_json(include={"data", "model", "bound", "batch"})
@@ -87,15 +89,19 @@ class _Timed:
         ]
 
     def _turn(self, trainer: Trainer, batches: list[Samples], steps: int) -> tuple[float, ...]:
-        """Time some steps; the first one, whose ids did not travel ahead, is not counted."""
+        """Time some steps; the first one, which finds caches full of others' data, is not counted.
+
+        Ids and rows of the next batch travel in every step, the last of a turn included: the next turn begins with it.
+        """
         self.ranks.barrier()
         times = []
-        for step in range(steps + 1):
-            samples = batches[step % len(batches)]
-            following = batches[(step + 1) % len(batches)].lookups if step < steps else None
+        for _ in range(steps + 1):
+            step = self._done[id(trainer)]
+            samples, following = batches[step % len(batches)], batches[(step + 1) % len(batches)].lookups
             start = perf_counter()
             trainer.step(samples, following)
             times.append(1e3 * (perf_counter() - start))
+            self._done[id(trainer)] += 1
         return tuple(times[1:])
 
     def _trainer(self, job: Steps, source: Source, method: str) -> Trainer:
@@ -144,14 +150,12 @@ def _epoch(job: Epoch, ranks: Ranks) -> Answer:
         trained_s += perf_counter() - start
         losses += float(loss)
         if pauses:
-            figures = evaluate(trainer, source, batch=4096, tick=lambda _: None)
+            figures = evaluate(trainer, source, batch=4096)
             point = {"step": step, "seconds": trained_s, "samples": step * job.batch * ranks.count}
             curve.append({**point, "loss": losses / job.curve_every, "auc": figures.auc})
             losses = 0.0
-    final: Evaluation | None = (
-        evaluate(trainer, source, batch=4096, tick=lambda _: None) if job.evaluate else None
-    )
-    return _answer(
+    final: Evaluation | None = evaluate(trainer, source, batch=4096) if job.evaluate else None
+    answer = _answer(
         job.method,
         trainer,
         ranks,
@@ -161,6 +165,8 @@ def _epoch(job: Epoch, ranks: Ranks) -> Answer:
         log_loss=None if final is None else final.log_loss,
         curve=tuple(curve),
     )
+    trainer.embeddings.close()
+    return answer
 
 
 def _answer(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> Answer:

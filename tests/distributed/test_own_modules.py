@@ -1,0 +1,149 @@
+"""Sharded embeddings in a user's own module: nothing of torch's machinery changes rows behind one's back."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from laconic.adapt import FixedPolicy
+from laconic.collectives import Table
+from laconic.errors import ConfigError, PlanError
+from laconic.exchange_plan import ExchangePlan
+from laconic.lookups import Lookups
+from laconic.nn import ShardedEmbeddings
+from tests.distributed import own_modules
+from tests.distributed.ranks import run_ranks
+
+TABLES = [Table(name="a", rows=6), Table(name="b", rows=5)]
+
+
+def lookups() -> Lookups:
+    return Lookups.one_hot(torch.tensor([[0, 1, 1], [4, 4, 2]]))
+
+
+def train_once(embeddings: ShardedEmbeddings) -> None:
+    embeddings(lookups()).sum().backward()
+
+
+def test_ddp_leaves_every_ranks_shard_alone():
+    (before, after), (other_before, other_after) = run_ranks(2, own_modules.wrap_in_ddp)
+    assert torch.equal(before, after)
+    assert torch.equal(other_before, other_after)
+    assert not torch.equal(before, other_before)
+
+
+def test_another_seed_gives_other_rows_and_no_two_tables_start_alike():
+    many = [Table(name=f"t{t}", rows=4) for t in range(70)]
+    embeddings = ShardedEmbeddings(many, 2, seed=0)
+    first = embeddings.table_shard("t0")[1]
+    assert all(not torch.equal(first, embeddings.table_shard(f"t{t}")[1]) for t in range(1, 70))
+    assert not torch.equal(first, ShardedEmbeddings(many, 2, seed=5).table_shard("t0")[1])
+    assert torch.equal(first, ShardedEmbeddings(many, 2, seed=0).table_shard("t0")[1])
+    with pytest.raises(ConfigError, match=r"embeddings.seed: expected 0 to 2\^63 - 1, got -1"):
+        ShardedEmbeddings(many, 2, seed=-1)
+
+
+def test_a_state_dict_brings_back_rows_optimizer_and_step():
+    trained = ShardedEmbeddings(TABLES, 3, seed=1)
+    train_once(trained)
+    state = trained.state_dict()  # waits for the update
+    loaded = ShardedEmbeddings(TABLES, 3, seed=2)
+    loaded.load_state_dict(state)
+    assert torch.equal(loaded.weight_RD, trained.weight_RD)
+    assert torch.equal(loaded.state_R, trained.state_R)
+    assert loaded.step == 1
+    with pytest.raises(ConfigError, match=r"expected a shard of shape \(6, 3\)"):
+        ShardedEmbeddings(TABLES[:1], 3).load_state_dict(state)
+
+
+def test_converting_is_refused_and_a_conversion_to_the_same_is_not():
+    embeddings = ShardedEmbeddings(TABLES, 3)
+    with pytest.raises(
+        ConfigError, match="on the CPU and stay so"
+    ):
+        embeddings.double()
+    assert embeddings.float() is embeddings
+
+
+def test_a_loader_may_reuse_its_memory():
+    offsets = torch.tensor([0, 1, 3])
+    ids = torch.tensor([0, 1, 2])
+    table = [Table(name="a", rows=3)]
+    kept, reused = ShardedEmbeddings(table, 2, seed=1), ShardedEmbeddings(table, 2, seed=1)
+    weight = torch.tensor([1.0, 10.0])[:, None, None]
+    (kept(Lookups(ids, offsets, 1)) * weight).sum().backward()
+    out = reused(Lookups(ids, offsets, 1))
+    offsets.copy_(torch.tensor([0, 3, 3]))
+    (out * weight).sum().backward()
+    kept.finish(), reused.finish()
+    assert torch.equal(kept.weight_RD, reused.weight_RD)
+
+
+def test_a_prefetched_batch_can_be_discarded():
+    embeddings = ShardedEmbeddings(TABLES, 3)
+    first, second = lookups(), lookups()
+    pending = embeddings.start(first)
+    embeddings.prefetch(second)
+    pending.wait().sum().backward()
+    embeddings.eval()
+    with torch.no_grad(), pytest.raises(PlanError, match="prefetched for training; discard_prefetched"):
+        embeddings(second)
+    embeddings.discard_prefetched()
+    with torch.no_grad():
+        embeddings(second)
+    assert embeddings.step == 1
+
+
+def test_rows_are_waited_for_once():
+    pending = ShardedEmbeddings(TABLES, 3).start(lookups())
+    pending.wait()
+    with pytest.raises(PlanError, match="waited for before"):
+        pending.wait()
+
+
+def test_what_is_closed_says_so_and_is_freed():
+    embeddings = ShardedEmbeddings(TABLES, 3)
+    train_once(embeddings)
+    embeddings.close()
+    with pytest.raises(PlanError, match="embeddings: closed"):
+        embeddings(lookups())
+    seen = weakref.ref(embeddings)
+    del embeddings
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_plan_for_other_tables_is_refused():
+    embeddings = ShardedEmbeddings(TABLES, 3, policy=FixedPolicy(ExchangePlan.exact(3)))
+    with pytest.raises(PlanError, match="expected a plan for 2 tables, got one for 3"):
+        embeddings(lookups())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Lookups(torch.zeros(2), torch.tensor([0, 2]), 1),
+            "lookups.ids_L: expected a 1-D tensor of int64",
+        ),
+        (lambda: Lookups(torch.tensor([1]), torch.tensor([], dtype=torch.int64), 1), "lookups.offsets"),
+        (lambda: Lookups(torch.tensor([1]), torch.tensor([0, 1]), 0), "expected at least one table, got 0"),
+        (
+            lambda: Lookups.one_hot(torch.tensor([1, 2])),
+            r"expected ids of shape \(tables, samples\), got \(2,\)",
+        ),
+    ],
+)
+def test_lookups_that_can_not_be_are_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_narrow_and_strided_ids_are_widened():
+    ids = torch.arange(8, dtype=torch.int32)[::2]
+    made = Lookups(ids, torch.arange(5, dtype=torch.int32), 1)
+    assert made.ids_L.dtype == made.offsets.dtype == torch.int64
+    assert made.ids_L.tolist() == [0, 2, 4, 6]
