@@ -61,9 +61,7 @@ def test_a_state_dict_brings_back_rows_optimizer_and_step():
 
 def test_converting_is_refused_and_a_conversion_to_the_same_is_not():
     embeddings = ShardedEmbeddings(TABLES, 3)
-    with pytest.raises(
-        ConfigError, match="on the CPU and stay so"
-    ):
+    with pytest.raises(ConfigError, match="on the CPU and stay so"):
         embeddings.double()
     assert embeddings.float() is embeddings
 

@@ -96,7 +96,8 @@ def test_a_batch_out_of_the_order_of_prefetch_is_an_error_and_the_right_one_may_
     embeddings.prefetch(two)
     for wrong in (two, batch(0)):
         with pytest.raises(
-            PlanError, match=r"^embeddings: another batch was prefetched; start batches in the ord"
+            PlanError,
+            match=r"^embeddings: another batch was prefetched; start the same Lookups objects in the ord",
         ):
             embeddings.start(wrong)
     embeddings(one).sum().backward()

@@ -178,7 +178,9 @@ def test_a_damaged_file_is_named(saved, name):
     ):
         load_checkpoint(trainer, path)
     (path / name).unlink()
-    with pytest.raises(FormatError, match=rf"/{name}: the file is missing; use an older checkpoint$"):
+    with pytest.raises(
+        FormatError, match=rf"/{name}: the file is missing; remove this folder, an older one is used then$"
+    ):
         load_checkpoint(trainer, path)
 
 
