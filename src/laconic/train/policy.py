@@ -13,7 +13,7 @@ __all__ = ["make_policy"]
 
 
 def make_policy(settings: ExchangeSettings, names: Sequence[str]) -> FixedPolicy:
-    """Return the fixed policy for tables of these names; ``ConfigError`` for a rule that could have no effect."""
+    """Return the fixed policy for tables of these names; ``ConfigError`` for a bound that could have none."""
     for rule in settings.rules:
         _check_bounds(rule, settings.kind)
     rules = [_rule("*", settings, None), *(_rule(rule.tables, settings, rule) for rule in settings.rules)]
