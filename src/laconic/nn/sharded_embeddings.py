@@ -23,9 +23,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from laconic import kernels
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.row_exchange import RowExchange
@@ -34,9 +32,10 @@ from laconic.collectives.worker import Worker
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups
+from laconic.nn.pending import Pending
 from laconic.nn.row_initialization import initialize_rows
 
-__all__ = ["Pending", "ShardedEmbeddings"]
+__all__ = ["ShardedEmbeddings"]
 
 _WRONG_ORDER = (
     "embeddings: another batch was prefetched; start the same Lookups objects in the order of prefetch, "
@@ -258,81 +257,3 @@ class ShardedEmbeddings(nn.Module):
             lookups, routed = self._prefetched.pop(0)
             with torch.enable_grad():  # backward runs without
                 self._fetched = (lookups, self._fetch(routed))
-
-
-class Pending:
-    """Rows on their way."""
-
-    def __init__(
-        self,
-        embeddings: ShardedEmbeddings,
-        routed: Future[Routed],
-        received: Future[Tensor],
-        plan: ExchangePlan,
-        step: int,
-        training: bool,
-    ) -> None:
-        self.routed, self.plan, self.step = routed, plan, step
-        self._embeddings, self._received, self._training = embeddings, received, training
-        self._waited = False
-
-    @property
-    def global_samples(self) -> int:
-        """Samples of all ranks in this batch; divide a sum of losses by it."""
-        return self.routed.result().global_samples
-
-    def wait(self) -> Tensor:
-        """Return pooled embeddings, B x T x D; ``backward`` through them updates the tables."""
-        received_RD = self._received.result()
-        if self._waited:
-            raise PlanError("embeddings: rows were waited for before; keep what wait() returned")
-        self._waited = True
-        if self._training:
-            return _Pool.apply(self._embeddings._anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
-        return self._pool(received_RD)
-
-    def _pool(self, received_RD: Tensor) -> Tensor:
-        request = self.routed.result().request
-        bags, tables = request.bags, len(self._embeddings.layout.tables)
-        out = torch.empty(request.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
-        kernels.active().sum_bags(out.numpy(), received_RD.numpy(), bags.index, bags.offsets)
-        if bags.offsets is None:
-            out_BTD = out.view(request.samples, tables, out.shape[1])
-        else:
-            out_BTD = out.view(tables, request.samples, out.shape[1]).transpose(0, 1)
-        return out_BTD if bags.scale_TB is None else out_BTD * self._scale(bags.scale_TB, out.dtype)
-
-    def _unpool(self, gradient_BTD: Tensor, rows: int) -> Tensor:
-        bags = self.routed.result().request.bags
-        if bags.scale_TB is not None:
-            gradient_BTD = gradient_BTD * self._scale(bags.scale_TB, gradient_BTD.dtype)
-        if bags.offsets is None:
-            source, source_index = gradient_BTD.contiguous(), None
-        else:
-            source = gradient_BTD.transpose(0, 1).contiguous()
-            lengths = torch.from_numpy(bags.offsets).diff()
-            source_index = torch.repeat_interleave(lengths).numpy()
-        gradient_RD = torch.zeros(rows, self._embeddings.dim, dtype=gradient_BTD.dtype)
-        source_rows = source.view(-1, self._embeddings.dim).numpy()
-        kernels.active().add_rows(gradient_RD.numpy(), bags.index, source_rows, source_index)
-        return gradient_RD
-
-    @staticmethod
-    def _scale(scale_TB: Any, dtype: torch.dtype) -> Tensor:
-        return torch.from_numpy(scale_TB).to(dtype).t()[..., None]
-
-
-class _Pool(torch.autograd.Function):
-    """Pooling whose backward hands the rows' gradients to the exchange, and returns before they are sent."""
-
-    @staticmethod
-    def forward(ctx: Any, anchor: Tensor, pending: Pending, received_RD: Tensor) -> Tensor:
-        ctx.pending, ctx.rows, ctx.anchor = pending, len(received_RD), anchor
-        return pending._pool(received_RD)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        pending: Pending = ctx.pending
-        pending._embeddings._begin_update(pending, pending._unpool(gradients[0], ctx.rows))
-        return torch.zeros_like(ctx.anchor), None, None
