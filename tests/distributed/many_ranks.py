@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.collectives import RowwiseAdagrad, Sgd, Table
+from laconic.collectives.world import Joined
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
 from tests.distributed.one_process import Scorer, bags_of, loss_sum
@@ -67,7 +68,7 @@ def train(
     """Train on this rank's part of every batch; returns shards by table name, dense weights and losses."""
     dtype = batches[0][0].dtype
     embeddings = ShardedEmbeddings(
-        tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, pairwise=pairwise
+        tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, world=Joined(pairwise=pairwise)
     )
     scorer = Scorer(len(tables), dim, dtype)
     model = DistributedDataParallel(scorer) if ranks > 1 else scorer

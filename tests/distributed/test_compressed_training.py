@@ -10,7 +10,7 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Sgd, Table, wire
+from laconic.collectives import RowwiseAdagrad, Sgd, Table, world
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
@@ -81,13 +81,13 @@ def _ledger(rank, ranks):
     embeddings = ShardedEmbeddings(PLAIN, DIM, policy=policy_for(PLAIN))
     sent: Counter[str] = Counter()
     names = {id(embeddings._ids_wire.group): "ids", id(embeddings._rows.wire.group): "rows"}
-    send = wire.dist.isend
+    send = world.dist.isend
 
     def counted(tensor, target, group):
         sent[names[id(group)]] += tensor.nbytes
         return send(tensor, target, group=group)
 
-    wire.dist.isend = counted
+    world.dist.isend = counted
     try:
         for step in range(4):
             generator = torch.Generator().manual_seed(10 * step + rank)
@@ -95,7 +95,7 @@ def _ledger(rank, ranks):
             embeddings(Lookups.one_hot(ids_TB)).square().sum().backward()
             embeddings.finish()
     finally:
-        wire.dist.isend = send
+        world.dist.isend = send
     accounts = embeddings.ledger.accounts
     return {
         "ids": (accounts["ids"].sent, sent["ids"]),

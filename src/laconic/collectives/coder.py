@@ -56,11 +56,11 @@ class Coder:
         self._dithered_T = (self._longs_T6[:, 3] & DITHERED) != 0
         self._sent, self._offsets = Room(), np.empty(1, np.int64)
 
-    def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seed: int) -> tuple[Bytes, Ints]:
-        """Bytes of the blocks of M ranks, back to back, and how many each has."""
+    def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seeds: Ints | int) -> tuple[Bytes, Ints]:
+        """Bytes of the blocks of M ranks, back to back, and how many each has; ``seeds`` for all or for each rank."""
         if self.exact:
             return rows.reshape(-1).view(np.uint8), counts_MT * (self.dim * self.item_bytes)
-        table = self._table(counts_MT, seed)
+        table = self._table(counts_MT, seeds)
         active = kernels.active()
         out = self._sent.take(active.max_bytes(table))
         if len(self._offsets) != len(table) + 1:
@@ -76,7 +76,7 @@ class Coder:
         offsets = np.concatenate([[0], np.cumsum(bytes_MT)])
         kernels.active().decode_blocks(table, data, offsets, out.reshape(-1), torch.get_num_threads())
 
-    def _table(self, counts_MT: Ints, seed: int) -> BlockTable:
+    def _table(self, counts_MT: Ints, seeds: Ints | int) -> BlockTable:
         ranks, tables = counts_MT.shape
         if counts_MT.size and int(counts_MT.max()) * self.dim > MAX_VALUES:
             raise ConfigError(
@@ -85,6 +85,7 @@ class Coder:
         longs = np.tile(self._longs_T6, (ranks, 1))
         longs[:, 1] = counts_MT.ravel()
         # another seed for every table and step, the same for every destination: replicas must agree
-        longs[:, 4] = np.tile(np.where(self._dithered_T, seed + np.arange(tables), 0), ranks)
+        seeds_MT = np.broadcast_to(np.reshape(seeds, (-1, 1)) + np.arange(tables), counts_MT.shape)
+        longs[:, 4] = np.where(self._dithered_T, seeds_MT, 0).ravel()
         doubles = np.tile(self._doubles_T3, (ranks, 1))
         return BlockTable(torch.from_numpy(longs), torch.from_numpy(doubles), (longs, doubles))

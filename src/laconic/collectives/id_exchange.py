@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Entry, Ledger
-from laconic.collectives.request import IdLists, Request
+from laconic.collectives.request import Bags, IdLists, Request
 from laconic.collectives.service import Service
-from laconic.collectives.wire import Wire
+from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.errors import CommError
 from laconic.lookups import Lookups
 
@@ -37,6 +37,16 @@ class Routed:
     order_C: Ints
     """Sorts the contributions by row, those to one row in rank order."""
     global_samples: int
+
+    @property
+    def samples(self) -> int:
+        """Of this rank."""
+        return self.request.samples
+
+    @property
+    def bags(self) -> Bags:
+        """How this rank pools what it gets."""
+        return self.request.bags
 
 
 def exchange_ids(
@@ -94,7 +104,7 @@ def exchange_ids(
             turn,
             before_T,
             after_T,
-            wire.size_message_bytes(2 * tables),
+            size_message_bytes(2 * tables, layout.ranks),
             encoded - start,
             waited,
             perf_counter() - decoding,

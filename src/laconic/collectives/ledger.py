@@ -85,6 +85,10 @@ class Ledger:
             zeros = np.zeros(len(self.names), np.int64)
             self.accounts[direction] = Account(zeros, zeros.copy())
 
+    def like(self) -> Ledger:
+        """Return an empty one for the same tables."""
+        return Ledger(self.names)
+
     def record(self, direction: Direction, entry: Entry) -> None:
         """Enter one direction of one step."""
         self.accounts[direction].add(entry)

@@ -21,7 +21,7 @@ from laconic.collectives.layout import Layout
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
-__all__ = ["Bags", "IdLists", "Request", "block_starts"]
+__all__ = ["Bags", "IdLists", "Request", "bags_of", "block_starts", "checked_lookups"]
 
 Ints = NDArray[np.int64]
 _LOCAL_BITS = 40  # a table has fewer rows than 2^40
@@ -68,7 +68,7 @@ class Request:
     def of(cls, lookups: Lookups, layout: Layout) -> Request:
         """Route a batch."""
         ranks, tables, samples = layout.ranks, len(layout.tables), lookups.samples
-        ids_L, offsets = _checked(lookups, layout)
+        ids_L, offsets = checked_lookups(lookups, layout)
         count_T = offsets[samples::samples] - offsets[:-1:samples] if samples else np.zeros(tables, np.int64)
         table_L = np.repeat(np.arange(tables), count_T)
         owner_L, local_L = layout.locate(table_L, ids_L)
@@ -91,7 +91,7 @@ class Request:
 
         to_send = _lists_of(layout, samples, lists, locals_, list_L, local_L, table_L, offsets)
         gradients_NT = np.where(layout.replicated_T, answers_NT[layout.rank], answers_NT)
-        bags = _bags(layout, samples, offsets, position_L, start_NT)
+        bags = bags_of(layout, samples, offsets, position_L, start_NT)
         return cls(samples, to_send, answers_NT, gradients_NT, bags)
 
 
@@ -104,7 +104,8 @@ def block_starts(counts_NT: Ints, rank: int) -> Ints:
     return starts
 
 
-def _checked(lookups: Lookups, layout: Layout) -> tuple[Ints, Ints]:
+def checked_lookups(lookups: Lookups, layout: Layout) -> tuple[Ints, Ints]:
+    """Ids and offsets of lookups that fit the tables."""
     tables = len(layout.tables)
     if lookups.tables != tables:
         raise ConfigError(f"lookups: expected {tables} tables, got {lookups.tables}")
@@ -174,7 +175,8 @@ def _to_everyone(layout: Layout, counts_NT: Ints, ids: Ints) -> tuple[Ints, Ints
     return counts, np.concatenate(pieces)
 
 
-def _bags(layout: Layout, samples: int, offsets: Ints, position_L: Ints, start_NT: Ints) -> Bags:
+def bags_of(layout: Layout, samples: int, offsets: Ints, position_L: Ints, start_NT: Ints) -> Bags:
+    """How bags are made of answers, of which ``position_L`` has one for each lookup."""
     tables, pooled_T = len(layout.tables), layout.pooled_T
     lengths = np.diff(offsets)
     single = not (layout.split_T & pooled_T).any() or layout.ranks == 1

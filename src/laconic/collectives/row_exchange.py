@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.collectives.coder import Coder, Room
 from laconic.collectives.id_exchange import Routed
+from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
 from laconic.collectives.request import block_starts
-from laconic.collectives.wire import Wire
+from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.errors import CommError
 from laconic.exchange_plan import ExchangePlan
 
@@ -47,6 +48,7 @@ class RowExchange:
         self._state = None if state_R is None else state_R.numpy()
         self._dtype, self._dim = weight_RD.dtype, weight_RD.shape[1]
         self._others = np.arange(layout.ranks) != layout.rank
+        self.journal: Journal | None = None
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients = Room(), Room(), Room()
 
@@ -110,6 +112,8 @@ class RowExchange:
             start,
             ledger,
         )
+        if self.journal is not None:
+            self.journal.note(service.rows_C)
         optimizer = self.optimizer
         return kernels.active().update_rows(
             self._weight,
@@ -164,7 +168,7 @@ class RowExchange:
                 step,
                 counts_NT.sum(axis=0) * (self._dim * coder.item_bytes),
                 bytes_NT.sum(axis=0),
-                self.wire.size_message_bytes(len(self.layout.tables)),
+                size_message_bytes(len(self.layout.tables), self.layout.ranks),
                 encoded - start,
                 waited,
                 perf_counter() - decoding,

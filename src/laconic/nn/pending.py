@@ -6,21 +6,43 @@ Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` answered rows
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from laconic import kernels
-from laconic.collectives.id_exchange import Routed
+from laconic.collectives import Layout
+from laconic.collectives.request import Bags
 from laconic.errors import PlanError
 from laconic.exchange_plan import ExchangePlan
 
-if TYPE_CHECKING:
-    from laconic.nn.sharded_embeddings import ShardedEmbeddings
-
 __all__ = ["Pending"]
+
+
+class Batch(Protocol):
+    """What pooling needs to know of a batch that has been routed."""
+
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def global_samples(self) -> int: ...
+
+    @property
+    def bags(self) -> Bags: ...
+
+
+class Embeddings(Protocol):
+    """Those whose rows are on their way."""
+
+    dim: int
+    layout: Layout
+    anchor: Tensor
+    """Of no elements, but wants a gradient: autograd visits a function only if one of its inputs does."""
+
+    def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None: ...
 
 
 class Pending:
@@ -28,45 +50,51 @@ class Pending:
 
     def __init__(
         self,
-        embeddings: ShardedEmbeddings,
-        routed: Future[Routed],
+        embeddings: Embeddings,
+        routed: Future[Any],
         received: Future[Tensor],
         plan: ExchangePlan,
         step: int,
         training: bool,
     ) -> None:
         self.routed, self.plan, self.step = routed, plan, step
-        self._embeddings, self._received, self._training = embeddings, received, training
+        self._embeddings, self.received, self._training = embeddings, received, training
         self._waited = False
 
     @property
     def global_samples(self) -> int:
         """Samples of all ranks in this batch; divide a sum of losses by it."""
-        return self.routed.result().global_samples
+        return self.batch.global_samples
+
+    @property
+    def batch(self) -> Batch:
+        """The routed batch; waits for its ids."""
+        batch: Batch = self.routed.result()
+        return batch
 
     def wait(self) -> Tensor:
         """Return pooled embeddings, B x T x D; ``backward`` through them updates the tables."""
-        received_RD = self._received.result()
+        received_RD = self.received.result()
         if self._waited:
             raise PlanError("embeddings: rows were waited for before; keep what wait() returned")
         self._waited = True
         if self._training:
-            return _Pool.apply(self._embeddings._anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
+            return _Pool.apply(self._embeddings.anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
         return self._pool(received_RD)
 
     def _pool(self, received_RD: Tensor) -> Tensor:
-        request = self.routed.result().request
-        bags, tables = request.bags, len(self._embeddings.layout.tables)
-        out = torch.empty(request.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
+        batch = self.batch
+        bags, tables = batch.bags, len(self._embeddings.layout.tables)
+        out = torch.empty(batch.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
         kernels.active().sum_bags(out.numpy(), received_RD.numpy(), bags.index, bags.offsets)
         if bags.offsets is None:
-            out_BTD = out.view(request.samples, tables, out.shape[1])
+            out_BTD = out.view(batch.samples, tables, out.shape[1])
         else:
-            out_BTD = out.view(tables, request.samples, out.shape[1]).transpose(0, 1)
+            out_BTD = out.view(tables, batch.samples, out.shape[1]).transpose(0, 1)
         return out_BTD if bags.scale_TB is None else out_BTD * self._scale(bags.scale_TB, out.dtype)
 
     def _unpool(self, gradient_BTD: Tensor, rows: int) -> Tensor:
-        bags = self.routed.result().request.bags
+        bags = self.batch.bags
         if bags.scale_TB is not None:
             gradient_BTD = gradient_BTD * self._scale(bags.scale_TB, gradient_BTD.dtype)
         if bags.offsets is None:
@@ -97,5 +125,5 @@ class _Pool(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         pending: Pending = ctx.pending
-        pending._embeddings._begin_update(pending, pending._unpool(gradients[0], ctx.rows))
+        pending._embeddings.begin_update(pending, pending._unpool(gradients[0], ctx.rows))
         return torch.zeros_like(ctx.anchor), None, None

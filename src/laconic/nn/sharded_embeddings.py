@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -26,9 +27,10 @@ from torch import Tensor, nn
 
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.id_exchange import Routed, exchange_ids
+from laconic.collectives.journal import Journal
 from laconic.collectives.row_exchange import RowExchange
-from laconic.collectives.wire import Wire, new_group
 from laconic.collectives.worker import Worker
+from laconic.collectives.world import Alone, Joined, World
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups
@@ -60,21 +62,18 @@ class ShardedEmbeddings(nn.Module):
         policy: Policy | None = None,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
-        alone: bool = False,
-        pairwise: bool = True,
+        world: World | None = None,
     ) -> None:
-        """``alone`` keeps whole tables on this rank and sends nothing, whatever process group there is.
-
-        ``pairwise=False`` uses torch's own all-to-all, which gloo runs in one direction at a time.
-        """
+        """``world`` says who the ranks are; None: those of the default process group, or this one alone."""
         super().__init__()
         if dim < 1:
             raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
         if dtype not in (torch.float32, torch.float64):
             raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
-        joined = dist.is_initialized() and not alone
-        ranks, rank = (dist.get_world_size(), dist.get_rank()) if joined else (1, 0)
-        self.layout = Layout(tuple(tables), ranks, rank)
+        if world is None:
+            world = Joined() if dist.is_initialized() and dist.get_world_size() > 1 else Alone()
+        ranks = world.ranks
+        self.layout = Layout(tuple(tables), ranks, world.rank)
         self.dim = dim
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
@@ -87,24 +86,24 @@ class ShardedEmbeddings(nn.Module):
             self.state_R = torch.zeros(self.layout.local_rows, dtype=dtype)
         self.step = 0
         """Training steps begun; policies and dither count by it."""
+        self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         self._exact = {True: ExchangePlan.exact(len(tables))}
         self._exact[False] = ExchangePlan.exact(len(tables), coded_ids=False)
         text = repr((self.layout.tables, dim, dtype, self.optimizer)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
-        self._ids_wire = Wire("exchange of ids", rank, ranks, new_group() if ranks > 1 else None, pairwise)
+        self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
         nothing = np.zeros((ranks, 0), np.int64)
         self._ids_wire.announce(0, self._digest, 0, nothing, nothing)
-        rows_wire = Wire("exchange of rows", rank, ranks, new_group() if ranks > 1 else None, pairwise)
+        rows_wire = world.wire("exchange of rows")
         self._rows = RowExchange(self.layout, self.weight_RD, self.state_R, self.optimizer, rows_wire)
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
         self._prefetched: list[tuple[Lookups, Future[Routed]]] = []
         self._fetched: tuple[Lookups, Pending] | None = None
         self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
-        # autograd visits a function only if one of its inputs wants a gradient
-        self._anchor = torch.zeros(0, requires_grad=True)
+        self.anchor = torch.zeros(0, requires_grad=True)
 
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
@@ -154,12 +153,40 @@ class ShardedEmbeddings(nn.Module):
         update, self._update = self._update, None
         return 0 if update is None else update.result()
 
+    def set_rate(self, rate: float) -> None:
+        """Change the learning rate from the next update on; every rank alike."""
+        self._settle()
+        self._rows.optimizer = replace(self._rows.optimizer, rate=rate)
+
+    def begin_journal(self) -> None:
+        """Note rows from now on, so that ``undo`` can bring them back; not while a batch is prefetched."""
+        self._settle_for_journal()
+        state = None if self.state_R is None else self.state_R.numpy()
+        self._rows.journal = Journal(self.weight_RD.numpy(), state)
+        self._journal_step = self.step
+
+    def undo(self) -> None:
+        """Bring rows and step back to where the journal was begun; every rank alike."""
+        self._settle_for_journal()
+        assert self._rows.journal is not None, "begin_journal comes first"
+        self._rows.journal.undo()
+        self.step = self._journal_step
+
+    def end_journal(self) -> None:
+        """Note no more, and forget what was noted."""
+        self._settle()
+        self._rows.journal = None
+
+    def _settle_for_journal(self) -> None:
+        self._settle()
+        if self._fetched is not None or self._prefetched:
+            raise PlanError("embeddings: a batch was prefetched; start it, or discard_prefetched(), first")
+
     def close(self) -> None:
         """End the threads and leave the process groups. Optional: they do not keep the process alive."""
         for worker, wire in ((self._ids_worker, self._ids_wire), (self._rows_worker, self._rows.wire)):
             worker.close()
-            if wire.group is not None:
-                dist.destroy_process_group(wire.group)
+            wire.close()
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
@@ -246,7 +273,8 @@ class ShardedEmbeddings(nn.Module):
             )
         return plan if self.training else self._exact[plan.coded_ids]
 
-    def _begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
+    def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
+        """Send gradients and update rows, in another thread; called by ``backward``."""
         self._update = self._rows_worker.submit(
             lambda: self._rows.backward(
                 pending.routed.result(), pending.plan, pending.step, self.ledger, gradient_RD

@@ -133,6 +133,9 @@ class TrainSettings(Settings):
     seed: int = Field(default=0, ge=0, lt=2**20)
     """Of the first weights. Data has a seed of its own."""
 
+    rate_warmup: int = Field(default=0, ge=0)
+    """Learning rates rise to their values over so many steps: the first steps of Adagrad are its largest."""
+
     eval_every: int = Field(default=0, ge=0)
     """Evaluate every so many steps; 0: only at the end."""
 

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table
-from laconic.collectives.wire import is_lost_peer, lost_peer
+from laconic.collectives.lost_peer import is_lost_peer, lost_peer
+from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
 from laconic.errors import LaconicError
 from laconic.exchange_plan import Policy
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
-from laconic.nn import ShardedEmbeddings, sum_gradients
+from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
 from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
@@ -48,21 +49,28 @@ class Trainer:
         ranks: Ranks,
         policy: Policy | None = None,
         *,
-        pairwise: bool = True,
+        world: World | None = None,
+        rehearsed_ranks: int | None = None,
     ) -> None:
-        """``policy`` stands in for the one that the settings describe; for ``pairwise`` see ShardedEmbeddings."""
+        """``policy`` stands in for the one that the settings describe, ``world`` for the default process group.
+
+        With ``rehearsed_ranks`` this process trains on whole batches as so many ranks would.
+        """
         self.ranks, self._settings = ranks, settings
         tables = make_tables(settings.embeddings, schema)
         names = [table.name for table in tables]
-        self.embeddings = ShardedEmbeddings(
-            tables,
-            settings.model.dim,
-            optimizer=_row_optimizer(settings.embeddings),
-            policy=policy or make_policy(settings.exchange, names),
-            seed=settings.train.seed,
-            alone=ranks.count == 1,
-            pairwise=pairwise,
-        )
+        kind: dict[str, Any] = {
+            "optimizer": _row_optimizer(settings.embeddings),
+            "policy": policy or make_policy(settings.exchange, names),
+            "seed": settings.train.seed,
+        }
+        dim = settings.model.dim
+        self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
+        if rehearsed_ranks is not None:
+            self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
+        else:
+            world = Alone() if ranks.count == 1 else world
+            self.embeddings = ShardedEmbeddings(tables, dim, world=world, **kind)
         torch.manual_seed(settings.train.seed)
         self.model = _make_model(settings.model, schema)
         self._whole = _Whole(self.model)
@@ -78,6 +86,7 @@ class Trainer:
             "sgd": torch.optim.SGD,
             "adam": torch.optim.Adam,
         }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.rate, fused=True)
+        self._rate_share = 1.0
         if ranks.count > 1:
             self._settle_buckets(schema)
 
@@ -105,6 +114,7 @@ class Trainer:
         """
         pending = self.embeddings.start(samples.lookups)
         step = pending.step + 1
+        self._set_rates(step)
         try:
             logits_B = self._replica(samples.dense_BF, pending)
             if following is not None:  # during backward: there is time while dense gradients travel
@@ -126,16 +136,29 @@ class Trainer:
             )
         return total.detach() / max(len(samples), 1), logits_B.detach()
 
+    def _set_rates(self, step: int) -> None:
+        """Give the optimizers their learning rates; they change only while these warm up."""
+        share = min(step / self._settings.train.rate_warmup, 1.0) if self._settings.train.rate_warmup else 1.0
+        if share != self._rate_share:
+            self._rate_share = share
+            self.embeddings.set_rate(self._settings.embeddings.rate * share)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._settings.dense.rate * share
+
     def predict(self, samples: Samples) -> Tensor:
         """Logits of this rank's part of a batch; rows travel exactly."""
         self._whole.eval()
         self.embeddings.eval()
         try:
-            with torch.no_grad():
-                logits: Tensor = self._whole(samples.dense_BF, self.embeddings.start(samples.lookups))
+            return self.logits(samples)
         finally:
             self._whole.train()
             self.embeddings.train()
+
+    def logits(self, samples: Samples) -> Tensor:
+        """Logits, with rows as they travel in training; nothing is learnt."""
+        with torch.no_grad():
+            logits: Tensor = self._whole(samples.dense_BF, self.embeddings.start(samples.lookups))
         return logits
 
     def _settle_buckets(self, schema: Schema) -> None:

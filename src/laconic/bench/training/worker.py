@@ -20,6 +20,7 @@ import torch.distributed as dist
 from laconic.bench.training.jobs import Answer, Epoch, Steps
 from laconic.bench.training.methods import find_method
 from laconic.collectives import Ledger
+from laconic.collectives.world import Joined
 from laconic.data import Samples, Source, open_source
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation
@@ -121,9 +122,8 @@ def _trainer(
         dense=DenseSettings(rate=rate),
         train=TrainSettings(seed=seed),
     )
-    return Trainer(
-        settings, source.schema, ranks, chosen.policy(source.schema, job.bound), pairwise=chosen.pairwise
-    )
+    world = Joined(pairwise=chosen.pairwise)
+    return Trainer(settings, source.schema, ranks, chosen.policy(source.schema, job.bound), world=world)
 
 
 def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
