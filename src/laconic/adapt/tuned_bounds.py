@@ -1,0 +1,101 @@
+"""Bounds for all tables and both directions that send the fewest bytes within one budget of loss.
+
+Each direction of each table is one choice among its measured bounds and exactness; what a choice costs is
+its bytes, what it harms is its damage, and ``allocate`` finds the best choice for all together.
+
+Bounds whose error is large beside the signal are not offered, whatever their damage: a short measurement can not
+see what noise of that size does to the learning of rows that are rarely looked up. On Book-Crossing, gradients of
+small tables rounded to 4 times their root mean square cost 0.1 % of loss in an epoch, and nothing in 16 steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from laconic.adapt.allocate import Option, allocate
+from laconic.adapt.curves import Curve, TableCurves
+
+__all__ = ["Choice", "TunedBounds", "tune_bounds"]
+
+_MOST_ERROR = {"forward": 0.25, "backward": 0.08}
+"""Mean square error beside the mean square of what is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one direction of one table travels as, and why."""
+
+    bound: float | None
+    """None: exactly."""
+
+    bytes_sent: float
+    damage: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TunedBounds:
+    """Choices of all tables, in their order."""
+
+    forward: tuple[Choice, ...]
+    backward: tuple[Choice, ...]
+    lower_bound: float
+    """Bytes below which no choice within the budget can get."""
+
+    @property
+    def bytes_sent(self) -> float:
+        """Of all tables in both directions, by all ranks per step."""
+        return sum(choice.bytes_sent for choice in (*self.forward, *self.backward))
+
+    @property
+    def damage(self) -> float:
+        """Predicted increase of the loss, as a share of it."""
+        return sum(choice.damage for choice in (*self.forward, *self.backward))
+
+
+def tune_bounds(tables: Sequence[TableCurves], budget: float) -> TunedBounds:
+    """Choose bounds whose damages add up to no more than ``budget``, a share of the loss."""
+    curves = [
+        _offered(curve, direction)
+        for table in tables
+        for direction, curve in (("forward", table.forward), ("backward", table.backward))
+    ]
+    options = [_options(curve) for curve in curves]
+    found = allocate(options, budget)
+    choices = [
+        _choice(curve, option, chosen)
+        for curve, option, chosen in zip(curves, options, found.chosen, strict=True)
+    ]
+    return TunedBounds(tuple(choices[0::2]), tuple(choices[1::2]), found.lower_bound)
+
+
+def _offered(curve: Curve, direction: str) -> Curve:
+    kept = [i for i, error in enumerate(curve.error) if error <= _MOST_ERROR[direction]]
+    return replace(
+        curve,
+        bounds=tuple(curve.bounds[i] for i in kept),
+        bytes_sent=tuple(curve.bytes_sent[i] for i in kept),
+        error=tuple(curve.error[i] for i in kept),
+    )
+
+
+def _options(curve: Curve) -> list[Option]:
+    """Exactness first, then the bounds in ascending order."""
+    bounded = [Option(curve.bytes_sent[i], curve.damage(i)) for i in range(len(curve.bounds))]
+    return [Option(curve.bytes_exact, 0.0), *bounded]
+
+
+def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> Choice:
+    option = options[chosen]
+    ratio = curve.bytes_exact / option.cost if option.cost else 1.0
+    words = [f"{ratio:.1f}x fewer bytes" if chosen else "exact", f"loss +{option.damage:.4%}"]
+    if chosen + 1 < len(options):
+        looser = options[chosen + 1]
+        saved = 1 - looser.cost / option.cost if option.cost else 0.0
+        words.append(
+            f"{curve.bounds[chosen]:g} would save {saved:.0%} more at +{looser.damage - option.damage:.4%}"
+        )
+    else:
+        words.append("the loosest that is offered")
+    return Choice(curve.bounds[chosen - 1] if chosen else None, option.cost, option.damage, "; ".join(words))

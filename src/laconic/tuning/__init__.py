@@ -1,0 +1,1 @@
+"""``laconic tune``: measure what bounds save and harm, and choose them."""

@@ -1,0 +1,96 @@
+"""Tune a run: train it briefly in rehearsal, measure its tables, choose their bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from laconic.adapt.curves import TableCurves
+from laconic.adapt.tuned_bounds import TunedBounds, tune_bounds
+from laconic.data import Source
+from laconic.errors import ConfigError
+from laconic.train.settings import RunSettings
+from laconic.tuning.measure import Effort, measure_tables
+from laconic.tuning.stage import Stage
+
+__all__ = ["Measured", "Tuned", "choose", "measure", "work_of"]
+
+_SHARE = (
+    0.7  # of an epoch that is trained unless told otherwise: errors harm a trained model more than a new one
+)
+_MOST_STEPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a rehearsal found."""
+
+    tables: tuple[TableCurves, ...]
+    ranks: int
+    steps: int
+    """Trained before measuring."""
+    loss: float
+    """Of unseen batches at the end of them."""
+    slope: float
+    """Share of the loss that training takes off while steps grow e-fold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Bounds for a budget."""
+
+    measured: Measured
+    bounds: TunedBounds
+    budget: float
+
+
+def work_of(settings: RunSettings, source: Source, ranks: int, steps: int | None) -> tuple[int, int]:
+    """Return the steps to train, and the pieces of work in all, for a progress bar."""
+    effort = Effort()
+    per_epoch = source.samples_in("train") // (settings.train.batch * ranks)
+    room = per_epoch - effort.batches
+    wanted = min(int(_SHARE * per_epoch), _MOST_STEPS) if steps is None else steps
+    if room < 8 or (steps is not None and steps > room):
+        raise ConfigError(
+            f"tune: an epoch has {per_epoch} batches of {settings.train.batch} samples on {ranks} ranks, and "
+            f"measuring takes {effort.batches} of them; expected --steps of 8 to {max(room, 0)}, got {wanted}"
+        )
+    trained = max(min(wanted, room), 8)
+    return trained, trained + effort.count(source.schema.tables)
+
+
+def measure(
+    settings: RunSettings,
+    source: Source,
+    *,
+    ranks: int,
+    steps: int | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> Measured:
+    """Train exactly in rehearsal, then measure; ``done`` is called after each piece of work."""
+    trained, _ = work_of(settings, source, ranks, steps)
+    stage = Stage(settings, source, ranks)
+    losses: list[float] = []
+    for samples in stage.stream(trained):
+        losses += stage.train([samples], stage.exact, done)
+    slope = _slope(losses)
+    tables = measure_tables(stage, Effort(), slope, done)
+    return Measured(tuple(tables), ranks, trained, fmean(losses[-max(len(losses) // 10, 1) :]), slope)
+
+
+def choose(measured: Measured, budget: float) -> Tuned:
+    """Choose bounds whose predicted increase of the loss is no more than ``budget``, a share of it."""
+    if not 0 < budget < 1:
+        raise ConfigError(f"tune: expected a budget between 0 and 1, as 0.0005 or 0.05%, got {budget!r}")
+    return Tuned(measured, tune_bounds(measured.tables, budget), budget)
+
+
+def _slope(losses: Sequence[float]) -> float:
+    """Share of the loss lost per e-fold of steps, from around the middle to the end; noise below 0 counts as 0."""
+    tenth = max(len(losses) // 10, 1)
+    middle = len(losses) // 2
+    early, late = fmean(losses[middle - tenth // 2 : middle + tenth - tenth // 2]), fmean(losses[-tenth:])
+    between = math.log((len(losses) - tenth / 2) / max(middle, 1))
+    return max((early - late) / late / between, 0.0)
