@@ -33,7 +33,7 @@ class ClosedLoop:
 
     def __init__(self, k: float = 2.0) -> None:
         check_k("closed_loop", k)
-        self._k = k
+        self.k = k
         self._observations = 0
         self._fast = 0.0
         self._slow = 0.0
@@ -65,7 +65,7 @@ class ClosedLoop:
     @property
     def multiplier(self) -> float:
         """Between k and 1; k before the third observation."""
-        return held(self._k, self._share)
+        return held(self.k, self._share)
 
     def state(self) -> dict[str, float]:
         """Return all that observations have left behind, as JSON can carry it."""

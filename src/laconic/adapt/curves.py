@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from laconic.adapt.homogenization import REFERENCE_BOUND, TableClass, table_class
 from laconic.errors import ConfigError
 
 __all__ = ["Curve", "TableCurves"]
@@ -61,3 +62,13 @@ class TableCurves:
 
     homogenization: tuple[float, ...]
     """Distinct rows after / before quantising, at each forward bound: 1 where no two rows become equal."""
+
+    @property
+    def homogenization_index(self) -> float:
+        """At the bound where the SC'24 paper's classes are told apart."""
+        return self.homogenization[self.forward.bounds.index(REFERENCE_BOUND)]
+
+    @property
+    def paper_class(self) -> TableClass:
+        """Which of the SC'24 paper's three bounds the table would get."""
+        return table_class(self.homogenization_index)

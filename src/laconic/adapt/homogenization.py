@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLASS_BOUNDS", "REFERENCE_BOUND", "homogenization_index", "table_class"]
+__all__ = ["CLASS_BOUNDS", "REFERENCE_BOUND", "TableClass", "homogenization_index", "table_class"]
 
 TableClass = Literal["large", "medium", "small"]
 

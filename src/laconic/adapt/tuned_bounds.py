@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from laconic.adapt.allocate import Option, allocate
 from laconic.adapt.curves import Curve, TableCurves
 
-__all__ = ["Choice", "TunedBounds", "tune_bounds"]
+__all__ = ["MOST_ERROR", "Choice", "TunedBounds", "tune_bounds"]
 
-_MOST_ERROR = {"forward": 0.25, "backward": 0.08}
-"""Mean square error beside the mean square of what is sent."""
+MOST_ERROR = {"forward": 0.25, "backward": 0.08}
+"""Mean square error beside the mean square of what is sent, up to which bounds are offered."""
+
+_WORTH_MENTIONING = 0.005  # share of bytes: less would read as 0 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def tune_bounds(tables: Sequence[TableCurves], budget: float) -> TunedBounds:
 
 
 def _offered(curve: Curve, direction: str) -> Curve:
-    kept = [i for i, error in enumerate(curve.error) if error <= _MOST_ERROR[direction]]
+    kept = [i for i, error in enumerate(curve.error) if error <= MOST_ERROR[direction]]
     return replace(
         curve,
         bounds=tuple(curve.bounds[i] for i in kept),
@@ -91,11 +93,13 @@ def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> Choice:
     ratio = curve.bytes_exact / option.cost if option.cost else 1.0
     words = [f"{ratio:.1f}x fewer bytes" if chosen else "exact", f"loss +{option.damage:.4%}"]
     if chosen + 1 < len(options):
-        looser = options[chosen + 1]
+        looser, bound = options[chosen + 1], curve.bounds[chosen]
         saved = 1 - looser.cost / option.cost if option.cost else 0.0
-        words.append(
-            f"{curve.bounds[chosen]:g} would save {saved:.0%} more at +{looser.damage - option.damage:.4%}"
-        )
+        if saved < _WORTH_MENTIONING:
+            words.append(f"{bound:g} would save nothing more")
+        else:
+            more = looser.damage - option.damage
+            words.append(f"{bound:g} would save {saved:.0%} more at +{more:.4%}")
     else:
         words.append("the loosest that is offered")
     return Choice(curve.bounds[chosen - 1] if chosen else None, option.cost, option.damage, "; ".join(words))

@@ -27,6 +27,7 @@ from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
 from laconic.collectives.request import Bags, bags_of, checked_lookups
 from laconic.collectives.table import Table
+from laconic.collectives.update_error import UpdateError
 from laconic.collectives.wire import size_message_bytes
 from laconic.errors import ConfigError
 from laconic.exchange_plan import ExchangePlan
@@ -98,6 +99,7 @@ class Rehearsal:
         self.weight_RD = torch.empty(self.whole.local_rows, dim)
         self.state_R = torch.zeros(self.whole.local_rows) if optimizer.has_state else None
         self.journal: Journal | None = None
+        self.watch: UpdateError | None = None
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
 
     def route(self, lookups: Lookups, *, coded: bool, ledger: Ledger | None, step: int = 0) -> RehearsedBatch:
@@ -195,7 +197,10 @@ class Rehearsal:
         senders_M = np.concatenate([np.repeat(np.arange(ranks), ranks), np.arange(ranks)])
         copies_M = np.repeat([1, ranks - 1], [ranks * ranks, ranks])
         sent = gradient_RD.numpy()[: int(counts_MT.sum())]
+        exact = sent.copy() if self.watch is not None else sent
         sent_T, times = self._round_trip(coder, sent, counts_MT, self._seeds(step, senders_M), copies_M)
+        if self.watch is not None:
+            self.watch.add(batch.table_of_sent, exact, sent)
         if ledger is not None:
             before_T = (counts_MT * copies_M[:, None]).sum(axis=0)
             self._record("backward", ledger, step, coder, before_T, sent_T, start, times)

@@ -22,6 +22,7 @@ from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
 from laconic.collectives.request import block_starts
+from laconic.collectives.update_error import UpdateError
 from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.errors import CommError
 from laconic.exchange_plan import ExchangePlan
@@ -49,6 +50,8 @@ class RowExchange:
         self._dtype, self._dim = weight_RD.dtype, weight_RD.shape[1]
         self._others = np.arange(layout.ranks) != layout.rank
         self.journal: Journal | None = None
+        self.watch: UpdateError | None = None
+        """Sees what gradients become on their way, if anybody wants to know."""
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients = Room(), Room(), Room()
 
@@ -146,6 +149,8 @@ class RowExchange:
         sent_MT, coming_MT = sent_NT[others], coming_NT[others]
         payload, sizes_MT = coder.encode(sent, sent_MT, self._seed(step))
         encoded = perf_counter()
+        if direction == "backward" and self.watch is not None:
+            self._watch(self.watch, coder, sent, sent_MT, payload, sizes_MT)
         counts_NT, bytes_NT = np.zeros_like(sent_NT), np.zeros_like(sent_NT)
         counts_NT[others], bytes_NT[others] = sent_MT, sizes_MT
         heard = self.wire.announce(routed.turn, plan.digest, routed.request.samples, counts_NT, bytes_NT)
@@ -174,6 +179,15 @@ class RowExchange:
                 perf_counter() - decoding,
             ),
         )
+
+    def _watch(
+        self, watch: UpdateError, coder: Coder, sent: Rows, sent_MT: Ints, payload: Rows, sizes_MT: Ints
+    ) -> None:
+        """Decode what this rank sends, as the owners will."""
+        applied = sent.copy()
+        coder.decode(payload, sizes_MT, sent_MT, applied)
+        table_R = np.repeat(np.tile(np.arange(sent_MT.shape[1]), len(sent_MT)), sent_MT.ravel())
+        watch.add(table_R, sent, applied)
 
     def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:
         if (heard_MT == expected_MT).all():

@@ -23,14 +23,18 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
+from laconic.collectives.link_probe import probe_link
 from laconic.collectives.row_exchange import RowExchange
+from laconic.collectives.update_error import UpdateError
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
+from laconic.cost import Link
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups
@@ -157,6 +161,25 @@ class ShardedEmbeddings(nn.Module):
         """Change the learning rate from the next update on; every rank alike."""
         self._settle()
         self._rows.optimizer = replace(self._rows.optimizer, rate=rate)
+
+    def probe_link(self) -> Link:
+        """Measure the link to the other ranks; every rank alike, while nothing is on its way."""
+        return self._rows_worker.submit(lambda: probe_link(self._rows.wire)).result()
+
+    def rows_from_one_rank(self, lookups: Lookups) -> list[NDArray[np.float32]]:
+        """Rows of every table that one of the other ranks answers: a sample of what travels."""
+        with torch.no_grad():
+            pending = self.start(lookups)
+        rows_RD = pending.received.result().numpy()
+        answers_NT = pending.routed.result().request.answers_NT
+        others = [rank for rank in range(self.layout.ranks) if rank != self.layout.rank]
+        counts_T = answers_NT[others[0]] if others else np.zeros(len(self.layout.tables), np.int64)
+        return np.split(rows_RD[: int(counts_T.sum())], np.cumsum(counts_T)[:-1])
+
+    def watch_updates(self, watch: UpdateError | None) -> None:
+        """Let something see what gradients become on their way; None: nobody."""
+        self._settle()
+        self._rows.watch = watch
 
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back; not while a batch is prefetched."""

@@ -3,7 +3,7 @@
 ::
 
     checkpoints/step-00001200/
-        manifest.json          step, position in the data, ranks, kind of model, checksum of every file
+        manifest.json          step, position in the data, ranks, kind of model, state of the policy, checksum of every file
         dense.pt               model, its optimizer
         tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first, first + stride, ...
         tables-1-of-2.pt
@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.errors import FormatError, PlanError
 from laconic.train.trainer import Trainer
 
@@ -44,7 +45,9 @@ class Position:
     """Samples of the epoch that all ranks have trained on."""
 
 
-def save_checkpoint(trainer: Trainer, folder: Path, position: Position, keep: int) -> Path:
+def save_checkpoint(
+    trainer: Trainer, folder: Path, position: Position, keep: int, policy: AdaptivePolicy | None = None
+) -> Path:
     """Save this rank's part, and as leading rank finish the checkpoint and remove old ones.
 
     ``PlanError`` on all ranks where one can not write; older checkpoints are intact then.
@@ -61,6 +64,7 @@ def save_checkpoint(trainer: Trainer, folder: Path, position: Position, keep: in
             "ranks": ranks.count,
             "position": asdict(position),
             "kind": trainer.kind,
+            "policy": {} if policy is None else policy.state(),
             "files": checksums,
         }
         ranks.together(lambda: _finish(partial, final, manifest) if ranks.leads else None)
@@ -83,14 +87,14 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return finished[-1] if finished else None
 
 
-def load_checkpoint(trainer: Trainer, path: Path) -> Position:
+def load_checkpoint(trainer: Trainer, path: Path, policy: AdaptivePolicy | None = None) -> Position:
     """Load what this rank needs; ``FormatError`` on all ranks if a file is damaged or of another model."""
-    position = trainer.ranks.together(lambda: _load(trainer, path))
+    position = trainer.ranks.together(lambda: _load(trainer, path, policy))
     trainer.embeddings.step = position.step
     return position
 
 
-def _load(trainer: Trainer, path: Path) -> Position:
+def _load(trainer: Trainer, path: Path, policy: AdaptivePolicy | None) -> Position:
     manifest = _manifest(path / "manifest.json")
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():
@@ -115,6 +119,8 @@ def _load(trainer: Trainer, path: Path) -> Position:
     for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate  # a setting, not a state: those of the tables are not in the checkpoint either
     _load_tables(trainer, path, manifest["ranks"])
+    if policy is not None:
+        policy.restore(manifest.get("policy", {}))
     return Position(**manifest["position"])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
 from laconic.codecs import BoundedRows, Cast
+from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError
 from laconic.train.settings import ExchangeSettings, RuleSettings
 
@@ -16,36 +17,47 @@ def make_policy(settings: ExchangeSettings, names: Sequence[str]) -> FixedPolicy
     """Return the fixed policy for tables of these names; ``ConfigError`` for a bound that could have none."""
     for rule in settings.rules:
         _check_bounds(rule, settings.kind)
-    rules = [_rule("*", settings, None), *(_rule(rule.tables, settings, rule) for rule in settings.rules)]
+    rules = [_rule(settings, rule) for rule in (RuleSettings(tables="*"), *settings.rules)]
     plan = plan_from_rules(names, rules, coded_ids=settings.coded_ids)
     return FixedPolicy(plan, settings.warmup_steps)
 
 
 def _check_bounds(rule: RuleSettings, kind: str) -> None:
-    if rule.bound is None and rule.gradient_bound is None:
-        return
-    if kind != "bounded":
-        raise ConfigError(
-            f"exchange.rules: {rule.tables!r} has a bound, but exchange.kind is {kind!r}; leave it out"
-        )
-    if rule.exact:
-        raise ConfigError(f"exchange.rules: {rule.tables!r} is exact and has a bound; leave one out")
+    for direction, bound in (("rows", rule.bound), ("gradients", rule.gradient_bound)):
+        if bound is None:
+            continue
+        if kind != "bounded":
+            raise ConfigError(
+                f"exchange.rules: {rule.tables!r} has a bound, but exchange.kind is {kind!r}; leave it out"
+            )
+        if rule.exact in (True, direction):
+            raise ConfigError(
+                f"exchange.rules: {rule.tables!r} has exact {direction} and a bound of them; leave one out"
+            )
 
 
-def _rule(tables: str, settings: ExchangeSettings, rule: RuleSettings | None) -> TableRule:
-    if settings.kind == "exact" or (rule is not None and rule.exact):
-        return TableRule(tables=tables)
-    if settings.kind == "cast":
-        cast = Cast(dtype=settings.cast)
-        return TableRule(tables=tables, forward=cast, backward=cast)
-    bound = rule.bound if rule is not None and rule.bound is not None else settings.bound
-    gradient_bound = (
-        rule.gradient_bound
-        if rule is not None and rule.gradient_bound is not None
-        else settings.gradient_bound
-    )
+def _rule(settings: ExchangeSettings, rule: RuleSettings) -> TableRule:
     return TableRule(
-        tables=tables,
-        forward=BoundedRows(bound=bound, relative=settings.relative),
-        backward=BoundedRows(bound=gradient_bound, relative="rms", dither=0),
+        tables=rule.tables,
+        forward=None if rule.exact in (True, "rows") else _of_rows(settings, rule),
+        backward=None if rule.exact in (True, "gradients") else _of_gradients(settings, rule),
     )
+
+
+def _of_rows(settings: ExchangeSettings, rule: RuleSettings) -> BlockCodec | None:
+    if settings.kind != "bounded":
+        return _without_bound(settings)
+    bound = settings.bound if rule.bound is None else rule.bound
+    dither = 0 if settings.rounding == "unbiased" else None
+    return BoundedRows(bound=bound, relative=settings.relative, dither=dither)
+
+
+def _of_gradients(settings: ExchangeSettings, rule: RuleSettings) -> BlockCodec | None:
+    if settings.kind != "bounded":
+        return _without_bound(settings)
+    bound = settings.gradient_bound if rule.gradient_bound is None else rule.gradient_bound
+    return BoundedRows(bound=bound, relative="rms", dither=0)
+
+
+def _without_bound(settings: ExchangeSettings) -> BlockCodec | None:
+    return Cast(dtype=settings.cast) if settings.kind == "cast" else None

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from rich.console import Console
 
+from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.data import Samples, Source, open_source
 from laconic.errors import CommError, ConfigError
+from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from laconic.train.display import Display
+from laconic.train.effective_exchange import effective_exchange
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
@@ -38,24 +44,31 @@ class RunResult:
     dense_bytes: int
 
 
-def run(settings: RunSettings, *, resume: bool, console: Console | None) -> RunResult:
-    """Train as the settings say; the leading rank writes and shows."""
+def run(
+    settings: RunSettings, *, resume: bool, console: Console | None, replay: Path | None = None
+) -> RunResult:
+    """Train as the settings say; the leading rank writes and shows.
+
+    ``replay``: metrics of another run, whose timing-driven decisions are taken again.
+    """
     with process_group(settings.train.timeout_s) as ranks:
-        _check_alike(ranks, {**settings.model_dump(mode="json"), "--resume": resume})
+        _check_alike(ranks, {**settings.model_dump(mode="json"), "--resume": resume, "--replay": str(replay)})
         source = ranks.together(lambda: open_source(settings.data))
-        trainer = Trainer(settings, source.schema, ranks)
+        names = [feature.name for feature in source.schema.categorical]
+        policy = make_adaptive_policy(effective_exchange(settings), names, ranks.count, replay)
+        trainer = Trainer(settings, source.schema, ranks, policy)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
         position = Position()
         if newest is not None and resume:
-            position = load_checkpoint(trainer, newest)
+            position = load_checkpoint(trainer, newest, policy)
         elif newest is not None:
             raise ConfigError(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
-        return _Run(settings, source, trainer, position, console if ranks.leads else None).train()
+        return _Run(settings, source, trainer, policy, position, console if ranks.leads else None).train()
 
 
 def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:
@@ -83,10 +96,12 @@ class _Run:
         settings: RunSettings,
         source: Source,
         trainer: Trainer,
+        policy: AdaptivePolicy,
         begin: Position,
         console: Console | None,
     ) -> None:
         self.settings, self.source, self.trainer, self.begin = settings, source, trainer, begin
+        self.policy, self.adaptation = policy, Adaptation(trainer, policy)
         self.ranks: Ranks = trainer.ranks
         self.global_batch = settings.train.batch * self.ranks.count
         if not source.samples_in("train"):
@@ -141,21 +156,27 @@ class _Run:
 
     def _steps(self, position: Position) -> Iterator[tuple[Position, Evaluation | None]]:
         """Train to the end; yields where it is after every step, with an evaluation if there was one."""
-        settings, window = self.settings.train, Window()
+        settings, window, adaptation = self.settings.train, Window(), self.adaptation
         batches = self._batches(position)
-        ahead = next(batches, None) if position.step < self.steps else None
+        ahead: deque[tuple[Position, Samples]] = deque()
         begun, samples_seen = perf_counter(), 0
-        while ahead is not None:
-            position, samples = ahead
+        while position.step < self.steps:
+            ahead.extend(islice(batches, max(adaptation.ahead, 1) + 1 - len(ahead)))
+            if not ahead:
+                return
+            position, samples = ahead.popleft()
             step = position.step
             evaluates = settings.eval_every and step % settings.eval_every == 0
             saves = settings.checkpoint_every and step % settings.checkpoint_every == 0 and step < self.steps
-            ahead = next(batches, None) if step < self.steps else None
+            pauses = evaluates or saves or step == self.steps or adaptation.pauses(step)
             # ids of the next batch travel during this step, unless something else comes in between
-            following = ahead[1].lookups if ahead is not None and not (evaluates or saves) else None
+            following = ahead[0][1].lookups if ahead and not pauses else None
             loss, logits_B = self.trainer.step(samples, following)
             samples_seen += self.global_batch
             window.add(loss, logits_B, samples.label_B)
+            coming = [samples for _, samples in ahead]
+            for decision in adaptation.after(step, float(loss), len(samples), coming):
+                self._write_down(step, decision)
             if step % settings.log_every == 0 or step == self.steps:
                 self._log(step, window, samples_seen / (perf_counter() - begun))
             evaluation = self._evaluate(position) if evaluates else None
@@ -164,6 +185,10 @@ class _Run:
             if saves:
                 self._save(position)
             yield position, evaluation
+
+    def _write_down(self, step: int, decision: dict[str, Any]) -> None:
+        if self.file is not None:
+            self.file.write("decision", step, {**decision, "step": step})
 
     def _batches(self, position: Position) -> Iterator[tuple[Position, Samples]]:
         """Batches from a position on, each with the position after it."""
@@ -188,13 +213,17 @@ class _Run:
 
     def _save(self, position: Position) -> None:
         settings = self.settings.train
-        save_checkpoint(self.trainer, settings.out / "checkpoints", position, settings.keep_checkpoints)
+        self.adaptation.settle()
+        save_checkpoint(
+            self.trainer, settings.out / "checkpoints", position, settings.keep_checkpoints, self.policy
+        )
 
     def _log(self, step: int, window: Window, samples_per_s: float) -> None:
         ledger = self.trainer.embeddings.ledger
         self.display.step(
             step,
-            f"loss {window.loss:.4f}  AUC {window.auc:.4f}  {samples_per_s:,.0f} samples/s  {ledger.ratio:.1f}x less",
+            f"loss {window.loss:.4f}  AUC {window.auc:.4f}  {samples_per_s:,.0f} samples/s  {ledger.ratio:.1f}x less"
+            + (f"  {words}" if (words := self.adaptation.summary()) else ""),
         )
         if self.file is not None:
             sent = {f"bytes_{row['direction']}": row["bytes_sent"] for row in ledger.summary()}

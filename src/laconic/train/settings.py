@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from laconic.config import Settings
 from laconic.data import DataSettings
 
 __all__ = [
+    "DecaySettings",
     "DenseSettings",
     "EmbeddingSettings",
     "ExchangeSettings",
+    "GuardSettings",
     "ModelSettings",
     "RuleSettings",
     "RunSettings",
@@ -80,14 +82,42 @@ class RuleSettings(Settings):
     tables: str
     """Shell pattern of table names, as ``c_user*``; the last rule that matches a table counts."""
 
-    exact: bool = False
-    """Rows and gradients of these tables travel as they are."""
+    exact: Literal[True, False, "rows", "gradients"] = False
+    """Rows and gradients of these tables travel as they are, or one of them."""
 
     bound: float | None = Field(default=None, gt=0)
     """Bound of their rows."""
 
     gradient_bound: float | None = Field(default=None, gt=0)
     """Bound of their gradients."""
+
+
+class DecaySettings(Settings):
+    """How bounds narrow in the course of training: wide at first, their own in the end."""
+
+    kind: Literal["none", "step", "linear", "log", "constant", "closed_loop"] = "none"
+    """``step``, ``linear``, ``log``, ``constant``: by the clock; ``closed_loop``: as the loss levels out."""
+
+    k: float = Field(default=2.0, ge=1)
+    """What bounds are multiplied with at the start."""
+
+    steps: int = Field(default=0, ge=0)
+    """When bounds are their own, by the clock."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.kind not in ("none", "closed_loop") and not self.steps:
+            raise ValueError(
+                f"expected steps > 0 where kind is {self.kind!r}, got 0; say at which step bounds are their own"
+            )
+        return self
+
+
+class GuardSettings(Settings):
+    """What watches over the loss while it trains."""
+
+    budget: float | None = Field(default=None, gt=0, lt=1)
+    """Largest increase of normalized entropy, as a share of it; left out: nobody watches."""
 
 
 class ExchangeSettings(Settings):
@@ -102,6 +132,10 @@ class ExchangeSettings(Settings):
     relative: bool = True
     """False: the bound is absolute, in the unit of the embeddings."""
 
+    rounding: Literal["nearest", "unbiased"] = "nearest"
+    """Of rows. ``unbiased``: to one of two neighbours, with the probability that makes the mean right; rows that
+    are small beside the bound are then trained as they should be, for about a bit more per value."""
+
     gradient_bound: float = Field(default=0.5, gt=0)
     """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
 
@@ -113,6 +147,15 @@ class ExchangeSettings(Settings):
 
     warmup_steps: int = Field(default=0, ge=0)
     """Steps with exact communication before all this begins."""
+
+    decay: DecaySettings = DecaySettings()
+    """Wider bounds at the start."""
+
+    guard: GuardSettings = GuardSettings()
+    """Exactness where bounds harm too much."""
+
+    economy: bool = False
+    """Only what saves more time on the wire than it takes to encode is compressed."""
 
     rules: tuple[RuleSettings, ...] = ()
     """Exceptions by table name."""
@@ -170,3 +213,14 @@ class RunSettings(Settings):
     dense: DenseSettings = DenseSettings()
     exchange: ExchangeSettings = ExchangeSettings()
     train: TrainSettings = TrainSettings()
+
+    policy: str = "fixed"
+    """``fixed``: as ``[exchange]`` says; ``auto``: the same, guarded and economical; or a file that ``laconic tune``
+    wrote, relative to the working directory."""
+
+    @field_validator("policy")
+    @classmethod
+    def _known(cls, policy: str) -> str:
+        if policy in ("fixed", "auto") or policy.endswith(".toml"):
+            return policy
+        raise ValueError(f"expected 'fixed', 'auto' or a .toml file that laconic tune wrote, got {policy!r}")

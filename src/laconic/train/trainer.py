@@ -161,6 +161,17 @@ class Trainer:
             logits: Tensor = self._whole(samples.dense_BF, self.embeddings.start(samples.lookups))
         return logits
 
+    def embed(self, samples: Samples) -> Tensor:
+        """Pooled embeddings as they travel in training, B x T x D; nothing is learnt."""
+        with torch.no_grad():
+            return self.embeddings.start(samples.lookups).wait()
+
+    def score(self, samples: Samples, rows_BTD: Tensor) -> Tensor:
+        """Logits from given embeddings."""
+        with torch.no_grad():
+            logits: Tensor = self._whole(samples.dense_BF, _Here(rows_BTD))
+        return logits
+
     def _settle_buckets(self, schema: Schema) -> None:
         """Let DDP rebuild its buckets on a batch of no samples.
 
@@ -176,6 +187,16 @@ class Trainer:
         for _ in range(2):
             self._replica(torch.zeros(0, len(schema.dense)), _Nothing()).sum().backward()
         self.optimizer.zero_grad()
+
+
+class _Here:
+    """Rows that need not be waited for."""
+
+    def __init__(self, rows_BTD: Tensor) -> None:
+        self._rows_BTD = rows_BTD
+
+    def wait(self) -> Tensor:
+        return self._rows_BTD
 
 
 class _Whole(nn.Module):

@@ -1,0 +1,250 @@
+"""The guard: keeps what compression costs the model inside a budget, by evidence.
+
+It starts with exact communication and lets the plan in when evidence allows. Evidence comes in two kinds:
+
+look   held-out batches scored with exact rows and with rows as they would travel: the harm done to each sample,
+       and how much of each table's signal is error
+fork   the same few steps with compressed and with exact communication from one state: the share of learning that
+       was lost, and how far each table's update was from the exact one
+
+Rows and gradients have half of the budget each. What exceeds its half is tightened at once, what stays far
+below it is loosened again, and a table whose error rivals its signal is tightened by itself. Harms are means with
+a confidence bound that holds at all looks together (``confidence``), so looking often does not fool it; a change
+begins a new mean. All ranks feed it the same evidence and so decide alike.
+
+Shape legend: ``T`` tables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.adapt.confidence import RunningMean
+from laconic.errors import ConfigError
+
+__all__ = ["ForkEvidence", "Guard", "GuardDecision", "LookEvidence"]
+
+Floats = NDArray[np.float64]
+Review = Literal["look", "fork"]
+
+_FIRST = 8  # steps before the first review, exact
+_LOOKS_GROW, _FORKS_GROW = 1.5, 4.0  # intervals between reviews: their cost fades as a run gets long
+_ALPHA = 0.05
+_TIGHTEST_AT = 4096  # samples, about those of one look
+_MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tuned_bounds says why there are limits
+_COMES_TRUE, _LEAST_SLOPE = 0.4, 0.02  # see tuning.measure
+_EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
+
+
+@dataclass(frozen=True, slots=True)
+class LookEvidence:
+    """What all ranks saw in one look."""
+
+    step: int
+    loss: float
+    """Of the scored samples, rows exact."""
+    harm: Floats
+    """Of every scored sample."""
+    harm_T: Floats
+    """Mean harm when only one table's rows travel compressed."""
+    row_error_T: Floats
+    """Mean square error of rows beside their mean square."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkEvidence:
+    """What all ranks saw in one fork."""
+
+    step: int
+    lost: Floats
+    """Of every trained sample: loss after compressed steps - after exact ones."""
+    learnt: float
+    """What the exact steps took off its loss, on average."""
+    update_error_T: Floats
+    """Mean square of (applied - exact) gradients beside the mean square of exact ones."""
+    cosine_T: Floats
+    """Between applied and exact gradients."""
+    slope: float
+    """Share of the loss that training takes off while steps grow e-fold."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardDecision:
+    """One change, and the evidence for it."""
+
+    step: int
+    direction: Literal["rows", "gradients"]
+    tables: tuple[str, ...]
+    factor: float
+    """By which their bounds were multiplied."""
+    reason: str
+
+
+class Guard:
+    """Factors on the bounds of all tables, both directions."""
+
+    def __init__(self, names: tuple[str, ...], budget: float, loosest: float = 1.0) -> None:
+        """``budget``: share of the normalized entropy; bounds never exceed ``loosest`` times the plan's."""
+        if not 0 < budget < 1:
+            raise ConfigError(f"guard.budget: expected a share between 0 and 1, as 0.001, got {budget!r}")
+        self.names, self.budget, self.loosest = names, budget, loosest
+        self.rows_T, self.gradients_T = np.ones(len(names)), np.ones(len(names))
+        self.trusted = False
+        """Whether the plan is in force; exact communication until then."""
+        self._next = {"look": _FIRST, "fork": _FIRST}
+        self._interval = {"look": float(_FIRST), "fork": float(_FIRST)}
+        self._harm, self._lost = RunningMean(_TIGHTEST_AT), RunningMean(_TIGHTEST_AT)
+        self._passed = {"look": False, "fork": False}
+
+    def due(self, step: int) -> list[Review]:
+        """Reviews to make after ``step`` steps, in this order."""
+        return [kind for kind in ("fork", "look") if step >= self._next[kind]]
+
+    def exact_T(self, direction: Literal["rows", "gradients"]) -> NDArray[np.bool_]:
+        """Tables that travel exactly because no bound would do."""
+        factor_T = self.rows_T if direction == "rows" else self.gradients_T
+        return factor_T < _EXACT_BELOW
+
+    def look(self, evidence: LookEvidence) -> list[GuardDecision]:
+        """Judge the rows of all tables."""
+        half, step, loss = self.budget / 2, evidence.step, evidence.loss
+        decisions = self._collapsing("rows", self.rows_T, evidence.row_error_T, _MOST_ROW_ERROR, step)
+        self._harm.add(evidence.harm / loss)
+        upper = self._harm.upper(_ALPHA)
+        if not decisions and upper > half:
+            decisions = self._tighten_rows(evidence, upper, half)
+        elif not decisions and upper < half / 6:
+            why = f"harm of rows at most {upper:.4%} of {half:.3%}"
+            decisions = self._loosen("rows", self.rows_T, step, why)
+        self._reviewed("look", step, decisions, tightened=any(d.factor < 1 for d in decisions))
+        if decisions:
+            self._harm = RunningMean(_TIGHTEST_AT)
+        return decisions
+
+    def fork(self, evidence: ForkEvidence) -> list[GuardDecision]:
+        """Judge the gradients of all tables."""
+        half, step = self.budget / 2, evidence.step
+        decisions = self._collapsing(
+            "gradients", self.gradients_T, evidence.update_error_T, _MOST_UPDATE_ERROR, step
+        )
+        if evidence.learnt > 0:
+            scale = _COMES_TRUE * max(evidence.slope, _LEAST_SLOPE) / evidence.learnt
+            self._lost.add(scale * evidence.lost)
+        upper = self._lost.upper(_ALPHA) if self._lost.count else 0.0
+        if not decisions and upper > half:
+            factor = max(math.sqrt(half / 2 / max(self._lost.mean, half)), 1 / 16)
+            self.gradients_T *= factor
+            least = float(evidence.cosine_T.min())
+            why = f"lost learning will cost up to {upper:.4%}, more than {half:.3%}; least cosine of updates {least:.3f}"
+            decisions = [GuardDecision(step, "gradients", self.names, factor, why)]
+        elif not decisions and upper < half / 6:
+            why = f"lost learning will cost at most {upper:.4%} of {half:.3%}"
+            decisions = self._loosen("gradients", self.gradients_T, step, why)
+        self._reviewed("fork", step, decisions, tightened=any(d.factor < 1 for d in decisions))
+        if decisions:
+            self._lost = RunningMean(_TIGHTEST_AT)
+        return decisions
+
+    def summary(self) -> str:
+        """Return one line on where the guard stands."""
+        if not self.trusted:
+            return "guard: exact until the plan is proven"
+        rows, gradients = np.median(self.rows_T), np.median(self.gradients_T)
+        exact = int(self.exact_T("rows").sum() + self.exact_T("gradients").sum())
+        return f"guard: bounds x{rows:.2g} rows, x{gradients:.2g} gradients" + (
+            f", {exact} exact" if exact else ""
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {
+            "rows": self.rows_T.tolist(),
+            "gradients": self.gradients_T.tolist(),
+            "trusted": self.trusted,
+            "next": dict(self._next),
+            "interval": dict(self._interval),
+            "passed": dict(self._passed),
+            "harm": self._harm.state(),
+            "lost": self._lost.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what ``state`` returned."""
+        if len(state["rows"]) != len(self.names):
+            raise ConfigError(
+                f"guard: expected the state of {len(self.names)} tables, got one of {len(state['rows'])}; "
+                "the tables of the checkpoint are others"
+            )
+        self.rows_T, self.gradients_T = np.array(state["rows"]), np.array(state["gradients"])
+        self.trusted = bool(state["trusted"])
+        self._next, self._interval = dict(state["next"]), dict(state["interval"])
+        self._passed = dict(state["passed"])
+        self._harm = RunningMean.restore(_TIGHTEST_AT, state["harm"])
+        self._lost = RunningMean.restore(_TIGHTEST_AT, state["lost"])
+
+    def _collapsing(
+        self,
+        direction: Literal["rows", "gradients"],
+        factor_T: Floats,
+        error_T: Floats,
+        most: float,
+        step: int,
+    ) -> list[GuardDecision]:
+        """Tighten tables whose error is too large beside their signal."""
+        decisions = []
+        for t in np.flatnonzero((error_T > most) & ~self.exact_T(direction)):
+            factor = 0.9 * _relative_bound(most) / _relative_bound(float(error_T[t]))
+            factor_T[t] *= factor
+            why = f"error is {error_T[t]:.2f} of the signal, more than {most:g}"
+            decisions.append(GuardDecision(step, direction, (self.names[t],), factor, why))
+        return decisions
+
+    def _tighten_rows(self, evidence: LookEvidence, upper: float, half: float) -> list[GuardDecision]:
+        """Tighten the tables that do the harm: each may do an equal share of half the allowance, or what it does less."""
+        harm_T = np.maximum(evidence.harm_T / evidence.loss, 0)
+        fair = half / 2 / len(self.names)
+        factor_T = np.where(harm_T > fair, np.sqrt(fair / np.maximum(harm_T, fair)), 1.0)
+        if (factor_T == 1).all():  # no table by itself, all of them together
+            factor_T[:] = math.sqrt(half / 2 / max(upper, half))
+        factor_T = np.maximum(factor_T, 1 / 64)
+        self.rows_T *= factor_T
+        decisions = []
+        for t in np.flatnonzero(factor_T < 1):
+            why = f"harm {harm_T[t]:.4%} of up to {upper:.4%} in all, more than {half:.3%}"
+            decisions.append(GuardDecision(evidence.step, "rows", (self.names[t],), float(factor_T[t]), why))
+        return decisions
+
+    def _loosen(
+        self, direction: Literal["rows", "gradients"], factor_T: Floats, step: int, why: str
+    ) -> list[GuardDecision]:
+        new_T = np.minimum(factor_T * 1.5, self.loosest)
+        changed = np.flatnonzero(new_T > factor_T * 1.01)
+        if not len(changed):
+            return []
+        factor_T[:] = np.maximum(new_T, factor_T)
+        return [GuardDecision(step, direction, tuple(self.names[t] for t in changed), 1.5, why)]
+
+    def _reviewed(self, kind: Review, step: int, decisions: list[GuardDecision], *, tightened: bool) -> None:
+        """Plan the next review: soon after tightening, later and later while nothing is wrong."""
+        self._passed[kind] = not tightened
+        grow = _LOOKS_GROW if kind == "look" else _FORKS_GROW
+        if not tightened:
+            self._interval[kind] *= grow
+        self._next[kind] = step + (1 if tightened else math.ceil(self._interval[kind]))
+        if tightened and kind == "look":
+            self._passed["look"] = False
+        self.trusted = all(self._passed.values()) if not self.trusted or tightened else True
+
+
+def _relative_bound(error: float) -> float:
+    """Bound beside the root mean square of the values that has this error.
+
+    Unbiased rounding errs by a sixth of the square of small bounds, and in proportion to large ones, which
+    leave few values but zero and the bound; measured on gradients.
+    """
+    return max(math.sqrt(6 * error), error / 0.57)

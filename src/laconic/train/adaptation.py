@@ -1,0 +1,163 @@
+"""Adaptation of a run: who observes training between steps, and what is written down about it.
+
+All ranks do the same at the same steps; what they decide depends only on what they gathered from each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from laconic.adapt.adaptive import AdaptivePolicy
+from laconic.adapt.closed_loop import ClosedLoop
+from laconic.adapt.decay import Decay
+from laconic.adapt.economy import Decision, Economy, Replay
+from laconic.adapt.guard import Guard
+from laconic.data import Samples
+from laconic.errors import ConfigError
+from laconic.train.economics import Accountant
+from laconic.train.policy import make_policy
+from laconic.train.review import AHEAD, Reviewer
+from laconic.train.settings import ExchangeSettings
+from laconic.train.trainer import Trainer
+
+__all__ = ["Adaptation", "make_adaptive_policy"]
+
+_OBSERVED_EVERY = 50  # steps between two looks at the training loss
+
+
+def make_adaptive_policy(
+    settings: ExchangeSettings, names: Sequence[str], ranks: int, replay: Path | None = None
+) -> AdaptivePolicy:
+    """Return the policy that the settings describe, with all that adapts it; one rank has no economy.
+
+    ``replay``: metrics of another run, whose economic decisions are taken again instead of measuring anew.
+    """
+    fixed = make_policy(settings, names)
+    decay: Decay | ClosedLoop | None = None
+    if settings.decay.kind == "closed_loop":
+        decay = ClosedLoop(settings.decay.k)
+    elif settings.decay.kind != "none":
+        decay = Decay(settings.decay.kind, settings.decay.k, settings.decay.steps)
+    budget = settings.guard.budget
+    guard = None if budget is None else Guard(tuple(names), budget)
+    economy: Economy | Replay | None = None
+    if replay is not None:
+        economy = Replay(tuple(names), logged_decisions(replay))
+    elif settings.economy and ranks > 1:
+        economy = Economy(tuple(names))
+    return AdaptivePolicy(
+        fixed.plan, warmup_steps=settings.warmup_steps, decay=decay, guard=guard, economy=economy
+    )
+
+
+def logged_decisions(metrics: Path) -> list[Decision]:
+    """Read the economy's decisions from the metrics of a run."""
+    try:
+        lines = metrics.read_text().splitlines()
+        entries = [json.loads(line) for line in lines if line.strip()]
+    except OSError as error:
+        raise ConfigError(f"--replay: {metrics} can not be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(
+            f"--replay: {metrics}: expected JSON lines, the metrics of a run, got {error}"
+        ) from None
+    fields = ("step", "direction", "table", "old", "new", "reason")
+    return [
+        Decision(**{name: entry[name] for name in fields})
+        for entry in entries
+        if entry.get("kind") == "decision" and entry.get("part") == "economy"
+    ]
+
+
+class Adaptation:
+    """Watches one run."""
+
+    def __init__(self, trainer: Trainer, policy: AdaptivePolicy) -> None:
+        self._trainer, self._policy = trainer, policy
+        self._reviewer = None if policy.guard is None else Reviewer(trainer, policy, policy.guard)
+        economy = policy.economy
+        measures = isinstance(economy, Economy) and not isinstance(economy, Replay)
+        self._accountant = Accountant(trainer, policy, economy) if measures else None  # type: ignore[arg-type]
+        self._losses: list[tuple[int, float, int]] = []  # step, sum over this rank's samples, their number
+
+    @property
+    def ahead(self) -> int:
+        """Batches that must be in hand after a step."""
+        if self._reviewer is not None:
+            return AHEAD
+        return 1 if self._accountant is not None else 0
+
+    @property
+    def review_bytes(self) -> int:
+        """What reviews have sent from this rank."""
+        parts = [part for part in (self._reviewer, self._accountant) if part is not None]
+        return sum(account.sent for part in parts for account in part.ledger.accounts.values())
+
+    def pauses(self, step: int) -> bool:
+        """Whether something happens after a step, so that nothing may be on its way."""
+        guard = self._policy.guard
+        return (
+            self._observes(step)
+            or (guard is not None and bool(guard.due(step)))
+            or (self._accountant is not None and self._accountant.due(step))
+            or (isinstance(self._policy.economy, Replay) and Accountant.due(step))
+        )
+
+    def after(self, step: int, loss: float, samples: int, ahead: Sequence[Samples]) -> list[dict[str, Any]]:
+        """Observe a step and do what is due; returns decisions, to be written down."""
+        decisions: list[dict[str, Any]] = []
+        if isinstance(self._policy.economy, Replay):
+            again = self._policy.economy.review(step)
+            decisions += [{"part": "economy", **asdict(decision)} for decision in again]
+        if self._accountant is not None and self._accountant.due(step) and ahead:
+            found = self._accountant.review(step, ahead[0])
+            decisions += [{"part": "economy", **asdict(decision)} for decision in found]
+        if self._reviewer is None and not isinstance(self._policy.decay, ClosedLoop):
+            return decisions
+        self._losses.append((step, loss * samples, samples))
+        if not self.pauses(step):
+            return decisions
+        mean = self._share_losses()
+        if self._observes(step) and isinstance(self._policy.decay, ClosedLoop):
+            before = self._policy.decay.multiplier
+            self._policy.decay.observe(mean)
+            if self._policy.decay.multiplier != before:
+                why = f"training loss {mean:.4f}"
+                decisions.append(
+                    {"part": "decay", "multiplier": self._policy.decay.multiplier, "reason": why}
+                )
+        if self._reviewer is not None:
+            tightened = self._reviewer.review(step, ahead, self._policy.losses)
+            decisions += [{"part": "guard", **asdict(decision)} for decision in tightened]
+        return decisions
+
+    def settle(self) -> None:
+        """Before a checkpoint: leave nothing to be shared that a resumed run would not know."""
+        if self._losses or self._trainer.ranks.count > 1:
+            self._share_losses()
+
+    def summary(self) -> str:
+        """Return a few words for the progress line."""
+        words = [] if self._policy.guard is None else [self._policy.guard.summary()]
+        if self._accountant is not None:
+            words.append(self._accountant.summary())
+        return "  ".join(words)
+
+    def _observes(self, step: int) -> bool:
+        return isinstance(self._policy.decay, ClosedLoop) and step % _OBSERVED_EVERY == 0
+
+    def _share_losses(self) -> float:
+        """Tell all ranks the losses since the last time; returns their mean."""
+        everyone = self._trainer.ranks.gather(self._losses)
+        self._losses = []
+        total, count = 0.0, 0
+        for steps in zip(*everyone, strict=True):
+            losses, samples = sum(part[1] for part in steps), sum(part[2] for part in steps)
+            if samples:
+                self._policy.losses.add(steps[0][0], losses / samples)
+            total, count = total + losses, count + samples
+        return total / count if count else float("nan")

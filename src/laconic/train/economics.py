@@ -1,0 +1,118 @@
+"""What one rank measures for the economy: its link, and what codecs cost on rows and gradients at hand.
+
+Training is as before afterwards. Nothing is taken to hide behind computation: encoding, decoding and gloo's
+own work need the cores that compute.
+
+Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.adapt.adaptive import AdaptivePolicy
+from laconic.adapt.economy import Decision, Economy
+from laconic.adapt.measurement import Costs, Measurement
+from laconic.codecs import BoundedRows, Cast
+from laconic.codecs.batch import BlockCodec
+from laconic.collectives.codec_probe import codec_costs
+from laconic.data import Samples
+from laconic.nn import ShardedEmbeddings
+from laconic.train.snapshot import Snapshot
+from laconic.train.trainer import Trainer
+
+__all__ = ["Accountant"]
+
+_FIRST, _LONGEST = 10, 640  # steps before the first review, and between later ones, which double until then
+_CAST_FROM = 2.0**-9  # a bound, beside the range, from which float16 is sure to be finer
+
+Rows = NDArray[np.float32]
+
+
+class Accountant:
+    """Reviews the economy of one run; every rank calls it alike."""
+
+    def __init__(self, trainer: Trainer, policy: AdaptivePolicy, economy: Economy) -> None:
+        self._trainer, self._policy, self._economy = trainer, policy, economy
+        self.ledger = trainer.embeddings.ledger.like()
+        """What reviews sent."""
+
+    @staticmethod
+    def due(step: int) -> bool:
+        """Whether there is a review after so many steps: a function of the step, so a resumed run agrees."""
+        at, interval = _FIRST, _FIRST
+        while at < step:
+            interval = min(2 * interval, _LONGEST)
+            at += interval
+        return at == step
+
+    def summary(self) -> str:
+        """Return how many tables are not compressed, for the progress line."""
+        off = [
+            sum(choice != "bounded" for choice in self._economy.choice(direction))
+            for direction in ("forward", "backward")
+        ]
+        return f"compression off: {off[0]} rows, {off[1]} gradients" if any(off) else ""
+
+    def review(self, step: int, samples: Samples) -> list[Decision]:
+        """Measure, tell all ranks, decide alike."""
+        embeddings = self._trainer.embeddings
+        assert isinstance(embeddings, ShardedEmbeddings), "only real ranks have links"
+        ledger, embeddings.ledger = embeddings.ledger, self.ledger
+        try:
+            measurement = self._measure(embeddings, samples)
+        finally:
+            embeddings.ledger = ledger
+        return self._economy.review(step, self._trainer.ranks.gather(measurement))
+
+    def _measure(self, embeddings: ShardedEmbeddings, samples: Samples) -> Measurement:
+        link = embeddings.probe_link()
+        plan = self._policy.uneconomical_plan(embeddings.step)
+        others = embeddings.layout.ranks - 1
+        with self._policy.trying("exact"):
+            rows_TRD = embeddings.rows_from_one_rank(samples.lookups)
+            kept = _Kept(len(plan.tables))
+            with Snapshot(self._trainer) as snapshot:
+                embeddings.watch_updates(kept)  # type: ignore[arg-type]
+                self._trainer.step(samples)
+                embeddings.watch_updates(None)
+                snapshot.go_back()
+        tables = [others] * len(plan.tables)
+        forward = codec_costs(rows_TRD, [_candidates(codecs.forward) for codecs in plan.tables], tables)
+        backward = codec_costs(
+            kept.rows_TRD(embeddings.dim), [_candidates(codecs.backward) for codecs in plan.tables], tables
+        )
+        return Measurement(link, Costs(forward, 0.0), Costs(backward, 0.0))
+
+
+def _candidates(codec: BlockCodec | None) -> tuple[BlockCodec | None, ...]:
+    """Exact, cast, bounded: what a table may travel as without breaking what its plan promises."""
+    exact = Cast(dtype="fp32")
+    if codec is None:
+        return exact, None, exact
+    relative = isinstance(codec, BoundedRows) and codec.relative and codec.bound >= _CAST_FROM
+    return exact, Cast(dtype="fp16") if relative else None, codec
+
+
+class _Kept:
+    """Gradients that go to the first of the other ranks, as ``watch_updates`` shows them."""
+
+    def __init__(self, tables: int) -> None:
+        self._tables = tables
+        self._seen: list[tuple[NDArray[np.int64], Rows]] = []
+
+    def add(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:
+        """Keep the rows of the first destination: tables ascend until the next one begins."""
+        turns = np.flatnonzero(np.diff(table_R) < 0)
+        end = int(turns[0]) + 1 if len(turns) else len(table_R)
+        self._seen.append((table_R[:end].copy(), exact_RD[:end].astype(np.float32)))
+
+    def rows_TRD(self, dim: int) -> list[Rows]:
+        """Rows of every table."""
+        if not self._seen:
+            return [np.empty((0, dim), np.float32)] * self._tables
+        table_R, rows_RD = self._seen[0]
+        return [rows_RD[table_R == t] for t in range(self._tables)]

@@ -1,0 +1,54 @@
+"""What a run exchanges once its ``policy`` is looked up.
+
+========= ==========================================================================
+policy    exchange
+========= ==========================================================================
+fixed     as ``[exchange]`` says
+auto      as ``[exchange]`` says, guarded within a budget, and economical
+a file    what the file says; what it leaves out, as ``[exchange]`` says
+========= ==========================================================================
+"""
+
+from __future__ import annotations
+
+from laconic.config import Settings, load
+from laconic.errors import ConfigError
+from laconic.train.settings import ExchangeSettings, GuardSettings, RunSettings
+
+__all__ = ["AUTO_BUDGET", "PolicyFile", "effective_exchange"]
+
+AUTO_BUDGET = 0.001
+"""Increase of normalized entropy that ``auto`` allows unless the run has a budget: a thousandth of it."""
+
+
+class PolicyFile(Settings):
+    """A file of ``laconic tune``."""
+
+    exchange: ExchangeSettings
+
+
+def effective_exchange(settings: RunSettings) -> ExchangeSettings:
+    """Return the exchange that the run's policy describes; ``ConfigError`` where it and the run disagree."""
+    if settings.policy == "fixed":
+        return settings.exchange
+    if settings.policy == "auto":
+        return _auto(settings.exchange)
+    return _from_file(settings.policy, settings.exchange)
+
+
+def _auto(exchange: ExchangeSettings) -> ExchangeSettings:
+    if exchange.kind != "bounded":
+        raise ConfigError(
+            f"policy: 'auto' adapts bounds and needs exchange.kind 'bounded', got {exchange.kind!r}; use policy 'fixed'"
+        )
+    guard = exchange.guard if exchange.guard.budget is not None else GuardSettings(budget=AUTO_BUDGET)
+    return exchange.model_copy(update={"guard": guard, "economy": True})
+
+
+def _from_file(path: str, exchange: ExchangeSettings) -> ExchangeSettings:
+    file = load(path, PolicyFile).exchange
+    if exchange.rules and file.rules:  # the last rule that matches counts: neither order is surely meant
+        raise ConfigError(
+            f"policy: {path} has rules, and so has exchange.rules of the run; move those of the run into the file"
+        )
+    return exchange.model_copy(update={name: getattr(file, name) for name in file.model_fields_set})
