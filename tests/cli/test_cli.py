@@ -35,7 +35,7 @@ def test_help_lists_the_commands_and_loads_no_torch():
     script = "import sys; from laconic.cli import app; assert 'torch' not in sys.modules; app(['--help'])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("info", "codec", "bench"):
+    for command in ("info", "codec", "bench", "train", "tune"):
         assert command in done.stdout
 
 

@@ -49,6 +49,23 @@ def test_an_unknown_setting_is_named_with_the_one_that_was_meant():
         ("[embeddings]\nrate = -1.0", "run.toml: embeddings.rate: expected a value >= 0, got -1.0"),
         ("[model]\nbottom = [8, 0]", "run.toml: model.bottom.1: expected greater than or equal to 1, got 0"),
         ("[[exchange.rules]]\nexact = true", "run.toml: exchange.rules.0.tables: required, but not given"),
+        (
+            "[[exchange.rules]]\ntables = 'a'\nexact = 'both'",
+            "run.toml: exchange.rules.0.exact: expected 'rows', 'gradients', True or False, got 'both'",
+        ),
+        (
+            "[exchange]\nrounding = 'down'",
+            "run.toml: exchange.rounding: expected 'nearest' or 'unbiased', got 'down'",
+        ),
+        (
+            "[exchange.decay]\nkind = 'linear'",
+            "run.toml: exchange.decay: expected steps > 0 where kind is 'linear', got 0; say at which step bounds are their own",
+        ),
+        ("[exchange.decay]\nk = 0.5", "run.toml: exchange.decay.k: expected a value >= 1, got 0.5"),
+        (
+            "[exchange.guard]\nbudget = 1.0",
+            "run.toml: exchange.guard.budget: expected a value > 0 and < 1, got 1.0",
+        ),
     ],
 )
 def test_a_value_out_of_range_is_shown_with_the_range(text, message):
@@ -86,6 +103,22 @@ def test_an_override_wins_over_the_file_and_is_named_in_an_error():
         "--set: train.bacth: no such setting; did you mean 'batch'?"
     )
     assert refused("", "train") == "--set: expected name.of.setting=value, got 'train'"
+
+
+def test_a_policy_is_a_known_name_or_a_file():
+    assert refused("", "policy=automatic") == (
+        "--set: policy: expected 'fixed', 'auto' or a .toml file that laconic tune wrote, got 'automatic'"
+    )
+
+
+@pytest.mark.parametrize("kind", ["step", "linear", "log", "constant"])
+def test_a_decay_by_the_clock_says_when_it_ends(kind):
+    text = f"[exchange.decay]\nkind = '{kind}'\nsteps = 9"
+    assert parse(DATA + text, RunSettings).exchange.decay.steps == 9
+
+
+def test_a_decay_by_the_loss_needs_no_end():
+    assert parse(DATA + "[exchange.decay]\nkind = 'closed_loop'", RunSettings).exchange.decay.k == 2
 
 
 def policy_of(**settings):
@@ -130,10 +163,42 @@ def test_a_bound_that_the_kind_has_no_use_for_is_an_error():
     message = r"^exchange.rules: 'c_ad' has a bound, but exchange.kind is 'cast'; leave it out$"
     with pytest.raises(ConfigError, match=message):
         plan_of(kind="cast", rules=[{"tables": "c_ad", "bound": 0.1}])
-    with pytest.raises(
-        ConfigError, match=r"^exchange.rules: 'c_ad' is exact and has a bound; leave one out$"
-    ):
-        plan_of(rules=[{"tables": "c_ad", "exact": True, "gradient_bound": 0.1}])
+
+
+@pytest.mark.parametrize(
+    ("rule", "direction"),
+    [
+        ({"exact": True, "gradient_bound": 0.1}, "gradients"),
+        ({"exact": "gradients", "gradient_bound": 0.1}, "gradients"),
+        ({"exact": "rows", "bound": 0.1}, "rows"),
+    ],
+)
+def test_a_direction_that_is_exact_has_no_bound(rule, direction):
+    with pytest.raises(ConfigError) as caught:
+        plan_of(rules=[{"tables": "c_ad", **rule}])
+    assert (
+        str(caught.value)
+        == f"exchange.rules: 'c_ad' has exact {direction} and a bound of them; leave one out"
+    )
+
+
+def test_one_direction_of_a_table_may_be_exact():
+    rules = [
+        {"tables": "c_site", "exact": "rows", "gradient_bound": 2.0},
+        {"tables": "c_ad", "exact": "gradients"},
+    ]
+    user, site, ad = plan_of(rules=rules).tables
+    assert user == BOUNDED
+    assert site == TableCodecs(None, BoundedRows(bound=2.0, relative="rms", dither=0))
+    assert ad == TableCodecs(BOUNDED.forward, None)
+    cast = plan_of(kind="cast", rules=[{"tables": "c_ad", "exact": "rows"}])
+    assert cast.tables[2] == TableCodecs(None, Cast(dtype="fp16"))
+
+
+def test_unbiased_rounding_is_of_rows():
+    assert plan_of(rounding="unbiased").tables[0] == TableCodecs(
+        BoundedRows(bound=0.03, relative=True, dither=0), BOUNDED.backward
+    )
 
 
 def test_a_plan_is_the_same_object_until_something_changes():

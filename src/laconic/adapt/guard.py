@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 Review = Literal["look", "fork"]
 
 _FIRST = 8  # steps before the first review, exact
-_LOOKS_GROW, _FORKS_GROW = 1.5, 4.0  # intervals between reviews: their cost fades as a run gets long
+_LOOKS_GROW, _FORKS_GROW = 2.0, 8.0  # intervals between reviews: their cost fades as a run gets long
 _ALPHA = 0.05
 _TIGHTEST_AT = 4096  # samples, about those of one look
 _MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tuned_bounds says why there are limits

@@ -89,3 +89,48 @@ def train(
     console.print(render(result.rows, result.comparisons))
     if json_file is not None:
         write_json(result.as_json(), json_file)
+
+
+@app.command("adapt")
+def adapt(
+    data: Path | None = typer.Option(
+        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
+    ),
+    seeds: int | None = typer.Option(None, min=1, help="Paired runs; left out: 2, or 5 with --full."),
+    rates: str = typer.Option(
+        "1000,200,loopback",
+        help="Links to time at, in Mbit/s or loopback, separated by commas; empty: none.",
+    ),
+    full: bool = typer.Option(False, help="All bounds, budgets and decays: an hour or two."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
+    from rich.console import Console
+
+    from laconic.bench.adaptation.benchmark import run_adaptation_benchmark
+    from laconic.bench.adaptation.tables import render
+    from laconic.bench.machine import Machine
+    from laconic.errors import ConfigError
+
+    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
+        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    try:
+        rates_mbit = [
+            None if rate.strip() == "loopback" else float(rate) for rate in rates.split(",") if rate.strip()
+        ]
+    except ValueError as error:
+        raise ConfigError(
+            f"--rates: expected numbers or loopback, separated by commas, got {rates!r}"
+        ) from error
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 120)
+    console.print(str(Machine.this()))
+    with console.status("starting") as status:
+        result = run_adaptation_benchmark(
+            data=data, seeds=seeds, rates_mbit=rates_mbit, full=full, say=status.update
+        )
+    console.print(render(result.rows))
+    if json_file is not None:
+        write_json(result.as_json(), json_file)

@@ -8,11 +8,11 @@ import typer
 
 
 def report(
-    result: Path = typer.Argument(help="Result file of a comparison, JSON."),
+    result: Path = typer.Argument(help="Result file of a comparison or of laconic tune, JSON."),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write; replaced if it exists."),
 ) -> None:
     """Turn a result file into one HTML page that needs no network."""
-    from laconic.report import read_result, write_report
+    from laconic.report import read_any, write_report
 
-    write_report(read_result(result), out)
+    write_report(read_any(result), out)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB, opens in any browser")

@@ -1,6 +1,21 @@
-"""One self-contained HTML page from a result file; see ``laconic.report.result`` for the format."""
+"""One self-contained HTML page from a result file; ``result`` and ``tune_result`` have the formats."""
 
-from laconic.report.page import render, write_report
+from laconic.report.page import render
 from laconic.report.result import Method, Point, Result, Table, read_result
+from laconic.report.tune_page import render_tuned
+from laconic.report.tune_result import TuneResult, read_tune_result
+from laconic.report.write import read_any, write_report
 
-__all__ = ["Method", "Point", "Result", "Table", "read_result", "render", "write_report"]
+__all__ = [
+    "Method",
+    "Point",
+    "Result",
+    "Table",
+    "TuneResult",
+    "read_any",
+    "read_result",
+    "read_tune_result",
+    "render",
+    "render_tuned",
+    "write_report",
+]

@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from laconic.report.axes import beside, byte_unit, label, logarithmic, names_axis
+from laconic.report.document import Figure
 from laconic.report.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.result import Method, Point, Table, ratio
 
-__all__ = ["Figure", "bytes_chart", "curve_chart", "method_colour", "step_chart", "table_chart"]
-
-Figure = dict[str, Any]
+__all__ = ["bytes_chart", "curve_chart", "method_colour", "step_chart", "table_chart"]
 
 _PALETTE = 7  # besides the grey of the first; the style sheet defines --method-0 to --method-7
 

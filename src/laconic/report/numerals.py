@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-__all__ = ["NONE", "bytes_text", "change", "decimals", "milliseconds", "plain", "three", "times"]
+__all__ = ["NONE", "bytes_text", "change", "decimals", "milliseconds", "plain", "share", "three", "times"]
 
 NONE = "\N{EN DASH}"
 _TIMES, _MINUS = "\N{MULTIPLICATION SIGN}", "\N{MINUS SIGN}"
@@ -33,6 +33,11 @@ def bytes_text(value: float) -> str:
 def milliseconds(value: float) -> str:
     """Write a time in milliseconds, or in seconds from ten seconds on."""
     return f"{three(value / 1000)} s" if value >= 10_000 else f"{three(value)} ms"
+
+
+def share(value: float) -> str:
+    """Write a part of a whole in percent; two significant digits are more than such figures are good for."""
+    return f"{Decimal(f'{100 * value:.2g}'):f} %"
 
 
 def times(value: float | None) -> str:

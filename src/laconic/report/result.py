@@ -28,33 +28,18 @@ Bytes are averages for one step and one rank. NaN and null both mean: not define
 
 from __future__ import annotations
 
-import math
 import statistics
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from laconic.errors import FormatError
+from laconic.report.record import Bytes, Count, Maybe, Record, Text, read_record
 
 __all__ = ["Method", "Point", "Result", "Table", "read_result"]
 
 
-def _null_if_nan(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=0)]
-Bytes = Annotated[float, Field(ge=0)]
-Maybe = Annotated[float | None, BeforeValidator(_null_if_nan)]
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-class Point(_Record):
+class Point(Record):
     """Where a run stood after some steps."""
 
     step: Count
@@ -73,7 +58,7 @@ class Point(_Record):
     """AUC on the evaluation set; null at points where nothing was evaluated."""
 
 
-class Method(_Record):
+class Method(Record):
     """How one method did."""
 
     name: Text
@@ -126,7 +111,7 @@ class Method(_Record):
         return self.bytes_forward + self.bytes_backward + self.bytes_ids + self.bytes_dense
 
 
-class Table(_Record):
+class Table(Record):
     """What compression did to one table."""
 
     name: Text
@@ -154,7 +139,7 @@ class Table(_Record):
         )
 
 
-class Result(_Record):
+class Result(Record):
     """A comparison of methods on one machine and in one setting."""
 
     title: Text
@@ -176,29 +161,7 @@ class Result(_Record):
 
 def read_result(path: str | Path) -> Result:
     """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    try:
-        return Result.model_validate_json(Path(path).read_bytes())
-    except ValidationError as error:
-        lines = [
-            ": ".join(filter(None, (str(path), ".".join(map(str, problem["loc"])), _what(problem))))
-            for problem in error.errors()
-        ]
-        raise FormatError("\n".join(lines)) from None
-
-
-def _what(problem: Any) -> str:
-    kind, message = problem["type"], problem["msg"]
-    if kind == "missing":
-        return "required, but not given"
-    if kind == "extra_forbidden":
-        return "no such field"
-    if kind == "value_error":
-        return str(problem["ctx"]["error"])
-    if kind == "json_invalid":
-        return f"not JSON: {message.removeprefix('Invalid JSON: ')}"
-    expected = message.replace("Input should be", "expected", 1)
-    got = repr(problem["input"])
-    return f"{expected[:1].lower()}{expected[1:]}, got {got if len(got) <= 80 else got[:77] + '...'}"
+    return read_record(path, Result)
 
 
 def ratio(before: float, after: float) -> float | None:

@@ -1,29 +1,26 @@
-"""What the page says in HTML: headline figures, the table of methods, the table of tables."""
+"""What the page of a comparison says in HTML: headline figures, the table of methods, the table of tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from laconic.report.charts import method_colour
+from laconic.report.document import cards, cell, facts, table
 from laconic.report.numerals import NONE, bytes_text, change, decimals, milliseconds, times
 from laconic.report.result import Method, Result, Table, ratio
 
-__all__ = ["facts", "headline", "method_table", "table_table"]
+__all__ = ["circumstances", "headline", "method_table", "table_table"]
 
 _AUC_PLACES = 5
 _LOSS_PLACES = 5
 
 
-def facts(result: Result) -> str:
-    """Show setting and machine, as pairs of a name and a value."""
+def circumstances(result: Result) -> str:
+    """Show setting and machine."""
     pairs = [*result.setting.items(), *result.machine.items()]
-    items = (
-        f"<div><dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_value(value))}</dd></div>"
-        for name, value in pairs
-    )
-    return f'<dl class="facts">{"".join(items)}</dl>' if pairs else ""
+    return facts((name.replace("_", " "), _value(value)) for name, value in pairs)
 
 
 def headline(methods: Sequence[Method]) -> str:
@@ -35,7 +32,7 @@ def headline(methods: Sequence[Method]) -> str:
     pace = ("faster", speed) if speed >= 1 else ("slower", 1 / speed)
     sent = ratio(first.bytes_total, last.bytes_total)
     amount = ("more", 1 / sent) if sent and sent < 1 else ("fewer", sent)
-    cards = [
+    shown = [
         (
             times(pace[1]),
             f"{pace[0]} step",
@@ -48,14 +45,9 @@ def headline(methods: Sequence[Method]) -> str:
         ),
     ]
     if first.auc is not None and last.auc is not None:
-        shown = f"{decimals(first.auc, _AUC_PLACES)} → {decimals(last.auc, _AUC_PLACES)}"
-        cards.append((change(last.auc - first.auc, _AUC_PLACES), "AUC", shown))
-    body = "".join(
-        f"<li><strong>{figure}</strong> <span>{what}</span><small>{detail}</small></li>"
-        for figure, what, detail in cards
-    )
-    names = f"<b>{escape(last.name)}</b> against <b>{escape(first.name)}</b>"
-    return f'<section class="headline"><p>{names}</p><ul>{body}</ul></section>'
+        both = f"{decimals(first.auc, _AUC_PLACES)} → {decimals(last.auc, _AUC_PLACES)}"
+        shown.append((change(last.auc - first.auc, _AUC_PLACES), "AUC", both))
+    return cards(f"<b>{escape(last.name)}</b> against <b>{escape(first.name)}</b>", shown)
 
 
 def method_table(methods: Sequence[Method]) -> str:
@@ -85,61 +77,41 @@ def method_table(methods: Sequence[Method]) -> str:
         rows.append(
             [
                 f'<span class="key" style="color:var({method_colour(i, len(methods))})">■</span> {escape(method.name)}',
-                _cell(milliseconds(method.median_ms), _middle(method.step_ms)),
-                _cell(times(first.median_ms / method.median_ms)),
-                *(_cell(bytes_text(sent), times(ratio(before, sent))) for sent, before in pairs),
-                _cell(bytes_text(method.bytes_total), total),
-                _cell(
+                cell(milliseconds(method.median_ms), _middle(method.step_ms)),
+                cell(times(first.median_ms / method.median_ms)),
+                *(cell(bytes_text(sent), times(ratio(before, sent))) for sent, before in pairs),
+                cell(bytes_text(method.bytes_total), total),
+                cell(
                     decimals(method.auc, _AUC_PLACES),
                     _against(method.auc, first.auc, _AUC_PLACES) if i else "",
                 ),
-                _cell(
+                cell(
                     decimals(method.log_loss, _LOSS_PLACES),
                     _against(method.log_loss, first.log_loss, _LOSS_PLACES) if i else "",
                 ),
             ]
         )
-    return _table(names, rows, "methods")
+    return table(names, rows, "methods")
 
 
 def table_table(tables: Sequence[Table]) -> str:
     """One row a table, in the order given."""
     names = ("table", "entries", "bound", "rows", "codec of rows", "gradients", "codec of gradients")
     rows = []
-    for table in tables:
-        forward, backward = table.ratios
+    for each in tables:
+        forward, backward = each.ratios
         rows.append(
             [
-                escape(table.name),
-                _cell(f"{table.rows:,}"),
-                _cell(NONE if table.bound is None else f"{table.bound:.3g}"),
-                _cell(bytes_text(table.bytes_forward_after), times(forward)),
-                f"<code>{escape(table.forward)}</code>",
-                _cell(bytes_text(table.bytes_backward_after), times(backward)),
-                f"<code>{escape(table.backward)}</code>",
+                escape(each.name),
+                cell(f"{each.rows:,}"),
+                cell(NONE if each.bound is None else f"{each.bound:.3g}"),
+                cell(bytes_text(each.bytes_forward_after), times(forward)),
+                f"<code>{escape(each.forward)}</code>",
+                cell(bytes_text(each.bytes_backward_after), times(backward)),
+                f"<code>{escape(each.backward)}</code>",
             ]
         )
-    return _table(names, rows, "tables")
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    body = "".join(
-        f'<tr><th scope="row">{cells[0]}</th>'
-        + "".join(
-            f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names[1:], cells[1:], strict=True)
-        )
-        + "</tr>"
-        for cells in rows
-    )
-    return (
-        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(figure: str, small: str = "") -> str:
-    return f"<span>{figure}</span><small>{small}</small>" if small else f"<span>{figure}</span>"
+    return table(names, rows, "tables")
 
 
 def _against(value: float | None, first: float | None, places: int) -> str:

@@ -135,6 +135,11 @@ class Adaptation:
             decisions += [{"part": "guard", **asdict(decision)} for decision in tightened]
         return decisions
 
+    def review_economy(self, step: int, samples: Samples) -> None:
+        """Review the economy now, whenever it is due; every rank alike."""
+        if self._accountant is not None:
+            self._accountant.review(step, samples)
+
     def settle(self) -> None:
         """Before a checkpoint: leave nothing to be shared that a resumed run would not know."""
         if self._losses or self._trainer.ranks.count > 1:

@@ -4,21 +4,26 @@
 policy    exchange
 ========= ==========================================================================
 fixed     as ``[exchange]`` says
-auto      as ``[exchange]`` says, guarded within a budget, and economical
+auto      wide bounds, or those of ``[exchange]``, under a guard that narrows them, and economical
 a file    what the file says; what it leaves out, as ``[exchange]`` says
 ========= ==========================================================================
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from laconic.config import Settings, load
 from laconic.errors import ConfigError
 from laconic.train.settings import ExchangeSettings, GuardSettings, RunSettings
 
-__all__ = ["AUTO_BUDGET", "PolicyFile", "effective_exchange"]
+__all__ = ["AUTO_BUDGET", "PolicyFile", "effective_auto", "effective_exchange"]
 
 AUTO_BUDGET = 0.001
 """Increase of normalized entropy that ``auto`` allows unless the run has a budget: a thousandth of it."""
+
+
+_WIDE = {"bound": 0.1, "gradient_bound": 1.0}
 
 
 class PolicyFile(Settings):
@@ -32,17 +37,23 @@ def effective_exchange(settings: RunSettings) -> ExchangeSettings:
     if settings.policy == "fixed":
         return settings.exchange
     if settings.policy == "auto":
-        return _auto(settings.exchange)
+        return effective_auto(settings.exchange)
     return _from_file(settings.policy, settings.exchange)
 
 
-def _auto(exchange: ExchangeSettings) -> ExchangeSettings:
+def effective_auto(exchange: ExchangeSettings) -> ExchangeSettings:
+    """Return the exchange of ``auto``: bounds that were not set begin wide, for the guard to narrow."""
     if exchange.kind != "bounded":
         raise ConfigError(
             f"policy: 'auto' adapts bounds and needs exchange.kind 'bounded', got {exchange.kind!r}; use policy 'fixed'"
         )
-    guard = exchange.guard if exchange.guard.budget is not None else GuardSettings(budget=AUTO_BUDGET)
-    return exchange.model_copy(update={"guard": guard, "economy": True})
+    found: dict[str, Any] = {"economy": True}
+    if exchange.guard.budget is None:
+        found["guard"] = GuardSettings(budget=AUTO_BUDGET)
+    for name, wide in _WIDE.items():
+        if name not in exchange.model_fields_set:
+            found[name] = wide
+    return exchange.model_copy(update=found)
 
 
 def _from_file(path: str, exchange: ExchangeSettings) -> ExchangeSettings:

@@ -25,7 +25,7 @@ from laconic.train.trainer import Trainer
 
 __all__ = ["AHEAD", "Reviewer"]
 
-_FORK_STEPS, _LOOK_BATCHES = 8, 4
+_FORK_STEPS, _LOOK_BATCHES = 6, 3
 AHEAD = max(_FORK_STEPS, _LOOK_BATCHES)
 """Batches that a review needs to have in hand."""
 
@@ -97,7 +97,6 @@ class Reviewer:
     def _fork(self, step: int, batches: Sequence[Samples], slope: float) -> ForkEvidence:
         trainer = self._trainer
         watch = UpdateError(len(self._guard.names))
-        before_B = self._losses(batches)
         with Snapshot(trainer) as snapshot:
             trainer.embeddings.watch_updates(watch)
             with self._policy.trying("candidate"):
@@ -107,17 +106,22 @@ class Reviewer:
             compressed_B = self._losses(batches)
             snapshot.go_back()
             with self._policy.trying("exact"):
-                for samples in batches:
-                    trainer.step(samples)
+                before = [
+                    (float(trainer.step(samples)[0]) * len(samples), len(samples)) for samples in batches
+                ]
             exact_B = self._losses(batches)
             snapshot.go_back()
-        parts = trainer.ranks.gather((compressed_B - exact_B, before_B - exact_B, watch.sums_4T))
-        sums_4T = sum(part[2] for part in parts)
-        learnt = np.concatenate([part[1] for part in parts])
+        # what a batch had lost before its own step stands for its loss before all of them: one pass less
+        begun, samples_seen = (sum(column) for column in zip(*before, strict=True))
+        parts = trainer.ranks.gather(
+            (compressed_B - exact_B, begun - float(exact_B.sum()), samples_seen, watch.sums_4T)
+        )
+        sums_4T = sum(part[3] for part in parts)
+        everyone = sum(part[2] for part in parts)
         return ForkEvidence(
             step,
             np.concatenate([part[0] for part in parts]),
-            float(learnt.mean()) if len(learnt) else 0.0,
+            sum(part[1] for part in parts) / everyone if everyone else 0.0,
             relative_error_T(sums_4T),
             cosine_T(sums_4T),
             slope,

@@ -82,7 +82,7 @@ class RuleSettings(Settings):
     tables: str
     """Shell pattern of table names, as ``c_user*``; the last rule that matches a table counts."""
 
-    exact: Literal[True, False, "rows", "gradients"] = False
+    exact: Literal["rows", "gradients", True, False] = False
     """Rows and gradients of these tables travel as they are, or one of them."""
 
     bound: float | None = Field(default=None, gt=0)
@@ -136,7 +136,7 @@ class ExchangeSettings(Settings):
     """Of rows. ``unbiased``: to one of two neighbours, with the probability that makes the mean right; rows that
     are small beside the bound are then trained as they should be, for about a bit more per value."""
 
-    gradient_bound: float = Field(default=0.5, gt=0)
+    gradient_bound: float = Field(default=0.35, gt=0)
     """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
 
     cast: Literal["fp16", "bf16", "int8", "int4"] = "fp16"

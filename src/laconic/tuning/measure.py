@@ -62,7 +62,7 @@ class Effort:
 
     def count(self, tables: int) -> int:
         """Pieces of work that ``measure_tables`` reports."""
-        return len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + 2 * tables + 1
+        return len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + 2 * tables + 2
 
 
 def forward_codec(bound: float) -> BlockCodec:
@@ -167,7 +167,7 @@ class _Errors:
 
     def curve(self, t: int, tried: float, harm: tuple[float, float]) -> Curve:
         """Curve of a table that did this harm, give or take its standard error, at the bound that was tried."""
-        error = self.errors[self.bounds.index(tried), t]
+        error = float(self.errors[self.bounds.index(tried), t])
         return Curve(
             bounds=self.bounds,
             bytes_sent=tuple(self.bytes_sent[:, t].tolist()),
@@ -219,7 +219,10 @@ def _forward_harm(stage: Stage, scored: list[Samples], done: Callable[[], None])
 
 
 def _lost_learning(stage: Stage, fork: list[Samples], done: Callable[[], None]) -> list[tuple[float, float]]:
-    """Share of what exact steps take off the loss of their own batches that is lost, and its standard error."""
+    """Share of what exact steps take off the loss of their own batches that each table loses, and its standard error.
+
+    All tables together lose more than the sum of each by itself; the rest is laid to all in equal parts.
+    """
     label_B = torch.cat([samples.label_B for samples in fork])
     before = float(sample_losses(stage.logits(fork, stage.exact), label_B).mean())
     lost = []
@@ -227,15 +230,18 @@ def _lost_learning(stage: Stage, fork: list[Samples], done: Callable[[], None]) 
         stage.train(fork, stage.exact)
         exact_B = stage.logits(fork, stage.exact)
         learnt = before - float(sample_losses(exact_B, label_B).mean())
-        for t in range(len(stage.names)):
+        all_tables = ExchangePlan((TableCodecs(backward=backward_codec(_TRIED_BACKWARD)),) * len(stage.names))
+        for plan in (all_tables, *(_only(stage, t, None, _TRIED_BACKWARD) for t in range(len(stage.names)))):
             snapshot.go_back()
-            stage.train(fork, _only(stage, t, None, _TRIED_BACKWARD))
+            stage.train(fork, plan)
             change_B = loss_change(exact_B, stage.logits(fork, stage.exact), label_B)
             share = (float(change_B.mean()), float(change_B.std()) / len(change_B) ** 0.5)
             lost.append((share[0] / learnt, share[1] / learnt) if learnt > 0 else (0.0, 0.0))
             done()
         snapshot.go_back()
-    return lost
+    together, *each = lost
+    unexplained = max(together[0] - sum(max(share, 0.0) for share, _ in each), 0.0) / len(each)
+    return [(max(share, 0.0) + unexplained, error) for share, error in each]
 
 
 def _loss(logits_B: Tensor, batches: list[Samples]) -> float:

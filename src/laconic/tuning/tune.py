@@ -21,6 +21,7 @@ _SHARE = (
     0.7  # of an epoch that is trained unless told otherwise: errors harm a trained model more than a new one
 )
 _MOST_STEPS = 1000
+_LEAST_SLOPE = 0.02  # a loss that seems to stand still may only be noisy
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,9 @@ def choose(measured: Measured, budget: float) -> Tuned:
 
 
 def _slope(losses: Sequence[float]) -> float:
-    """Share of the loss lost per e-fold of steps, from around the middle to the end; noise below 0 counts as 0."""
+    """Share of the loss lost per e-fold of steps, from around the middle to the end."""
     tenth = max(len(losses) // 10, 1)
     middle = len(losses) // 2
     early, late = fmean(losses[middle - tenth // 2 : middle + tenth - tenth // 2]), fmean(losses[-tenth:])
     between = math.log((len(losses) - tenth / 2) / max(middle, 1))
-    return max((early - late) / late / between, 0.0)
+    return max((early - late) / late / between, _LEAST_SLOPE)

@@ -21,7 +21,6 @@ __all__ = ["run_demo"]
 
 _METHODS = ("plain_pairwise", "laconic_pairwise")  # the wire that laconic train uses
 _RATE_MBIT = 200
-_BOUND = 0.01  # of looked-up values, relative to their range: the default of laconic train
 _BATCH, _STEPS, _EVALUATIONS = 1024, 240, 6
 
 
@@ -39,7 +38,6 @@ def run_demo(say: Callable[[str], None]) -> Result:
             Steps(
                 data=data,
                 model=model,
-                bound=_BOUND,
                 methods=("alone", *_METHODS),
                 batch=_BATCH,
                 rounds=4,
@@ -53,7 +51,6 @@ def run_demo(say: Callable[[str], None]) -> Result:
                 Epoch(
                     data=data,
                     model=model,
-                    bound=_BOUND,
                     method=method,
                     batch=_BATCH,
                     curve_every=_STEPS // _EVALUATIONS,

@@ -1,8 +1,7 @@
 """Accuracy and bytes on real data, by ranks on this machine whose links are not limited.
 
 Accuracy rows are paired: one seed means the same first weights and the same order of batches
-for every method. Byte rows use the setting that the SC'24 bounds were chosen for: large batches,
-dimension 64.
+for every method. Byte rows use large batches and dimension 64, as SC'24 does.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from laconic.bench.training.driver import Driver
 from laconic.bench.training.jobs import Answer, Epoch
+from laconic.bench.training.recipe import recipe_for
 from laconic.bench.training.row import Row
 from laconic.data import ParquetSettings, SyntheticSettings
 from laconic.train.settings import ModelSettings
@@ -33,7 +33,14 @@ def measure_accuracy(
             for seed in range(seeds):
                 for method in methods:
                     say(f"accuracy: {name}, seed {seed}, {method}")
-                    job = Epoch(data=data, model=_SMALL, method=method, batch=1024 // _RANKS, seed=seed)
+                    job = Epoch(
+                        data=data,
+                        model=_SMALL,
+                        method=method,
+                        batch=1024 // _RANKS,
+                        seed=seed,
+                        recipe=recipe_for(name),
+                    )
                     answer = driver.train_epoch(job)
                     rows.append(_row("accuracy", name, method, seed, answer))
     return rows

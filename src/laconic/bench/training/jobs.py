@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from laconic.bench.training.recipe import Recipe
 from laconic.config import Settings
 from laconic.data import DataSettings
 from laconic.train.settings import ModelSettings
@@ -14,15 +15,15 @@ __all__ = ["Answer", "Epoch", "Steps"]
 class _Job(Settings):
     data: DataSettings
     model: ModelSettings
-    bound: float | None = None
-    """Of looked-up values, relative to their range, for all tables; None: those of the paper's classes."""
+    recipe: Recipe = Recipe()
+    """How it is trained."""
 
 
 class Steps(_Job):
     """Time some steps of every method, in turns."""
 
     methods: tuple[str, ...]
-    """``alone`` is this rank's batch on this rank, with nothing sent."""
+    """``alone`` is this rank's batch on this rank, with nothing sent; ``auto`` adapts its bounds and its choices."""
     batch: int
     rounds: int
     steps: int
@@ -35,7 +36,6 @@ class Epoch(_Job):
     method: str
     batch: int
     seed: int = 0
-    rate: float = 0.02
     steps: int | None = None
     evaluate: bool = True
     curve_every: int = 0

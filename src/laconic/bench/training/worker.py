@@ -22,6 +22,9 @@ from laconic.bench.training.methods import find_method
 from laconic.collectives import Ledger
 from laconic.collectives.world import Joined
 from laconic.data import Samples, Source, open_source
+from laconic.exchange_plan import Policy
+from laconic.train.adaptation import Adaptation, make_adaptive_policy
+from laconic.train.effective_exchange import effective_exchange
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation
 from laconic.train.ranks import Ranks, process_group
@@ -29,6 +32,7 @@ from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings
 from laconic.train.trainer import Trainer
 
 _BATCHES = 8  # generated before the clock starts, used in turn
+_SETTLING = 45  # steps: the guard's second fork is behind them, its third far ahead
 
 
 def main() -> None:
@@ -68,9 +72,10 @@ class _Timed:
         self._trainers: dict[tuple[str, str], Trainer] = {}
         self._batches: dict[str, list[Samples]] = {}
         self._done: Counter[int] = Counter()  # steps of each trainer
+        self._adaptations: dict[int, Adaptation] = {}  # of trainers that adapt
 
     def measure(self, job: Steps) -> list[Answer]:
-        key = job.model_dump_json(include={"data", "model", "bound", "batch"})
+        key = job.model_dump_json(include={"data", "model", "batch"})
         source = open_source(job.data)
         if key not in self._batches:
             self._batches[key] = _first_batches(source, job.batch, self.ranks)
@@ -78,6 +83,7 @@ class _Timed:
         for method in job.methods:
             if (key, method) not in self._trainers:
                 self._trainers[key, method] = self._trainer(job, source, method)
+            self._settle(self._trainers[key, method], batches)
             self._trainers[key, method].embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
         for turn in range(job.rounds):
@@ -105,25 +111,58 @@ class _Timed:
             self._done[id(trainer)] += 1
         return tuple(times[1:])
 
+    def _settle(self, trainer: Trainer, batches: list[Samples]) -> None:
+        """Let what adapts decide before the clock starts; the link may have changed since the last job."""
+        adaptation = self._adaptations.get(id(trainer))
+        if adaptation is None:
+            return
+        trainer.embeddings.discard_prefetched()
+        settling = _SETTLING if not self._done[id(trainer)] else 0
+        for _ in range(settling):
+            step = self._done[id(trainer)]
+            samples = batches[step % len(batches)]
+            loss, _ = trainer.step(samples)
+            self._done[id(trainer)] += 1
+            adaptation.after(
+                step + 1, float(loss), len(samples), [*batches, *batches][(step + 1) % len(batches) :]
+            )
+        for _ in range(2):  # hysteresis may hold back the second half of a change
+            adaptation.review_economy(self._done[id(trainer)], batches[0])
+
     def _trainer(self, job: Steps, source: Source, method: str) -> Trainer:
-        if method != "alone":
-            return _trainer(job, source, method, self.ranks)
-        return _trainer(job, source, "plain", Ranks(0, 1))
+        if method == "alone":
+            return _trainer(job, source, "plain", Ranks(0, 1))
+        if method == "auto":
+            return self._adaptive_trainer(job, source)
+        return _trainer(job, source, method, self.ranks)
+
+    def _adaptive_trainer(self, job: Steps, source: Source) -> Trainer:
+        exchange = effective_exchange(RunSettings(data=job.data, policy="auto"))
+        names = [feature.name for feature in source.schema.categorical]
+        policy = make_adaptive_policy(exchange, names, self.ranks.count)
+        trainer = _trainer(job, source, "laconic_pairwise", self.ranks, policy=policy)
+        self._adaptations[id(trainer)] = Adaptation(trainer, policy)
+        return trainer
 
 
 def _trainer(
-    job: Steps | Epoch, source: Source, method: str, ranks: Ranks, seed: int = 0, rate: float = 0.02
+    job: Steps | Epoch,
+    source: Source,
+    method: str,
+    ranks: Ranks,
+    seed: int = 0,
+    policy: Policy | None = None,
 ) -> Trainer:
-    chosen = find_method(method)
+    chosen, recipe = find_method(method), job.recipe
     settings = RunSettings(
         data=job.data,
         model=job.model,
-        embeddings=chosen.embeddings(EmbeddingSettings(rate=rate)),
-        dense=DenseSettings(rate=rate),
-        train=TrainSettings(seed=seed),
+        embeddings=chosen.embeddings(EmbeddingSettings(rate=recipe.rows)),
+        dense=DenseSettings(rate=recipe.dense),
+        train=TrainSettings(seed=seed, rate_warmup=recipe.warmup),
     )
     world = Joined(pairwise=chosen.pairwise)
-    return Trainer(settings, source.schema, ranks, chosen.policy(source.schema, job.bound), world=world)
+    return Trainer(settings, source.schema, ranks, policy or chosen.policy(source.schema), world=world)
 
 
 def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
@@ -133,7 +172,7 @@ def _first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
 
 def _epoch(job: Epoch, ranks: Ranks) -> Answer:
     source = open_source(job.data)
-    trainer = _trainer(job, source, job.method, ranks, job.seed, job.rate)
+    trainer = _trainer(job, source, job.method, ranks, job.seed)
     parts = source.batches(
         "train", global_batch=job.batch * ranks.count, rank=ranks.rank, ranks=ranks.count, epoch=job.seed
     )

@@ -1,0 +1,81 @@
+"""The policies that are compared, as settings.
+
+exact    float32, coded ids
+global   one bound for all tables, of a grid; ``global`` proper is the largest that keeps the AUC
+sc24     the paper's classes and encoders, rows only, pooled
+tuned    bounds that ``laconic tune`` chose
+auto     wide bounds under a guard with a budget of 0.1 % of the normalized entropy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from laconic.bench.adaptation.trial import RANKS, settings_for
+from laconic.config import parse
+from laconic.data import DataSettings, open_source
+from laconic.train.effective_exchange import PolicyFile, effective_auto
+from laconic.train.settings import DecaySettings, ExchangeSettings
+from laconic.tuning.policy_file import policy_text
+from laconic.tuning.tune import Measured, choose, measure
+
+__all__ = [
+    "GLOBAL_BOUNDS",
+    "KEEPS_AUC",
+    "TUNE_BUDGETS",
+    "auto",
+    "decayed",
+    "exact",
+    "global_bound",
+    "measure_set",
+    "tuned",
+]
+
+GLOBAL_BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.05)
+GRADIENTS_PER_ROWS = 35
+"""Gradient bound of ``global``, beside that of rows: the ratio of Laconic's defaults."""
+TUNE_BUDGETS = (0.0003, 0.001, 0.003, 0.01)
+KEEPS_AUC = -0.0003
+"""Mean paired difference down to which a policy counts as keeping the AUC."""
+
+DecayKind = Literal["step", "linear", "log", "constant"]
+
+
+def exact() -> ExchangeSettings:
+    """Everything as it is."""
+    return ExchangeSettings(kind="exact")
+
+
+def global_bound(bound: float) -> ExchangeSettings:
+    """One bound for all tables."""
+    return ExchangeSettings(bound=bound, gradient_bound=GRADIENTS_PER_ROWS * bound)
+
+
+def auto() -> ExchangeSettings:
+    """Return what ``auto`` is, but for the economy, which needs a link and is timed elsewhere."""
+    return effective_auto(ExchangeSettings()).model_copy(update={"economy": False})
+
+
+def decayed(
+    base: ExchangeSettings, steps: int, ks: tuple[float, ...]
+) -> Iterator[tuple[str, ExchangeSettings]]:
+    """Yield a policy with each of the paper's decays over its first steps, and with ours."""
+    for k in ks:
+        for kind in get_args(DecayKind):
+            decay = DecaySettings(kind=kind, k=k, steps=steps)
+            yield f"{kind} k={k:g}", base.model_copy(update={"decay": decay})
+        yield (
+            f"closed loop k={k:g}",
+            base.model_copy(update={"decay": DecaySettings(kind="closed_loop", k=k)}),
+        )
+
+
+def measure_set(name: str, data: DataSettings) -> Measured:
+    """Measure the tables of a data set, as ``laconic tune`` does."""
+    return measure(settings_for(name, data, exact(), seed=0), open_source(data), ranks=RANKS)
+
+
+def tuned(measured: Measured, budget: float) -> ExchangeSettings:
+    """Bounds of ``laconic tune`` for a budget, by way of its policy file."""
+    return parse(policy_text(choose(measured, budget), "the benchmark"), PolicyFile).exchange

@@ -1,0 +1,74 @@
+"""The adaptation benchmark as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from laconic.bench.adaptation.row import Row
+
+__all__ = ["render"]
+
+
+def render(rows: Sequence[Row]) -> RenderableType:
+    """One table for each data set, one for each link."""
+    tables: list[RenderableType] = []
+    accuracy = [row for row in rows if row.auc_delta is not None]
+    for data in dict.fromkeys(row.data for row in accuracy):
+        tables.append(_accuracy(data, [row for row in accuracy if row.data == data]))
+    timing = [row for row in rows if row.step_ms is not None]
+    for rate in dict.fromkeys(row.rate_mbit for row in timing):
+        tables.append(_timing(rate, [row for row in timing if row.rate_mbit == rate]))
+    return Group(*tables)
+
+
+def _accuracy(data: str, rows: list[Row]) -> Table:
+    table = _table(
+        f"{data}: one epoch, 4 rehearsed ranks, {rows[0].pairs} paired runs",
+        "policy",
+        "decay",
+        "rows + ids",
+        "gradients",
+        "sent per step",
+        "AUC - exact",
+        "sd of pairs",
+        "log loss - exact",
+    )
+    for row in rows:
+        spread = "" if row.auc_delta_sd is None else f"{row.auc_delta_sd:.5f}"
+        table.add_row(
+            row.policy,
+            row.decay,
+            f"{row.ratio_forward:.1f}x",
+            f"{row.ratio_backward:.1f}x",
+            f"{(row.bytes_sent or 0) / 1e3:.1f} kB",
+            f"{row.auc_delta:+.5f}",
+            spread,
+            f"{row.log_loss_delta:+.5f}",
+        )
+    return table
+
+
+def _timing(rate: float | None, rows: list[Row]) -> Table:
+    where = "loopback" if rate is None else f"{rate:.0f} Mbit/s"
+    table = _table(
+        f"step time: 2 hosts, {where}", "policy", "step", "over the best other (95 %)", "not compressed"
+    )
+    for row in rows:
+        ratio = row.ratio_to_best
+        table.add_row(
+            row.policy,
+            f"{row.step_ms:.1f} ms",
+            "" if ratio is None else f"{ratio[0]:.3f} ({ratio[1]:.3f} - {ratio[2]:.3f})",
+            "" if row.bypassed_tables is None else str(row.bypassed_tables),
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="right" if k else "left", no_wrap=True)
+    return table

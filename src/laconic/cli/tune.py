@@ -1,0 +1,164 @@
+"""``laconic tune``: measure what bounds save and harm, and write a policy file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from laconic.cli.output import write_json
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from laconic.report import TuneResult
+    from laconic.train.settings import RunSettings
+    from laconic.tuning.tune import Measured
+
+
+def tune(
+    settings_file: Path = typer.Argument(..., metavar="RUN.TOML", help="Settings of the run."),
+    overrides: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Change a setting, as train.batch=512; may be repeated."
+    ),
+    ranks: int = typer.Option(4, min=2, help="Ranks that the run will have."),
+    steps: int | None = typer.Option(
+        None, min=8, help="Steps to train before measuring. Default: 0.7 of an epoch, at most 1,000."
+    ),
+    budget: str = typer.Option(
+        "0.05%", help="Largest increase of the loss, as a share of it: 0.05% or 0.0005."
+    ),
+    out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
+    force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write all that was measured as JSON to this file ('-': stdout)."
+    ),
+    report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of heat maps."),
+) -> None:
+    """Train briefly in one process as all ranks would, and choose bounds for every table."""
+    from rich.console import Console
+
+    from laconic.config import load
+    from laconic.report import write_report
+    from laconic.train.settings import RunSettings
+    from laconic.tuning.policy_file import policy_text
+    from laconic.tuning.result import tune_result
+    from laconic.tuning.tune import choose
+    from laconic.whole_file import write_whole
+
+    allowed = parse_budget(budget)
+    _check_outputs(out, force, json_file, report)
+    settings = load(settings_file, RunSettings, overrides=tuple(overrides))
+    tuned = choose(_measured(settings, ranks, steps), allowed)
+    result = tune_result(tuned, settings_file.name)
+    write_whole(out, policy_text(tuned, settings_file.name))
+    if json_file is not None:
+        write_json(result.model_dump(mode="json"), json_file)
+    if report is not None:
+        write_report(result, report)
+    _show(Console(stderr=json_file is not None and str(json_file) == "-"), result, out, settings_file)
+
+
+def parse_budget(text: str) -> float:
+    """Read a share, in percent or as it is."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:  # NaN neither
+        raise ConfigError(f"--budget: expected a share of the loss, as 0.05% or 0.0005, got {text!r}")
+    return value
+
+
+def _check_outputs(out: Path, force: bool, json_file: Path | None, report: Path | None) -> None:
+    """Say now what would go wrong after measuring."""
+    if out.suffix != ".toml":
+        raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}; a run knows it by that")
+    if out.exists() and not force:
+        raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
+    for option, file in (("--out", out), ("--json", json_file), ("--report", report)):
+        if file is not None and not file.parent.is_dir():
+            raise ConfigError(f"{option}: no folder {str(file.parent)!r} to write into; make it first")
+    if report is not None:
+        from laconic.report.document import check_plotly
+
+        check_plotly()
+
+
+def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
+    """Measure under a progress bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from laconic.data import open_source
+    from laconic.tuning.tune import measure, work_of
+
+    source = open_source(settings.data)
+    trained, work = work_of(settings, source, ranks, steps)
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
+        training = progress.add_task(f"training exactly as {ranks} ranks", total=trained)
+        measuring = progress.add_task("measuring tables", total=work - trained)
+
+        def done() -> None:
+            progress.advance(measuring if progress.tasks[training].finished else training)
+
+        return measure(settings, source, ranks=ranks, steps=steps, done=done)
+
+
+def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) -> None:
+    from rich.markup import escape
+
+    from laconic.report.numerals import bytes_text, share
+
+    console.print(f"measured as {result.ranks} ranks, after {result.steps} steps: loss {result.loss:.4f}")
+    console.print(_table(result))
+    fewer = f" ({result.bytes_exact / result.bytes_sent:.1f}x fewer)" if result.bytes_sent else ""
+    console.print(
+        f"all: {bytes_text(result.bytes_exact)} -> {bytes_text(result.bytes_sent)} a step{fewer}, "
+        f"loss +{share(result.harm)} of +{share(result.budget)}; "
+        f"no choice within the budget sends less than {bytes_text(result.lower_bound)}"
+    )
+    console.print(
+        f"{escape(str(out))} has the bounds and the reasons. To train with them, write at the top of "
+        f"{escape(str(settings_file))}:"
+    )
+    console.print(f'  policy = "{escape(str(out))}"', highlight=False, soft_wrap=True)
+
+
+def _table(result: TuneResult) -> Table:
+    """Two lines for every table: rows, gradients."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from laconic.adapt.homogenization import REFERENCE_BOUND
+    from laconic.report.numerals import bytes_text
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("table, rows", "class", ""):
+        shown.add_column(name, overflow="fold")
+    for name in ("bound", "bytes", "sent", "harm", "per error"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for table in result.tables:
+        index = table.homogenization[table.forward.bounds.index(REFERENCE_BOUND)]
+        lines = (
+            ("rows", Text(table.name), table.paper_class, table.forward),
+            ("gradients", Text(f"{table.rows:,}", style="dim"), f"HI {index:.2f}", table.backward),
+        )
+        for kind, about, paper, direction in lines:
+            chosen = direction.chosen
+            shown.add_row(
+                about,
+                paper,
+                kind,
+                "exact" if chosen.bound is None else f"{chosen.bound:g}",
+                bytes_text(direction.bytes_exact),
+                bytes_text(chosen.bytes_sent),
+                f"+{chosen.harm:.4%}",
+                f"{direction.sensitivity:.2g}",
+            )
+    return shown

@@ -1,0 +1,145 @@
+"""The HTML of every report: one file with everything in it, for any browser, without a network.
+
+Plotly, the style sheet and the script are inlined; the content security policy forbids the browser
+to fetch anything at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from laconic.errors import ConfigError
+
+__all__ = [
+    "Figure",
+    "cards",
+    "cell",
+    "chart",
+    "check_plotly",
+    "document",
+    "facts",
+    "legend",
+    "section",
+    "table",
+]
+
+Figure = dict[str, Any]
+"""Data and layout for Plotly; a colour is the name of a CSS variable."""
+
+
+def document(title: str, body: str) -> str:
+    """Lay out a page whose ``body`` is made of what the other functions here return."""
+    here, title = Path(__file__).parent, escape(title)
+    style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<noscript><p class="notice">Charts need JavaScript; all figures are in the tables.</p></noscript>
+{body}
+</main>
+<script>{_plotly()}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def check_plotly() -> None:
+    """Raise ConfigError where there is no Plotly to draw with."""
+    if find_spec("plotly") is None:
+        raise ConfigError("report: needs plotly; pip install 'laconic[report]'")
+
+
+def _plotly() -> str:
+    check_plotly()
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 -- optional
+
+    return str(get_plotlyjs())
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Show pairs of a name and a value."""
+    items = [f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs]
+    return f'<dl class="facts">{"".join(items)}</dl>' if items else ""
+
+
+def cards(intro: str, shown: Iterable[tuple[str, str, str]]) -> str:
+    """Show large figures, each with what it is and small print; all are HTML."""
+    body = "".join(
+        f"<li><strong>{figure}</strong> <span>{what}</span><small>{detail}</small></li>"
+        for figure, what, detail in shown
+    )
+    return f'<section class="headline"><p>{intro}</p><ul>{body}</ul></section>'
+
+
+def section(heading: str, content: str, note: str, after: str = "") -> str:
+    """Show something under a heading, with a note that says how to read it."""
+    return f'<section><h2>{heading}</h2>{content}<p class="note">{note}</p>{after}</section>'
+
+
+def legend(keys: Sequence[tuple[str, str, str]], hides: Sequence[str] = ()) -> str:
+    """Names and their colours; with ``hides``, buttons that hide the trace of their place in these figures."""
+    items = []
+    for index, (symbol, colour, name) in enumerate(keys):
+        inner = (
+            f'<span class="key" style="color:var({colour})" aria-hidden="true">{symbol}</span> {escape(name)}'
+        )
+        if hides:
+            data = f'data-trace="{index}" data-figures="{" ".join(hides)}" title="show or hide"'
+            inner = f'<button type="button" aria-pressed="true" {data}>{inner}</button>'
+        items.append(f"<li>{inner}</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def chart(name: str, figure: Figure, description: str) -> str:
+    """Show a figure; its data stand beside it, and the page's script draws them."""
+    height = figure["layout"]["height"]
+    return (
+        f'<div class="chart" id="{name}" role="img" aria-label="{escape(description)}" style="height:{height}px"></div>'
+        f'<script type="application/json" data-chart="{name}">{_json(figure)}</script>'
+    )
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
+    """One row of cells for each of ``rows``, the first of them its name; cells are HTML."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{cells[0]}</th>'
+        + "".join(
+            f'<td data-name="{name}">{shown}</td>' for name, shown in zip(names[1:], cells[1:], strict=True)
+        )
+        + "</tr>"
+        for cells in rows
+    )
+    return (
+        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def cell(figure: str, small: str = "") -> str:
+    """Show a figure, and small print under it."""
+    return f"<span>{figure}</span><small>{small}</small>" if small else f"<span>{figure}</span>"
+
+
+def _json(value: object) -> str:
+    """JSON that can stand in a script element whatever is in it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,168 @@
+"""What ``laconic tune`` found: a JSON file, and these classes.
+
+::
+
+    {
+      "kind": "tune",
+      "title": "run.toml",
+      "ranks": 4, "steps": 312, "loss": 0.4812, "slope": 0.031, "budget": 0.0005,
+      "lower_bound": 80900,
+      "tables": [
+        {"name": "c_user", "rows": 92108, "paper_class": "large", "homogenization": [1.0, 0.98],
+         "forward": {
+           "bounds": [0.01, 0.03], "offered": [true, true], "bytes_sent": [51200, 40960], "bytes_exact": 204800,
+           "error": [0.001, 0.009], "harm": [0.00001, 0.00009], "sensitivity": 0.0095, "sensitivity_se": 0.0005,
+           "chosen": {"bound": 0.03, "bytes_sent": 40960, "harm": 0.00009, "reason": "5.0x fewer bytes; ..."}},
+         "backward": {
+           "bounds": [0.5], "offered": [false], "bytes_sent": [30720], "bytes_exact": 204800,
+           "error": [0.2], "harm": [0.0001], "sensitivity": 0.0005, "sensitivity_se": 0.0,
+           "chosen": {"bound": null, "bytes_sent": 204800, "harm": 0.0, "reason": "exact; ..."}}}
+      ]
+    }
+
+Bytes are those of all ranks in one step. Errors are mean squares beside the mean square of what is sent. Harm
+is the predicted increase of the loss, as a share of it, and ``budget`` the most that all choices together may do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from laconic.report.record import Bytes, Count, Record, Text, read_record
+
+__all__ = ["Chosen", "TuneResult", "TunedDirection", "TunedTable", "read_tune_result"]
+
+
+class Chosen(Record):
+    """What one direction of a table shall travel as."""
+
+    bound: float | None
+    """Null: exactly."""
+
+    bytes_sent: Bytes
+    harm: float
+    reason: Text
+
+
+class TunedDirection(Record):
+    """Rows or gradients of a table, at every bound that was measured."""
+
+    bounds: tuple[float, ...]
+    """Of rows, relative to their range; of gradients, to their root mean square."""
+
+    offered: tuple[bool, ...]
+    """Whether the bound could be chosen; not where the error rivals the signal."""
+
+    bytes_sent: tuple[Bytes, ...]
+    bytes_exact: Bytes
+    error: tuple[float, ...]
+    harm: tuple[float, ...]
+
+    sensitivity: float
+    """Harm of an error of 1."""
+
+    sensitivity_se: float
+    """Standard error of it."""
+
+    chosen: Chosen
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.chosen.bound is not None and self.chosen.bound not in self.bounds:
+            raise ValueError(f"chosen.bound: expected one of {self.bounds}, got {self.chosen.bound!r}")
+        for name in ("offered", "bytes_sent", "error", "harm"):
+            if len(getattr(self, name)) != len(self.bounds):
+                raise ValueError(
+                    f"{name}: expected {len(self.bounds)} values, one for each bound, got {len(getattr(self, name))}"
+                )
+        return self
+
+
+class TunedTable(Record):
+    """Both directions of a table."""
+
+    name: Text
+    rows: int = Field(ge=1)
+
+    paper_class: Literal["large", "medium", "small"]
+    """Of the SC'24 paper's three bounds, the one it would get by its homogenization index."""
+
+    homogenization: tuple[float, ...]
+    """Distinct rows after / before quantising, at each bound of ``forward``."""
+
+    forward: TunedDirection
+    """Rows."""
+
+    backward: TunedDirection
+    """Gradients."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if len(self.homogenization) != len(self.forward.bounds):
+            raise ValueError(
+                f"homogenization: expected {len(self.forward.bounds)} values, one for each bound of rows, "
+                f"got {len(self.homogenization)}"
+            )
+        return self
+
+
+class TuneResult(Record):
+    """All tables, and what was measured to choose for them."""
+
+    kind: Literal["tune"] = "tune"
+    title: Text
+    ranks: Count
+    steps: Count
+    """Trained before measuring."""
+
+    loss: float
+    """Of unseen batches at the end of them."""
+
+    slope: float
+    """Share of the loss that training takes off while steps grow e-fold."""
+
+    budget: float
+    lower_bound: float
+    """Bytes below which no choice within the budget can get."""
+
+    tables: tuple[TunedTable, ...]
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if not self.tables:
+            raise ValueError("tables: expected at least one, got none")
+        first = self.tables[0]
+        for table in self.tables:
+            if (table.forward.bounds, table.backward.bounds) != (first.forward.bounds, first.backward.bounds):
+                raise ValueError(
+                    f"tables: expected the same bounds for all, got others for {table.name!r} than for {first.name!r}"
+                )
+        return self
+
+    @property
+    def directions(self) -> list[TunedDirection]:
+        """Of all tables."""
+        return [direction for table in self.tables for direction in (table.forward, table.backward)]
+
+    @property
+    def bytes_exact(self) -> float:
+        """Before compression."""
+        return sum(direction.bytes_exact for direction in self.directions)
+
+    @property
+    def bytes_sent(self) -> float:
+        """As chosen."""
+        return sum(direction.chosen.bytes_sent for direction in self.directions)
+
+    @property
+    def harm(self) -> float:
+        """Of all choices together."""
+        return sum(direction.chosen.harm for direction in self.directions)
+
+
+def read_tune_result(path: str | Path) -> TuneResult:
+    """Read a file, or raise FormatError with a line for each field that is not as it should be."""
+    return read_record(path, TuneResult)

@@ -1,0 +1,34 @@
+"""Result files become pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from laconic.errors import ConfigError
+from laconic.report.page import render
+from laconic.report.result import Result, read_result
+from laconic.report.tune_page import render_tuned
+from laconic.report.tune_result import TuneResult, read_tune_result
+from laconic.whole_file import write_whole
+
+__all__ = ["read_any", "write_report"]
+
+
+def read_any(path: str | Path) -> Result | TuneResult:
+    """Read a file of a comparison or of ``laconic tune``; FormatError says what is wrong with one that is neither."""
+    try:
+        tree = json.loads(Path(path).read_bytes())
+    except ValueError:
+        return read_result(path)  # says where it is not JSON
+    tuned = isinstance(tree, dict) and tree.get("kind") == "tune"
+    return read_tune_result(path) if tuned else read_result(path)
+
+
+def write_report(result: Result | TuneResult, path: str | Path) -> None:
+    """Write the page, whole or not at all; a file that is there is replaced."""
+    path = Path(path)
+    page = render_tuned(result) if isinstance(result, TuneResult) else render(result)
+    if not path.parent.is_dir():
+        raise ConfigError(f"report: no folder {str(path.parent)!r} to write into; make it first")
+    write_whole(path, page)

@@ -1,0 +1,94 @@
+"""The policy file: tuned bounds as TOML that a person can read and edit, with a reason behind every choice.
+
+::
+
+    [exchange]
+    kind = "bounded"
+    relative = true
+    rounding = "unbiased"   # rows that are small beside their bound are right on average, and so are learnt
+
+    [[exchange.rules]]      # 92,108 rows; SC'24 class large, homogenization index 1.000
+    tables = "c_user"
+    bound = 0.06            # 5.1x fewer bytes; loss +0.0031%; 0.08 would save 6% more at +0.0024%
+    exact = "gradients"     # exact; loss +0.0000%; ...
+
+``train.effective_exchange`` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from glob import escape
+
+from laconic.adapt.curves import TableCurves
+from laconic.adapt.tuned_bounds import Choice
+from laconic.report.numerals import bytes_text, share
+from laconic.tuning.tune import Tuned
+
+__all__ = ["policy_text"]
+
+_COMMENT_AT = 24  # column in which reasons begin
+
+
+def policy_text(tuned: Tuned, title: str) -> str:
+    """Return the text of a policy file; ``title`` says what it is for."""
+    tables = zip(tuned.measured.tables, tuned.bounds.forward, tuned.bounds.backward, strict=True)
+    rules = [_rule(table, forward, backward) for table, forward, backward in tables]
+    return "\n\n".join([_header(tuned, title), _exchange(), *rules]) + "\n"
+
+
+def _header(tuned: Tuned, title: str) -> str:
+    measured, bounds = tuned.measured, tuned.bounds
+    exact = sum(table.forward.bytes_exact + table.backward.bytes_exact for table in measured.tables)
+    fewer = f", {exact / bounds.bytes_sent:.1f}x fewer" if bounds.bytes_sent else ""
+    return "\n".join(
+        [
+            f"# Bounds for {_string(title)}, from laconic tune. Edit as you like.",
+            "#",
+            f"# measured   as {measured.ranks} ranks, after {measured.steps} steps of exact training: loss {measured.loss:.4f},",
+            f"#            falling by {share(measured.slope)} of itself while steps grow e-fold",
+            f"# budget     loss +{share(tuned.budget)}",
+            f"# predicted  loss +{share(bounds.damage)}; {bytes_text(exact)} -> {bytes_text(bounds.bytes_sent)} a step by all ranks{fewer};",
+            f"#            no choice within the budget sends less than {bytes_text(bounds.lower_bound)}",
+            "#",
+            "# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of",
+            "# the root mean square. Behind each: what it saves and costs by itself, and what the next one would.",
+        ]
+    )
+
+
+def _exchange() -> str:
+    why = "rows that are small beside their bound are right on average, and so are learnt"
+    return "\n".join(
+        ["[exchange]", 'kind = "bounded"', "relative = true", _line('rounding = "unbiased"', why)]
+    )
+
+
+def _rule(table: TableCurves, forward: Choice, backward: Choice) -> str:
+    about = (
+        f"{table.rows:,} rows; SC'24 class {table.paper_class}, "
+        f"homogenization index {table.homogenization_index:.3f}"
+    )
+    lines = [_line("[[exchange.rules]]", about), f"tables = {_string(escape(table.name))}"]
+    if forward.bound is None and backward.bound is None:
+        both = f"rows: {forward.reason}. Gradients: {backward.reason}"
+        return "\n".join([*lines, _line("exact = true", both)])
+    lines.append(
+        _line('exact = "rows"' if forward.bound is None else f"bound = {forward.bound!r}", forward.reason)
+    )
+    lines.append(
+        _line(
+            'exact = "gradients"' if backward.bound is None else f"gradient_bound = {backward.bound!r}",
+            backward.reason,
+        )
+    )
+    return "\n".join(lines)
+
+
+def _line(code: str, comment: str) -> str:
+    return f"{code:<{_COMMENT_AT}}# {comment}"
+
+
+def _string(text: str) -> str:
+    """Quote as TOML does: as JSON, but that DEL is a control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

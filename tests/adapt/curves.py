@@ -1,0 +1,29 @@
+"""Curves with round figures: bytes halve from bound to bound, errors are known."""
+
+from __future__ import annotations
+
+from laconic.adapt.curves import Curve, TableCurves
+
+ROW_BOUNDS = (0.01, 0.03, 0.1)
+GRADIENT_BOUNDS = (0.25, 0.5)
+
+
+def rows_curve(sensitivity=0.01, se=0.0, error=(0.01, 0.04, 0.16)):
+    return Curve(
+        bounds=ROW_BOUNDS, bytes_sent=(400.0, 200.0, 100.0), bytes_exact=1600.0,
+        error=error, sensitivity=sensitivity, sensitivity_se=se,
+    )  # fmt: skip
+
+
+def gradients_curve(sensitivity=0.001, error=(0.01, 0.04)):
+    return Curve(
+        bounds=GRADIENT_BOUNDS, bytes_sent=(300.0, 150.0), bytes_exact=1200.0,
+        error=error, sensitivity=sensitivity, sensitivity_se=0.0,
+    )  # fmt: skip
+
+
+def table(name="t", *, rows=1000, forward=None, backward=None, homogenization=(1.0, 0.75, 0.25)):
+    return TableCurves(
+        name=name, rows=rows, forward=forward or rows_curve(), backward=backward or gradients_curve(),
+        homogenization=homogenization,
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+"""``laconic tune`` from settings to a policy file, and its ways out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from laconic.cli.tune import parse_budget
+from laconic.config import load
+from laconic.errors import ConfigError
+from laconic.report import read_tune_result
+from laconic.train.effective_exchange import effective_exchange
+from laconic.train.settings import RunSettings
+
+RUN = """
+[data]
+kind = "synthetic"
+rows = [50, 2000, 5]
+dense = 2
+samples = 4096
+eval_samples = 64
+[model]
+dim = 8
+bottom = [8]
+top = [8]
+[train]
+batch = 32
+"""
+COMMAND = [sys.executable, "-c", "from laconic.cli import main; main()", "tune"]
+
+
+def tune(folder, *arguments):
+    command = [*COMMAND, "run.toml", "--ranks", "2", "--steps", "16", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A folder after a run of the command, and what it printed."""
+    folder = tmp_path_factory.mktemp("tune")
+    (folder / "run.toml").write_text(RUN)
+    done = tune(folder, "--json", "tune.json", "--report", "tune.html", "--budget", "0.1%")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run.toml").write_text(RUN)
+    return tmp_path
+
+
+def test_the_command_writes_policy_result_and_page(tuned):
+    folder, _ = tuned
+    assert sorted(os.listdir(folder)) == ["policy.toml", "run.toml", "tune.html", "tune.json"]
+    assert "<h1>run.toml</h1>" in (folder / "tune.html").read_text()
+    result = read_tune_result(folder / "tune.json")
+    assert (result.ranks, result.steps, result.budget) == (2, 16, 0.001)
+    assert result.harm <= result.budget
+
+
+def test_a_run_takes_the_bounds_from_the_policy_file(tuned):
+    folder, _ = tuned
+    settings = load(folder / "run.toml", RunSettings, (f"policy={folder / 'policy.toml'}",))
+    rules = effective_exchange(settings).rules
+    tables = read_tune_result(folder / "tune.json").tables
+    assert [rule.tables for rule in rules] == ["c0", "c1", "c2"]
+    assert [rule.bound for rule in rules] == [table.forward.chosen.bound for table in tables]
+    assert [rule.gradient_bound for rule in rules] == [table.backward.chosen.bound for table in tables]
+
+
+def test_the_command_shows_every_table_and_what_to_write_next(tuned):
+    _, shown = tuned
+    for word in ("c0", "c1", "c2", "2,000", "gradients", "HI 1.00", "measured as 2 ranks, after 16 steps"):
+        assert word in shown
+    assert shown.rstrip().endswith('policy = "policy.toml"')
+
+
+def test_a_policy_file_is_replaced_only_by_force(tuned):
+    folder, _ = tuned
+    before = (folder / "policy.toml").read_bytes()
+    done = tune(folder)
+    assert (done.returncode, done.stderr.strip()) == (
+        1,
+        "laconic: --out: 'policy.toml' exists; choose another name, or replace it with --force",
+    )
+    assert (folder / "policy.toml").read_bytes() == before
+    (folder / "policy.toml").write_text("mine")
+    done = tune(folder, "--force", "--budget", "0.001", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "policy.toml").read_bytes() == before
+    assert json.loads(done.stdout) == json.loads((folder / "tune.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--budget", "much"), "--budget: expected a share of the loss, as 0.05% or 0.0005, got 'much'"),
+        (("--out", "no/p.toml"), "--out: no folder 'no' to write into; make it first"),
+        (("--json", "no/t.json"), "--json: no folder 'no' to write into; make it first"),
+        (("--report", "no/t.html"), "--report: no folder 'no' to write into; make it first"),
+        (("--out", "policy"), "--out: expected a file named *.toml, got 'policy'; a run knows it by that"),
+        (
+            ("--set", "data.samples=640"),
+            "tune: an epoch has 10 batches of 32 samples on 2 ranks, and measuring takes 28 of them; "
+            "expected --steps of 8 to 0, got 16",
+        ),
+    ],
+)
+def test_what_can_not_work_is_said_before_measuring(folder, arguments, message):
+    done = tune(folder, *arguments)
+    assert (done.returncode, done.stderr.strip()) == (1, f"laconic: {message}")
+    assert os.listdir(folder) == ["run.toml"]
+
+
+def test_an_interrupt_leaves_no_file(folder):
+    # interrupted when the first step is trained: the middle of the work, however fast the machine
+    script = (
+        "import os, signal; from laconic.tuning.stage import Stage; from laconic.cli import main\n"
+        "Stage.train = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", script, "tune", "run.toml", "--json", "t.json", "--report", "t.html"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 130, -signal.SIGINT)  # as the version of typer has it
+    assert "Traceback" not in done.stderr
+    assert os.listdir(folder) == ["run.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.05%", 0.0005), ("0.0005", 0.0005), ("1e-3", 0.001), ("5 %", 0.05)]
+)
+def test_a_budget_is_read_in_percent_or_as_it_is(text, value):
+    assert parse_budget(text) == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize("text", ["0", "1", "100%", "-1%", "nan", "%", "", "0.05%%"])
+def test_a_budget_that_is_no_share_is_refused(text):
+    with pytest.raises(
+        ConfigError, match=r"^--budget: expected a share of the loss, as 0\.05% or 0\.0005, got "
+    ):
+        parse_budget(text)

@@ -1,0 +1,113 @@
+"""A policy file brings back exactly what was tuned, whatever tables are called, and says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.adapt.tuned_bounds import tune_bounds
+from laconic.codecs import BoundedRows
+from laconic.config import parse
+from laconic.exchange_plan import TableCodecs
+from laconic.report import TuneResult
+from laconic.train.effective_exchange import effective_exchange
+from laconic.train.policy import make_policy
+from laconic.train.settings import RunSettings
+from laconic.tuning.policy_file import policy_text
+from laconic.tuning.result import tune_result
+from laconic.tuning.tune import Measured, Tuned
+from tests.adapt.curves import gradients_curve, rows_curve, table
+
+ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\x7f", "# comment", "größe 🙂")
+
+
+def tuned_of(tables, budget=0.0005):
+    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031)
+    return Tuned(measured, tune_bounds(tables, budget), budget)
+
+
+def plan_of(tuned, tmp_path, run=""):
+    path = tmp_path / "policy.toml"
+    path.write_text(policy_text(tuned, "run.toml"), encoding="utf-8")
+    settings = parse(f'policy = "{path}"\n{run}\n[data]\nkind = "synthetic"', RunSettings)
+    names = [table.name for table in tuned.measured.tables]
+    return make_policy(effective_exchange(settings), names).plan
+
+
+def expected(tuned):
+    return tuple(
+        TableCodecs(
+            None if forward.bound is None else BoundedRows(bound=forward.bound, relative=True, dither=0),
+            None if backward.bound is None else BoundedRows(bound=backward.bound, relative="rms", dither=0),
+        )
+        for forward, backward in zip(tuned.bounds.forward, tuned.bounds.backward, strict=True)
+    )
+
+
+def test_every_choice_comes_back(tmp_path):
+    never = 1e9  # so sensitive that only exactness fits
+    tuned = tuned_of(
+        [
+            table("both"),
+            table("rows", backward=gradients_curve(never)),
+            table("gradients", forward=rows_curve(never)),
+            table("none", forward=rows_curve(never), backward=gradients_curve(never)),
+        ]
+    )
+    plan = plan_of(tuned, tmp_path)
+    assert plan.tables == expected(tuned)
+    assert [(codecs.forward is None, codecs.backward is None) for codecs in plan.tables] == [
+        (False, False),
+        (False, True),
+        (True, False),
+        (True, True),
+    ]
+
+
+def test_tables_may_be_called_anything(tmp_path):
+    tables = [table(name, forward=rows_curve(0.0001 * 4**i)) for i, name in enumerate(ODD_NAMES)]
+    tuned = tuned_of(tables)
+    assert len({choice.bound for choice in tuned.bounds.forward}) > 1
+    assert plan_of(tuned, tmp_path).tables == expected(tuned)
+
+
+def test_bounds_of_the_run_do_not_mix_with_those_of_the_file(tmp_path):
+    tuned = tuned_of([table("a"), table("b", forward=rows_curve(0.1))])
+    run = '[exchange]\nkind = "cast"\nbound = 0.5\nrelative = false\ngradient_bound = 9.0'
+    assert plan_of(tuned, tmp_path, run).tables == expected(tuned)
+
+
+def test_the_file_says_what_was_measured_and_why():
+    assert policy_text(tuned_of([table("c_user", rows=92108)]), "run.toml") == (
+        """# Bounds for "run.toml", from laconic tune. Edit as you like.
+#
+# measured   as 4 ranks, after 300 steps of exact training: loss 0.4813,
+#            falling by 3.1 % of itself while steps grow e-fold
+# budget     loss +0.05 %
+# predicted  loss +0.044 %; 2.80 kB -> 350 B a step by all ranks, 8.0x fewer;
+#            no choice within the budget sends less than 345 B
+#
+# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of
+# the root mean square. Behind each: what it saves and costs by itself, and what the next one would.
+
+[exchange]
+kind = "bounded"
+relative = true
+rounding = "unbiased"   # rows that are small beside their bound are right on average, and so are learnt
+
+[[exchange.rules]]      # 92,108 rows; SC'24 class medium, homogenization index 0.750
+tables = "c_user"
+bound = 0.03            # 8.0x fewer bytes; loss +0.0400%; 0.1 would save 50% more at +0.1200%
+gradient_bound = 0.5    # 8.0x fewer bytes; loss +0.0040%; the loosest that is offered
+"""
+    )
+
+
+def test_a_result_has_the_totals_of_the_choices():
+    tuned = tuned_of([table("a"), table("b", forward=rows_curve(0.1, error=(0.01, 0.04, 0.3)))])
+    result = tune_result(tuned, "run.toml")
+    assert TuneResult.model_validate_json(result.model_dump_json()) == result
+    assert result.bytes_sent == tuned.bounds.bytes_sent
+    assert result.harm == pytest.approx(tuned.bounds.damage, rel=1e-12)
+    assert result.bytes_exact == 2 * 2800
+    assert result.tables[1].forward.offered == (True, True, False)
+    assert result.tables[0].paper_class == "medium"

@@ -1,0 +1,95 @@
+"""A rehearsal measures what was planted, says the same twice, and bounds are chosen within the budget."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.adapt.tuned_bounds import MOST_ERROR
+from laconic.errors import ConfigError
+from laconic.tuning.measure import FORWARD_BOUNDS, GRADIENT_BOUNDS, Effort
+from laconic.tuning.tune import choose, measure, work_of
+from tests.tuning.planted import ROWS, SETTINGS, OneTableMatters
+
+RANKS, STEPS = 2, 64
+
+
+@pytest.fixture(scope="module")
+def counted():
+    pieces = []
+    measured = measure(
+        SETTINGS, OneTableMatters(), ranks=RANKS, steps=STEPS, done=lambda: pieces.append(None)
+    )
+    return measured, len(pieces)
+
+
+@pytest.fixture(scope="module")
+def measured(counted):
+    return counted[0]
+
+
+def test_every_table_has_a_curve_for_each_direction(measured):
+    assert [(table.name, table.rows) for table in measured.tables] == [("matters", ROWS), ("ignored", ROWS)]
+    assert (measured.ranks, measured.steps) == (RANKS, STEPS)
+    for table in measured.tables:
+        assert table.forward.bounds == FORWARD_BOUNDS
+        assert table.backward.bounds == GRADIENT_BOUNDS
+        assert len(table.homogenization) == len(FORWARD_BOUNDS)
+        assert table.forward.bytes_exact == table.backward.bytes_exact > 0
+
+
+def test_as_many_pieces_of_work_are_done_as_were_announced(counted):
+    _, pieces = counted
+    assert work_of(SETTINGS, OneTableMatters(), RANKS, STEPS) == (STEPS, pieces)
+
+
+def test_wide_bounds_send_less_and_err_more(measured):
+    for table in measured.tables:
+        for curve in (table.forward, table.backward):
+            assert list(curve.error) == sorted(curve.error)
+            assert curve.bytes_sent[-1] < curve.bytes_sent[0] < curve.bytes_exact
+        assert list(table.homogenization) == sorted(table.homogenization, reverse=True)
+
+
+def test_rows_of_the_table_that_labels_follow_are_the_sensitive_ones(measured):
+    matters, ignored = (table.forward for table in measured.tables)
+    doubt = (matters.sensitivity_se**2 + ignored.sensitivity_se**2) ** 0.5
+    assert matters.sensitivity - ignored.sensitivity > 3 * doubt
+
+
+def test_the_table_that_labels_ignore_gets_the_looser_bound(measured):
+    matters, ignored = choose(measured, 0.0002).bounds.forward
+    assert matters.bound is None or matters.bound < ignored.bound
+
+
+@pytest.mark.parametrize("budget", [1e-5, 1e-4, 1e-3, 1e-2])
+def test_choices_stay_within_the_budget(measured, budget):
+    tuned = choose(measured, budget)
+    assert tuned.bounds.damage <= budget
+    assert tuned.bounds.lower_bound <= tuned.bounds.bytes_sent
+    for table, choice in zip(measured.tables, tuned.bounds.forward, strict=True):
+        if choice.bound is not None:
+            assert table.forward.error[FORWARD_BOUNDS.index(choice.bound)] <= MOST_ERROR["forward"]
+
+
+def test_a_rehearsal_repeats_to_the_last_bit(measured):
+    assert measure(SETTINGS, OneTableMatters(), ranks=RANKS, steps=STEPS) == measured
+
+
+def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():
+    needed = Effort().batches
+    with pytest.raises(ConfigError) as caught:
+        work_of(SETTINGS, OneTableMatters(samples=64 * 20), RANKS, None)
+    assert str(caught.value) == (
+        f"tune: an epoch has 20 batches of 32 samples on 2 ranks, and measuring takes {needed} of them; "
+        "expected --steps of 8 to 0, got 14"
+    )
+    with pytest.raises(ConfigError, match=rf"expected --steps of 8 to {128 - needed}, got 128$"):
+        work_of(SETTINGS, OneTableMatters(), RANKS, 128)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.0, -0.1])
+def test_a_budget_is_a_share(measured, budget):
+    with pytest.raises(
+        ConfigError, match=r"^tune: expected a budget between 0 and 1, as 0\.0005 or 0\.05%, got "
+    ):
+        choose(measured, budget)
