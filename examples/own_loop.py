@@ -54,7 +54,7 @@ def main() -> None:
     # What travels: rows within 1 % of their range, gradients within half their RMS and right on average.
     rule = laconic.TableRule(
         forward=laconic.BoundedRows(bound=0.01, relative=True),
-        backward=laconic.BoundedRows(bound=0.5, relative="rms", dither=0),
+        backward=laconic.BoundedRows(bound=0.35, relative="rms", dither=0),
     )
     plan = laconic.plan_from_rules([table.name for table in TABLES], [rule])
     embeddings = laconic.ShardedEmbeddings(
