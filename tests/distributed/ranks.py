@@ -42,7 +42,8 @@ def _main(
 def server() -> Any:
     """Where processes come from: forked from one that has imported torch and done nothing with it."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["laconic.train.run", "laconic.cli"])
+    # torch imports _dynamo, which takes a second or two, when its first optimizer is made
+    context.set_forkserver_preload(["laconic.train.run", "laconic.cli", "torch._dynamo"])
     return context
 
 

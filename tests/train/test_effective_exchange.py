@@ -6,7 +6,7 @@ import pytest
 
 from laconic.config import parse
 from laconic.errors import ConfigError
-from laconic.train.effective_exchange import AUTO_BUDGET, effective_exchange
+from laconic.train.effective_exchange import _WIDE, AUTO_BUDGET, effective_exchange
 from laconic.train.settings import RunSettings
 
 DATA = '[data]\nkind = "synthetic"\n'
@@ -46,6 +46,15 @@ def test_auto_is_the_exchange_of_the_run_guarded_and_economical():
     assert exchange.guard.budget == AUTO_BUDGET == 0.001
     assert exchange.economy
     assert exchange.bound == 0.02
+
+
+def test_bounds_that_the_run_does_not_set_begin_wide_under_auto():
+    fixed, auto = settings_of("fixed").exchange, effective_exchange(settings_of("auto"))
+    assert (auto.bound, auto.gradient_bound) == (_WIDE["bound"], _WIDE["gradient_bound"])
+    assert auto.bound > fixed.bound
+    assert auto.gradient_bound > fixed.gradient_bound
+    set_one = effective_exchange(settings_of("auto", "[exchange]\ngradient_bound = 0.2"))
+    assert (set_one.bound, set_one.gradient_bound) == (_WIDE["bound"], 0.2)
 
 
 def test_auto_keeps_a_budget_that_the_run_has():

@@ -18,11 +18,14 @@ from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
 from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
-from laconic.codecs import Cast
+from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 
-__all__ = ["AdaptivePolicy", "Choices"]
+__all__ = ["CAST_FROM", "AdaptivePolicy", "Choices", "may_be_cast"]
+
+CAST_FROM = 2.0**-9
+"""A bound, beside the range, from which float16 is taken to be finer."""
 
 Mode = Literal["normal", "candidate", "exact"]
 
@@ -114,7 +117,8 @@ class AdaptivePolicy:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what ``state`` returned; parts that one side lacks begin anew."""
-        self.losses.restore(state.get("losses", ()))
+        if "losses" in state:
+            self.losses.restore(state["losses"])
         if isinstance(self.decay, ClosedLoop) and "decay" in state:
             self.decay = ClosedLoop.restore(self.decay.k, state["decay"])
         if self.guard is not None and "guard" in state:
@@ -153,12 +157,16 @@ class AdaptivePolicy:
 
 
 def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec | None:
-    """Return a codec with its bound scaled; what has no bound stays as it is."""
+    """Return a codec with its bound scaled, or what stands in for it; what has no bound stays as it is."""
     if codec is None or choice == "exact":
         return None
-    if choice == "cast":
-        return Cast(dtype="fp16")
     bound = getattr(codec, "bound", None)
-    if bound is None or factor == 1:
-        return codec
-    return replace(codec, bound=bound * factor)  # type: ignore[type-var]
+    if bound is not None and factor != 1:
+        codec = replace(codec, bound=bound * factor)  # type: ignore[type-var]
+    # a cast was chosen for the bounds of its time; narrower ones may forbid it
+    return Cast(dtype="fp16") if choice == "cast" and may_be_cast(codec) else codec
+
+
+def may_be_cast(codec: BlockCodec | None) -> bool:
+    """Whether float16 is taken to be finer than the codec's bound."""
+    return isinstance(codec, BoundedRows) and bool(codec.relative) and codec.bound >= CAST_FROM

@@ -8,7 +8,8 @@ fork   the same few steps with compressed and with exact communication from one 
        was lost, and how far each table's update was from the exact one
 
 Rows and gradients have half of the budget each. What exceeds its half is tightened at once, what stays far
-below it is loosened again, and a table whose error rivals its signal is tightened by itself. Harms are means with
+below it is loosened again, and a table whose error rivals its signal is tightened by itself; so is what is seen as
+something else than a number, which proves nothing. Harms are means with
 a confidence bound that holds at all looks together (``confidence``), so looking often does not fool it; a change
 begins a new mean. All ranks feed it the same evidence and so decide alike.
 
@@ -39,6 +40,7 @@ _TIGHTEST_AT = 4096  # samples, about those of one look
 _MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tuned_bounds says why there are limits
 _COMES_TRUE, _LEAST_SLOPE = 0.4, 0.02  # see tuning.measure
 _EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
+_AT_ONCE = 1 / 64  # what one look tightens rows by at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,12 @@ class Guard:
     def look(self, evidence: LookEvidence) -> list[GuardDecision]:
         """Judge the rows of all tables."""
         half, step, loss = self.budget / 2, evidence.step, evidence.loss
-        decisions = self._collapsing("rows", self.rows_T, evidence.row_error_T, _MOST_ROW_ERROR, step)
-        self._harm.add(evidence.harm / loss)
+        sound = 0 < loss < math.inf and bool(np.isfinite(evidence.harm).all())
+        decisions = self._unproven(
+            "rows", self.rows_T, sound, evidence.harm_T + evidence.row_error_T, step
+        ) or self._collapsing("rows", self.rows_T, evidence.row_error_T, _MOST_ROW_ERROR, step)
+        if sound:
+            self._harm.add(evidence.harm / loss)
         upper = self._harm.upper(_ALPHA)
         if not decisions and upper > half:
             decisions = self._tighten_rows(evidence, upper, half)
@@ -129,10 +135,13 @@ class Guard:
     def fork(self, evidence: ForkEvidence) -> list[GuardDecision]:
         """Judge the gradients of all tables."""
         half, step = self.budget / 2, evidence.step
-        decisions = self._collapsing(
+        sound = math.isfinite(evidence.learnt + evidence.slope) and bool(np.isfinite(evidence.lost).all())
+        decisions = self._unproven(
+            "gradients", self.gradients_T, sound, evidence.update_error_T, step
+        ) or self._collapsing(
             "gradients", self.gradients_T, evidence.update_error_T, _MOST_UPDATE_ERROR, step
         )
-        if evidence.learnt > 0:
+        if sound and evidence.learnt > 0:
             scale = _COMES_TRUE * max(evidence.slope, _LEAST_SLOPE) / evidence.learnt
             self._lost.add(scale * evidence.lost)
         upper = self._lost.upper(_ALPHA) if self._lost.count else 0.0
@@ -187,6 +196,24 @@ class Guard:
         self._harm = RunningMean.restore(_TIGHTEST_AT, state["harm"])
         self._lost = RunningMean.restore(_TIGHTEST_AT, state["lost"])
 
+    def _unproven(
+        self,
+        direction: Literal["rows", "gradients"],
+        factor_T: Floats,
+        sound: bool,
+        seen_T: Floats,
+        step: int,
+    ) -> list[GuardDecision]:
+        """Tighten tables whose evidence is NaN or infinite, all of them where what they do together is."""
+        wrong_T = ~np.isfinite(seen_T) if sound else np.ones(len(self.names), bool)
+        if not wrong_T.any():
+            return []
+        # not to zero: evidence may become sound again
+        factor_T[wrong_T] = np.maximum(factor_T[wrong_T], _EXACT_BELOW) * _AT_ONCE
+        names = tuple(self.names[t] for t in np.flatnonzero(wrong_T))
+        why = "evidence is not finite, so nothing speaks for these bounds"
+        return [GuardDecision(step, direction, names, _AT_ONCE, why)]
+
     def _collapsing(
         self,
         direction: Literal["rows", "gradients"],
@@ -211,7 +238,7 @@ class Guard:
         factor_T = np.where(harm_T > fair, np.sqrt(fair / np.maximum(harm_T, fair)), 1.0)
         if (factor_T == 1).all():  # no table by itself, all of them together
             factor_T[:] = math.sqrt(half / 2 / max(upper, half))
-        factor_T = np.maximum(factor_T, 1 / 64)
+        factor_T = np.maximum(factor_T, _AT_ONCE)
         self.rows_T *= factor_T
         decisions = []
         for t in np.flatnonzero(factor_T < 1):

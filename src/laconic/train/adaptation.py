@@ -59,18 +59,15 @@ def logged_decisions(metrics: Path) -> list[Decision]:
     try:
         lines = metrics.read_text().splitlines()
         entries = [json.loads(line) for line in lines if line.strip()]
+        made = [entry for entry in entries if entry["kind"] == "decision" and entry["part"] == "economy"]
+        fields = ("step", "direction", "table", "old", "new", "reason")
+        return [Decision(**{name: entry[name] for name in fields}) for entry in made]
     except OSError as error:
         raise ConfigError(f"--replay: {metrics} can not be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"--replay: {metrics}: expected JSON lines, the metrics of a run, got {error}"
         ) from None
-    fields = ("step", "direction", "table", "old", "new", "reason")
-    return [
-        Decision(**{name: entry[name] for name in fields})
-        for entry in entries
-        if entry.get("kind") == "decision" and entry.get("part") == "economy"
-    ]
 
 
 class Adaptation:
@@ -121,8 +118,9 @@ class Adaptation:
         self._losses.append((step, loss * samples, samples))
         if not self.pauses(step):
             return decisions
-        mean = self._share_losses()
+        self._share_losses()
         if self._observes(step) and isinstance(self._policy.decay, ClosedLoop):
+            mean = self._policy.losses.take_recent()
             before = self._policy.decay.multiplier
             self._policy.decay.observe(mean)
             if self._policy.decay.multiplier != before:
@@ -155,14 +153,11 @@ class Adaptation:
     def _observes(self, step: int) -> bool:
         return isinstance(self._policy.decay, ClosedLoop) and step % _OBSERVED_EVERY == 0
 
-    def _share_losses(self) -> float:
-        """Tell all ranks the losses since the last time; returns their mean."""
+    def _share_losses(self) -> None:
+        """Tell all ranks the losses since the last time."""
         everyone = self._trainer.ranks.gather(self._losses)
         self._losses = []
-        total, count = 0.0, 0
         for steps in zip(*everyone, strict=True):
             losses, samples = sum(part[1] for part in steps), sum(part[2] for part in steps)
             if samples:
-                self._policy.losses.add(steps[0][0], losses / samples)
-            total, count = total + losses, count + samples
-        return total / count if count else float("nan")
+                self._policy.losses.add(steps[0][0], losses / samples, samples)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.adapt.adaptive import AdaptivePolicy
+from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
 from laconic.adapt.economy import Decision, Economy
 from laconic.adapt.measurement import Costs, Measurement
-from laconic.codecs import BoundedRows, Cast
+from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.codec_probe import codec_costs
 from laconic.data import Samples
@@ -27,7 +27,6 @@ from laconic.train.trainer import Trainer
 __all__ = ["Accountant"]
 
 _FIRST, _LONGEST = 10, 640  # steps before the first review, and between later ones, which double until then
-_CAST_FROM = 2.0**-9  # a bound, beside the range, from which float16 is sure to be finer
 
 Rows = NDArray[np.float32]
 
@@ -81,20 +80,23 @@ class Accountant:
                 embeddings.watch_updates(None)
                 snapshot.go_back()
         tables = [others] * len(plan.tables)
-        forward = codec_costs(rows_TRD, [_candidates(codecs.forward) for codecs in plan.tables], tables)
-        backward = codec_costs(
-            kept.rows_TRD(embeddings.dim), [_candidates(codecs.backward) for codecs in plan.tables], tables
-        )
+        in_use = zip(plan.tables, self._economy.choice("forward"), strict=True)
+        forward = codec_costs(rows_TRD, [_candidates(table.forward, use) for table, use in in_use], tables)
+        in_use = zip(plan.tables, self._economy.choice("backward"), strict=True)
+        candidates = [_candidates(table.backward, use) for table, use in in_use]
+        backward = codec_costs(kept.rows_TRD(embeddings.dim), candidates, tables)
         return Measurement(link, Costs(forward, 0.0), Costs(backward, 0.0))
 
 
-def _candidates(codec: BlockCodec | None) -> tuple[BlockCodec | None, ...]:
+def _candidates(codec: BlockCodec | None, in_use: str) -> tuple[BlockCodec | None, ...]:
     """Exact, cast, bounded: what a table may travel as without breaking what its plan promises."""
-    exact = Cast(dtype="fp32")
-    if codec is None:
-        return exact, None, exact
-    relative = isinstance(codec, BoundedRows) and codec.relative and codec.bound >= _CAST_FROM
-    return exact, Cast(dtype="fp16") if relative else None, codec
+    bounded = exact = Cast(dtype="fp32")
+    if codec is not None:
+        bounded = codec  # type: ignore[assignment]
+    if may_be_cast(codec):
+        return exact, Cast(dtype="fp16"), bounded
+    # a cast that bounds have become too narrow for travels bounded, and costs that until it is left
+    return exact, bounded if in_use == "cast" else None, bounded
 
 
 class _Kept:

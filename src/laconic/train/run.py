@@ -55,7 +55,9 @@ def run(
         _check_alike(ranks, {**settings.model_dump(mode="json"), "--resume": resume, "--replay": str(replay)})
         source = ranks.together(lambda: open_source(settings.data))
         names = [feature.name for feature in source.schema.categorical]
-        policy = make_adaptive_policy(effective_exchange(settings), names, ranks.count, replay)
+        exchange = ranks.together(lambda: effective_exchange(settings))
+        _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
+        policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
         trainer = Trainer(settings, source.schema, ranks, policy)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)

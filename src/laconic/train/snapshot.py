@@ -22,6 +22,7 @@ class Snapshot:
         trainer.embeddings.begin_journal()
         self._model = deepcopy(trainer.model.state_dict())
         self._optimizer = deepcopy(trainer.optimizer.state_dict())
+        self._rate_share = trainer._rate_share
         return self
 
     def go_back(self) -> None:
@@ -30,6 +31,8 @@ class Snapshot:
         trainer.embeddings.undo()
         trainer.model.load_state_dict(self._model)
         trainer.optimizer.load_state_dict(deepcopy(self._optimizer))
+        # rates are in the optimizer's state: the trainer must know which it has, or it sets no others
+        trainer._rate_share = self._rate_share
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

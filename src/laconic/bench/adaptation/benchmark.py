@@ -65,9 +65,9 @@ def _accuracy(name: str, data: DataSettings, seeds: int, full: bool, say: Callab
         ("sc24", "none", "sc24"),
         ("auto", "none", policies.auto()),
     ]
-    bounds = policies.GLOBAL_BOUNDS if full else policies.GLOBAL_BOUNDS[1:4]
+    bounds = policies.GLOBAL_BOUNDS if full else policies.GLOBAL_BOUNDS[1:3]
     candidates += [(f"global {bound:g}", "none", policies.global_bound(bound)) for bound in bounds]
-    budgets = policies.TUNE_BUDGETS if full else policies.TUNE_BUDGETS[:3:2]
+    budgets = policies.TUNE_BUDGETS if full else policies.TUNE_BUDGETS[:1]
     candidates += [(f"tuned {budget:.2%}", "none", policies.tuned(measured, budget)) for budget in budgets]
     if full:
         steps = open_source(data).samples_in("train") // 1024

@@ -1,0 +1,232 @@
+"""Adaptation between steps, in one process that rehearses three ranks: what is due, what is kept, what is said."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from laconic.adapt.economy import Replay
+from laconic.collectives.update_error import UpdateError
+from laconic.errors import ConfigError
+from laconic.train import adaptation as module
+from laconic.train.adaptation import Adaptation, logged_decisions, make_adaptive_policy
+from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
+from laconic.train.economics import Accountant
+from laconic.train.effective_exchange import effective_exchange
+from laconic.train.review import AHEAD
+from laconic.train.run import run
+from tests.train.small_runs import batches_of, policy_of, settings_of, state_of, trainer_of
+from tests.train.test_checkpoint import assert_equal
+
+GUARDED = ("exchange.guard.budget=0.001", "exchange.bound=0.5", "exchange.gradient_bound=4.0")
+KINDS = {
+    "linear decay": ("exchange.decay.kind=linear", "exchange.decay.k=3", "exchange.decay.steps=30"),
+    "closed loop": ("exchange.decay.kind=closed_loop", "exchange.decay.k=3"),
+    "guard": GUARDED,
+    "guard, linear decay, warm-up": (
+        *GUARDED,
+        "exchange.decay.kind=linear",
+        "exchange.decay.k=3",
+        "exchange.decay.steps=30",
+        "train.rate_warmup=17",
+    ),
+    "guard, closed loop": (*GUARDED, "exchange.decay.kind=closed_loop", "exchange.decay.k=3"),
+}
+
+
+class Rehearsed:
+    """A run of three rehearsed ranks."""
+
+    def __init__(self, settings):
+        self.policy = policy_of(settings)
+        self.trainer = trainer_of(settings, self.policy, rehearsed=3)
+        self.adaptation = Adaptation(self.trainer, self.policy)
+        self.decisions, self.losses = [], []
+
+    def train(self, batches, first, last):
+        for k in range(first, last):
+            loss, _ = self.trainer.step(batches[k])
+            self.losses.append(loss.item())
+            coming = batches[k + 1 : k + 1 + self.adaptation.ahead]
+            made = self.adaptation.after(k + 1, loss.item(), len(batches[k]), coming)
+            self.decisions += [(k + 1, decision) for decision in made]
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(module, "_OBSERVED_EVERY", 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, often, kind):
+    """Saved within the decay and between two observations of the loss; the uninterrupted run saves nothing."""
+    settings, at = settings_of(*KINDS[kind]), 17
+    batches = batches_of(settings, 31)
+    straight, first, second = (Rehearsed(settings) for _ in range(3))
+    straight.train(batches, 0, 31)
+    first.train(batches, 0, at)
+    first.adaptation.settle()
+    path = save_checkpoint(first.trainer, tmp_path, Position(at), 1, first.policy)
+    load_checkpoint(second.trainer, path, second.policy)
+    second.train(batches, at, 31)
+    assert first.losses + second.losses == straight.losses
+    assert first.decisions + second.decisions == straight.decisions
+    assert_equal(state_of(second.trainer), state_of(straight.trainer))
+    straight.adaptation.settle()
+    second.adaptation.settle()
+    assert second.policy.state() == straight.policy.state()
+    if "closed loop" in kind:
+        assert any(decision["part"] == "decay" and step > at for step, decision in straight.decisions)
+    if "guard" in kind:
+        assert any(decision["part"] == "guard" and step < at for step, decision in straight.decisions)
+
+
+def test_bounds_that_are_too_wide_are_narrowed_until_they_are_trusted():
+    settings = settings_of(*GUARDED)
+    rehearsed = Rehearsed(settings)
+    guard = rehearsed.policy.guard
+    rehearsed.train(batches_of(settings, 31), 0, 25)
+    assert guard.trusted
+    assert (guard.rows_T < 1).any()
+    assert (guard.gradients_T < 1).any()
+    assert guard.summary() in rehearsed.adaptation.summary()
+    json.dumps([decision for _, decision in rehearsed.decisions], allow_nan=False)
+
+
+def test_reviews_change_nothing_but_the_plan():
+    """A run whose guard never trusts anything is an exact one, however many reviews it makes."""
+    exact = Rehearsed(settings_of("exchange.kind=exact"))
+    settings = settings_of(*GUARDED)
+    reviewed = Rehearsed(settings)
+    reviewed.policy.warmup_steps = 10**6
+    batches = batches_of(settings, 31)
+    exact.train(batches, 0, 25)
+    reviewed.train(batches, 0, 25)
+    assert reviewed.decisions
+    assert reviewed.losses == exact.losses
+    assert_equal(state_of(reviewed.trainer), state_of(exact.trainer))
+    ledgers = [run.trainer.embeddings.ledger.rows() for run in (reviewed, exact)]
+    assert ledgers[0] == ledgers[1]
+    assert reviewed.adaptation.review_bytes > 0
+    assert exact.adaptation.review_bytes == 0
+
+
+def test_there_is_no_review_without_enough_batches_ahead():
+    settings = settings_of(*GUARDED)
+    rehearsed = Rehearsed(settings)
+    assert rehearsed.adaptation.ahead == AHEAD
+    rehearsed.train(batches_of(settings, 8 + AHEAD - 1), 0, 8 + AHEAD - 1)
+    assert rehearsed.decisions == []
+    assert rehearsed.adaptation.review_bytes == 0
+    assert not rehearsed.policy.guard.trusted
+
+
+def test_a_run_that_nothing_adapts_neither_pauses_nor_looks_ahead():
+    settings = settings_of("exchange.decay.kind=linear", "exchange.decay.steps=9")
+    adaptation = Rehearsed(settings).adaptation
+    assert adaptation.ahead == 0
+    assert not any(adaptation.pauses(step) for step in range(1, 1000))
+    assert adaptation.summary() == ""
+
+
+def test_a_step_pauses_where_something_is_due(often):
+    looped = Rehearsed(settings_of("exchange.decay.kind=closed_loop")).adaptation
+    assert [step for step in range(1, 8) if looped.pauses(step)] == [2, 4, 6]
+    guarded = Rehearsed(settings_of(*GUARDED)).adaptation
+    assert [step for step in range(1, 10) if guarded.pauses(step)] == [8, 9]
+
+
+def test_the_economy_is_reviewed_at_intervals_that_double_until_they_are_long():
+    due = [step for step in range(1, 4000) if Accountant.due(step)]
+    assert due[:7] == [10, 30, 70, 150, 310, 630, 1270]
+    assert {later - earlier for earlier, later in pairwise(due[7:])} == {640}
+
+
+def test_a_watch_sees_wide_bounds_err_more():
+    errors = []
+    for bound in (0.1, 1.0):
+        settings = settings_of(f"exchange.gradient_bound={bound}")
+        trainer = trainer_of(settings, rehearsed=3)
+        watch = UpdateError(4)
+        trainer.embeddings.watch_updates(watch)
+        trainer.step(batches_of(settings, 1)[0])
+        errors.append(watch.sums_4T[3].sum())
+    assert 0 < errors[0] < errors[1]
+
+
+def entry(**changes):
+    return {
+        "kind": "decision",
+        "step": 4,
+        "part": "economy",
+        "direction": "forward",
+        "table": "c0",
+        "old": "bounded",
+        "new": "exact",
+        "reason": "planted: by hand",
+        **changes,
+    }
+
+
+def write_log(path, *entries):
+    path.write_text("".join(json.dumps(each) + "\n" for each in entries))
+    return path
+
+
+def test_a_log_is_the_economys_decisions_and_nothing_else(tmp_path):
+    log = write_log(
+        tmp_path / "metrics.jsonl",
+        {"kind": "train", "step": 4, "loss": None},
+        entry(),
+        {"kind": "decision", "step": 5, "part": "guard", "tables": ["c0"], "factor": 0.5},
+        {"kind": "decision", "step": 5, "part": "decay", "multiplier": 2.0, "reason": "loss"},
+        entry(step=10, old="exact", new="cast"),
+    )
+    assert [(d.step, d.old, d.new) for d in logged_decisions(log)] == [
+        (4, "bounded", "exact"),
+        (10, "exact", "cast"),
+    ]
+
+
+def test_a_replay_changes_the_plan_where_the_log_does(tmp_path):
+    log = write_log(tmp_path / "log", entry(), entry(step=10, old="exact", new="cast"))
+    settings = settings_of()
+    rehearsed = Rehearsed(settings)
+    names = [f"c{t}" for t in range(4)]
+    policy = make_adaptive_policy(effective_exchange(settings), names, 3, log)
+    assert isinstance(policy.economy, Replay)
+    rehearsed.trainer.embeddings.policy = rehearsed.policy = policy
+    rehearsed.adaptation = Adaptation(rehearsed.trainer, policy)
+    batches, seen = batches_of(settings, 12), []
+    for k in range(12):
+        rehearsed.train(batches, k, k + 1)
+        seen.append(policy.economy.choice("forward")[0])
+    assert seen == ["bounded"] * 3 + ["exact"] * 6 + ["cast"] * 3
+    assert [(step, decision["new"]) for step, decision in rehearsed.decisions] == [(4, "exact"), (10, "cast")]
+
+
+def test_a_log_of_other_tables_is_refused(tmp_path):
+    log = write_log(tmp_path / "log", entry(table="c_user"))
+    message = (
+        r"^economy: expected a log of tables c0, c1, c2, c3, got 'c_user'; replay the log of this model$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        run(settings_of(f"train.out='{tmp_path / 'run'}'"), resume=False, console=None, replay=log)
+    assert not (tmp_path / "run").exists()
+
+
+def test_metrics_that_are_not_there_or_none_are_an_error_that_names_them(tmp_path):
+    settings = settings_of(f"train.out='{tmp_path / 'run'}'")
+    with pytest.raises(
+        ConfigError, match=r"^--replay: .*/none\.jsonl can not be read: No such file or directory$"
+    ):
+        run(settings, resume=False, console=None, replay=tmp_path / "none.jsonl")
+    log = tmp_path / "log"
+    for text in ("loss 0.5\n", "[]\n", "7\n", "{}\n", '{"kind": "decision", "part": "economy", "step": 3}\n'):
+        log.write_text(text)
+        with pytest.raises(
+            ConfigError, match=r"^--replay: .*/log: expected JSON lines, the metrics of a run, got "
+        ):
+            run(settings, resume=False, console=None, replay=log)
