@@ -17,7 +17,7 @@ from laconic.bench.training.tables import render
 from laconic.bench.training.timing import Comparison
 from laconic.data import SyntheticSettings, open_source
 from laconic.errors import CommError, ConfigError
-from laconic.train.settings import ModelSettings
+from laconic.train.settings import ExchangeSettings, ModelSettings
 
 DATA = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=512, eval_samples=256)
 MODEL = ModelSettings(dim=8, bottom=(8,), top=(8,))
@@ -56,8 +56,11 @@ def test_methods_differ_only_in_what_travels():
     plans = {name: method.policy(schema).plan_for(0) for name, method in METHODS.items()}
     assert len({plan.digest for plan in plans.values()}) == 5  # plain and rows_fp32 differ in what they send
     assert all(codecs.backward is None for codecs in plans["sc24"].tables)
-    assert [codecs.forward.bound for codecs in plans["laconic"].tables] == [0.03, 0.05, 0.05]
-    assert METHODS["laconic"].policy(schema, 0.01).plan_for(0).tables[0].forward.bound == 0.01
+    assert [codecs.forward.bound for codecs in plans["sc24"].tables] == [0.03, 0.05, 0.05]
+    defaults = ExchangeSettings()
+    for codecs in plans["laconic"].tables:
+        assert codecs.forward.bound == defaults.bound
+        assert codecs.backward.bound == defaults.gradient_bound
 
 
 @pytest.mark.parametrize(("rows", "bound"), [(1_000_000, 0.01), (415_000, 0.01), (36_084, 0.03), (970, 0.05)])
