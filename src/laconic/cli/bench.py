@@ -98,7 +98,7 @@ def adapt(
     ),
     seeds: int | None = typer.Option(None, min=1, help="Paired runs; left out: 2, or 5 with --full."),
     rates: str = typer.Option(
-        "1000,200,loopback",
+        "200,loopback",
         help="Links to time at, in Mbit/s or loopback, separated by commas; empty: none.",
     ),
     full: bool = typer.Option(False, help="All bounds, budgets and decays: an hour or two."),
