@@ -225,7 +225,8 @@ class Guard:
         """Tighten tables whose error is too large beside their signal."""
         decisions = []
         for t in np.flatnonzero((error_T > most) & ~self.exact_T(direction)):
-            factor = 0.9 * _relative_bound(most) / _relative_bound(float(error_T[t]))
+            # well below the limit: every narrowing is another review, and those cost bytes
+            factor = _relative_bound(0.6 * most) / _relative_bound(float(error_T[t]))
             factor_T[t] *= factor
             why = f"error is {error_T[t]:.2f} of the signal, more than {most:g}"
             decisions.append(GuardDecision(step, direction, (self.names[t],), factor, why))
