@@ -21,7 +21,7 @@ __all__ = ["run_demo"]
 
 _METHODS = ("plain_pairwise", "laconic_pairwise")  # the wire that laconic train uses
 _RATE_MBIT = 200
-_BATCH, _STEPS, _EVALUATIONS = 1024, 240, 6
+_BATCH, _STEPS, _EVALUATIONS = 1024, 180, 6
 
 
 def run_demo(say: Callable[[str], None]) -> Result:
