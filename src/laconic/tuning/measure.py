@@ -6,8 +6,7 @@ done (``train.harm``) over the error of those rows is the table's sensitivity.
 Backward: from one state, some steps with one table's gradients rounded and the same steps exactly. Rounding is
 unbiased, so it does not lead astray; but noise makes Adagrad's steps shorter, and the batches are learnt less
 well. The share of learning that is lost, times how fast the loss still falls with the logarithm of the steps,
-is what the run will lack at its end. On Book-Crossing and The Complete Journey, whose slopes differ by ten, 0.4 of that
-product came true.
+is taken for what the run will lack at its end. It is a poor guide: design note 0006 has what came true.
 
 Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions, ``B`` samples.
 """
@@ -39,7 +38,7 @@ __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "measure_tables"]
 FORWARD_BOUNDS = (0.002, 0.004, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24)
 GRADIENT_BOUNDS = (0.06, 0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 _TRIED_FORWARD, _TRIED_BACKWARD = 0.06, 2.0  # where sensitivities are measured: inside the grids
-_COMES_TRUE = 0.4  # of what lost learning predicts, see above
+_COMES_TRUE = 0.4  # share of that product; a guess, see above
 
 Floats = NDArray[np.float64]
 
