@@ -127,7 +127,7 @@ class Guard:
         elif not decisions and upper < half / 6:
             why = f"harm of rows at most {upper:.4%} of {half:.3%}"
             decisions = self._loosen("rows", self.rows_T, step, why)
-        self._reviewed("look", step, decisions, tightened=any(d.factor < 1 for d in decisions))
+        self._reviewed("look", step, tightened=any(d.factor < 1 for d in decisions))
         if decisions:
             self._harm = RunningMean(_TIGHTEST_AT)
         return decisions
@@ -154,7 +154,7 @@ class Guard:
         elif not decisions and upper < half / 6:
             why = f"lost learning will cost at most {upper:.4%} of {half:.3%}"
             decisions = self._loosen("gradients", self.gradients_T, step, why)
-        self._reviewed("fork", step, decisions, tightened=any(d.factor < 1 for d in decisions))
+        self._reviewed("fork", step, tightened=any(d.factor < 1 for d in decisions))
         if decisions:
             self._lost = RunningMean(_TIGHTEST_AT)
         return decisions
@@ -257,16 +257,13 @@ class Guard:
         factor_T[:] = np.maximum(new_T, factor_T)
         return [GuardDecision(step, direction, tuple(self.names[t] for t in changed), 1.5, why)]
 
-    def _reviewed(self, kind: Review, step: int, decisions: list[GuardDecision], *, tightened: bool) -> None:
+    def _reviewed(self, kind: Review, step: int, *, tightened: bool) -> None:
         """Plan the next review: soon after tightening, later and later while nothing is wrong."""
-        self._passed[kind] = not tightened
-        grow = _LOOKS_GROW if kind == "look" else _FORKS_GROW
         if not tightened:
-            self._interval[kind] *= grow
+            self._interval[kind] *= _LOOKS_GROW if kind == "look" else _FORKS_GROW
         self._next[kind] = step + (1 if tightened else math.ceil(self._interval[kind]))
-        if tightened and kind == "look":
-            self._passed["look"] = False
-        self.trusted = all(self._passed.values()) if not self.trusted or tightened else True
+        self._passed[kind] = not tightened
+        self.trusted = all(self._passed.values())
 
 
 def _relative_bound(error: float) -> float:

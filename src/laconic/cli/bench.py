@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from laconic.cli.output import write_json
+from laconic.cli.output import check_json_file, write_json
 
 app = typer.Typer(help="Measure Laconic against what you would pick instead.", no_args_is_help=True)
 
@@ -32,10 +32,8 @@ def codecs(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from laconic.bench.codecs import render, run_codec_benchmark
-    from laconic.errors import ConfigError
 
-    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
-        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    check_json_file(json_file)
     to_stdout = json_file is not None and str(json_file) == "-"
     console = Console(stderr=to_stdout)
     console.width = max(console.width, 100)  # a narrower table would lose its last columns
@@ -73,8 +71,7 @@ def train(
     from laconic.bench.training.tables import render
     from laconic.errors import ConfigError
 
-    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
-        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    check_json_file(json_file)
     try:
         rates_mbit = [float(rate) for rate in rates.split(",") if rate.strip()]
     except ValueError as error:
@@ -114,8 +111,7 @@ def adapt(
     from laconic.bench.machine import Machine
     from laconic.errors import ConfigError
 
-    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
-        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    check_json_file(json_file)
     try:
         rates_mbit = [
             None if rate.strip() == "loopback" else float(rate) for rate in rates.split(",") if rate.strip()

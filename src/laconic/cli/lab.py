@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from laconic.cli.output import write_json
+from laconic.cli.output import check_json_file, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,8 +56,7 @@ def lab(
         raise ConfigError(
             "lab: command: expected a program after '--', got nothing; write 'laconic lab --hosts 2 -- python train.py'"
         )
-    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
-        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    check_json_file(json_file)
     to_stdout = json_file is not None and str(json_file) == "-"
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

@@ -8,6 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from laconic.errors import ConfigError
+
+
+def check_json_file(file: Path | None) -> None:
+    """Refuse a file that can not be written now, not after the run."""
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(f"--json: no folder {str(file.parent)!r} to write into; make it first")
+
 
 def write_json(value: Any, file: Path | None) -> None:
     """Write JSON to a file, or to standard output where it is None or ``-``."""

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import typer
 
-from laconic.cli.output import write_json
-from laconic.errors import ConfigError, LaconicError
+from laconic.cli.output import check_json_file, write_json
+from laconic.errors import LaconicError
 
 
 def train(
@@ -39,8 +39,7 @@ def train(
     from laconic.train.run import run
     from laconic.train.settings import RunSettings
 
-    if json_file is not None and not json_file.parent.is_dir():  # say so now, not after the run
-        raise ConfigError(f"--json: no folder {str(json_file.parent)!r} to write into; make it first")
+    check_json_file(json_file)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     console = Console(stderr=json_file is not None and str(json_file) == "-")

@@ -27,7 +27,7 @@ from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
 from laconic.collectives.request import Bags, bags_of, checked_lookups
 from laconic.collectives.table import Table
-from laconic.collectives.update_error import UpdateError
+from laconic.collectives.update_error import Watch
 from laconic.collectives.wire import size_message_bytes
 from laconic.errors import ConfigError
 from laconic.exchange_plan import ExchangePlan
@@ -99,7 +99,7 @@ class Rehearsal:
         self.weight_RD = torch.empty(self.whole.local_rows, dim)
         self.state_R = torch.zeros(self.whole.local_rows) if optimizer.has_state else None
         self.journal: Journal | None = None
-        self.watch: UpdateError | None = None
+        self.watch: Watch | None = None
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
 
     def route(self, lookups: Lookups, *, coded: bool, ledger: Ledger | None, step: int = 0) -> RehearsedBatch:
@@ -148,7 +148,6 @@ class Rehearsal:
         self, batch: RehearsedBatch, plan: ExchangePlan, step: int, ledger: Ledger | None
     ) -> torch.Tensor:
         """Return the answers as their requesters decode them."""
-        start = perf_counter()
         received = torch.empty(len(batch.rows_R), self.dim)
         rows = received.numpy()
         kernels.active().sum_bags(rows, self.weight_RD.numpy(), batch.rows_R, None)
@@ -158,7 +157,7 @@ class Rehearsal:
         seeds_M = self._seeds(step, np.tile(np.arange(ranks), ranks))
         sent_T, times = self._round_trip(coder, rows[: batch.travelling], counts_MT, seeds_M)
         if ledger is not None:
-            self._record("forward", ledger, step, coder, counts_MT.sum(axis=0), sent_T, start, times)
+            self._record("forward", ledger, step, coder, counts_MT.sum(axis=0), sent_T, times)
         return received
 
     def backward(
@@ -191,7 +190,7 @@ class Rehearsal:
     ) -> None:
         """Replace gradients by what their owners decode."""
         # those of one rank too: its replicas get what others would decode, though there are none
-        start, ranks = perf_counter(), self.layout.ranks
+        ranks = self.layout.ranks
         coder = self._coder(plan)[1]
         counts_MT = batch.sent_gradients_MT
         senders_M = np.concatenate([np.repeat(np.arange(ranks), ranks), np.arange(ranks)])
@@ -203,7 +202,7 @@ class Rehearsal:
             self.watch.add(batch.table_of_sent, exact, sent)
         if ledger is not None:
             before_T = (counts_MT * copies_M[:, None]).sum(axis=0)
-            self._record("backward", ledger, step, coder, before_T, sent_T, start, times)
+            self._record("backward", ledger, step, coder, before_T, sent_T, times)
 
     def _round_trip(
         self, coder: Coder, rows: Rows, counts_MT: Ints, seeds_M: Ints | int, copies_M: Ints | int = 1
@@ -248,7 +247,6 @@ class Rehearsal:
         coder: Coder,
         rows_T: Ints,
         sent_T: Ints,
-        start: float,
         times: tuple[float, float],
     ) -> None:
         before_T = rows_T * (self.dim * coder.item_bytes)

@@ -22,7 +22,7 @@ from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
 from laconic.collectives.request import block_starts
-from laconic.collectives.update_error import UpdateError
+from laconic.collectives.update_error import Watch
 from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.errors import CommError
 from laconic.exchange_plan import ExchangePlan
@@ -50,7 +50,7 @@ class RowExchange:
         self._dtype, self._dim = weight_RD.dtype, weight_RD.shape[1]
         self._others = np.arange(layout.ranks) != layout.rank
         self.journal: Journal | None = None
-        self.watch: UpdateError | None = None
+        self.watch: Watch | None = None
         """Sees what gradients become on their way, if anybody wants to know."""
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients = Room(), Room(), Room()
@@ -181,7 +181,7 @@ class RowExchange:
         )
 
     def _watch(
-        self, watch: UpdateError, coder: Coder, sent: Rows, sent_MT: Ints, payload: Rows, sizes_MT: Ints
+        self, watch: Watch, coder: Coder, sent: Rows, sent_MT: Ints, payload: Rows, sizes_MT: Ints
     ) -> None:
         """Decode what this rank sends, as the owners will."""
         applied = sent.copy()

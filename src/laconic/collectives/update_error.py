@@ -5,14 +5,22 @@ Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UpdateError", "cosine_T", "relative_error_T"]
+__all__ = ["UpdateError", "Watch", "cosine_T", "relative_error_T"]
 
 Floats = NDArray[np.float64]
+
+
+class Watch(Protocol):
+    """Who sees what gradients become on their way."""
+
+    def add(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:
+        """Take the rows of one step, by destination and table."""
+        ...
 
 
 class UpdateError:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from laconic.collectives import Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.journal import Journal
 from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
-from laconic.collectives.update_error import UpdateError
+from laconic.collectives.update_error import Watch
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups
@@ -96,7 +96,7 @@ class RehearsedEmbeddings(nn.Module):
         state = None if exchange.state_R is None else exchange.state_R[rows]
         return range(self.layout.tables[t].rows), exchange.weight_RD[rows], state
 
-    def watch_updates(self, watch: UpdateError | None) -> None:
+    def watch_updates(self, watch: Watch | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""
         self.exchange.watch = watch
 

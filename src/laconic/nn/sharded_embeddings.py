@@ -31,7 +31,7 @@ from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
 from laconic.collectives.row_exchange import RowExchange
-from laconic.collectives.update_error import UpdateError
+from laconic.collectives.update_error import Watch
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.cost import Link
@@ -176,7 +176,7 @@ class ShardedEmbeddings(nn.Module):
         counts_T = answers_NT[others[0]] if others else np.zeros(len(self.layout.tables), np.int64)
         return np.split(rows_RD[: int(counts_T.sum())], np.cumsum(counts_T)[:-1])
 
-    def watch_updates(self, watch: UpdateError | None) -> None:
+    def watch_updates(self, watch: Watch | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""
         self._settle()
         self._rows.watch = watch

@@ -76,9 +76,9 @@ class Adaptation:
     def __init__(self, trainer: Trainer, policy: AdaptivePolicy) -> None:
         self._trainer, self._policy = trainer, policy
         self._reviewer = None if policy.guard is None else Reviewer(trainer, policy, policy.guard)
-        economy = policy.economy
-        measures = isinstance(economy, Economy) and not isinstance(economy, Replay)
-        self._accountant = Accountant(trainer, policy, economy) if measures else None  # type: ignore[arg-type]
+        self._accountant: Accountant | None = None
+        if isinstance(policy.economy, Economy) and not isinstance(policy.economy, Replay):
+            self._accountant = Accountant(trainer, policy, policy.economy)
         self._losses: list[tuple[int, float, int]] = []  # step, sum over this rank's samples, their number
 
     @property

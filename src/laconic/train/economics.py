@@ -75,7 +75,7 @@ class Accountant:
             rows_TRD = embeddings.rows_from_one_rank(samples.lookups)
             kept = _Kept(len(plan.tables))
             with Snapshot(self._trainer) as snapshot:
-                embeddings.watch_updates(kept)  # type: ignore[arg-type]
+                embeddings.watch_updates(kept)
                 self._trainer.step(samples)
                 embeddings.watch_updates(None)
                 snapshot.go_back()

@@ -28,6 +28,7 @@ from laconic.codecs import BoundedRows
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives import Ledger
 from laconic.collectives.rehearsal import RehearsedBatch
+from laconic.collectives.update_error import UpdateError, relative_error_T
 from laconic.data import Samples
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.train.harm import curvature_harm, loss_change, sample_losses
@@ -150,17 +151,15 @@ class _Errors:
         before_T = np.zeros(tables)
         for i, bound in enumerate(bounds):
             ledger = stage.embeddings.ledger.like()
-            squares_T, powers_T = np.zeros(tables), np.zeros(tables)
+            error = UpdateError(tables)
             for step, (batch, exact_RD) in enumerate(sampled):
                 arrived_RD = _arrived(stage, batch, exact_RD, direction, bound, step, ledger)
                 table_R = batch.table_of_sent
-                exact = exact_RD[: len(table_R)].double().numpy()
-                error = arrived_RD[: len(table_R)].double().numpy() - exact
-                squares_T += np.bincount(table_R, (error**2).sum(axis=1), tables)
-                powers_T += np.bincount(table_R, (exact**2).sum(axis=1), tables)
+                sent = slice(len(table_R))
+                error.add(table_R, exact_RD[sent].numpy(), arrived_RD[sent].numpy())
             account = ledger.accounts[direction]
             bytes_sent[i], before_T = account.after_T / len(sampled), account.before_T / len(sampled)
-            errors[i] = np.divide(squares_T, powers_T, out=np.zeros(tables), where=powers_T > 0)
+            errors[i] = relative_error_T(error.sums_4T)
             done()
         return cls(bounds, bytes_sent, errors, before_T)
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from laconic.bench.adaptation.row import Row
+from laconic.bench.figures_table import figures_table
 
 __all__ = ["render"]
 
@@ -25,7 +26,7 @@ def render(rows: Sequence[Row]) -> RenderableType:
 
 
 def _accuracy(data: str, rows: list[Row]) -> Table:
-    table = _table(
+    table = figures_table(
         f"{data}: one epoch, 4 rehearsed ranks, {rows[0].pairs} paired runs",
         "policy",
         "decay",
@@ -53,7 +54,7 @@ def _accuracy(data: str, rows: list[Row]) -> Table:
 
 def _timing(rate: float | None, rows: list[Row]) -> Table:
     where = "loopback" if rate is None else f"{rate:.0f} Mbit/s"
-    table = _table(
+    table = figures_table(
         f"step time: 2 hosts, {where}", "policy", "step", "over the best other (95 %)", "not compressed"
     )
     for row in rows:
@@ -64,11 +65,4 @@ def _timing(rate: float | None, rows: list[Row]) -> Table:
             "" if ratio is None else f"{ratio[0]:.3f} ({ratio[1]:.3f} - {ratio[2]:.3f})",
             "" if row.bypassed_tables is None else str(row.bypassed_tables),
         )
-    return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="right" if k else "left", no_wrap=True)
     return table

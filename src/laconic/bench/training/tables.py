@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from laconic.bench.figures_table import figures_table
 from laconic.bench.training.row import Row
 from laconic.bench.training.timing import Comparison
 
@@ -27,17 +28,10 @@ def render(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> Renderable
     return Group(*tables)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="right" if k else "left", no_wrap=True)
-    return table
-
-
 def _timing_table(rows: list[Row], comparisons: list[Comparison]) -> Table:
     matched = ", profile-matched" if rows[0].profile_matched else ""
     title = f"step time: {rows[0].hosts} hosts, {rows[0].rate_mbit:.0f} Mbit/s{matched}"
-    table = _table(
+    table = figures_table(
         title, "method", "step", "communicating", "plain /", "laconic / this (95 %)", "sent per rank"
     )
     plain = next((row.step_ms for row in rows if row.method == "plain"), None)
@@ -59,7 +53,7 @@ def _timing_table(rows: list[Row], comparisons: list[Comparison]) -> Table:
 
 def _bytes_table(data: str, rows: list[Row]) -> Table:
     title = f"bytes per step and rank: {data}, {rows[0].hosts} ranks, 2,048 samples each, dimension 64"
-    table = _table(title, "method", "rows", "ids", "gradients", "dense", "rows + ids", "gradients ")
+    table = figures_table(title, "method", "rows", "ids", "gradients", "dense", "rows + ids", "gradients ")
     plain = next((row for row in rows if row.method == "plain"), None)
     for row in rows:
         ratios = ("", "")
@@ -73,7 +67,7 @@ def _bytes_table(data: str, rows: list[Row]) -> Table:
 
 def _accuracy_table(data: str, rows: list[Row]) -> Table:
     seeds = len({row.seed for row in rows})
-    table = _table(
+    table = figures_table(
         f"accuracy: {data}, one epoch, {seeds} seed{'s' if seeds > 1 else ''}, paired",
         "method",
         "AUC",
