@@ -1,7 +1,5 @@
-// The only file that knows Python. Arrays are never converted: a strided output would be
-// filled in a copy and lost.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+// Native code as Python sees it; the files called bind are the only ones that know Python. Arrays are
+// never converted: a strided output would be filled in a copy and lost.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -12,13 +10,13 @@
 #include <vector>
 
 #include "batch.h"
+#include "bind.h"
 #include "bytes.h"
 #include "id_list.h"
 #include "kernels.h"
 #include "rows.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace laconic {
 namespace {
@@ -27,31 +25,14 @@ using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Longs = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ConstLongs = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Row = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using LongTable = nb::ndarray<int64_t, nb::shape<-1, 6>, nb::c_contig, nb::device::cpu>;
 using DoubleTable = nb::ndarray<double, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
-
-constexpr uint64_t kMaxBlock = 0xffffffffu;           // values of one block: counters have 32 bits
-constexpr uint64_t kMaxValues = uint64_t(1) << 40;    // of one call
 
 std::vector<std::string> available() {
   std::vector<std::string> names;
   if (avx2_kernels()) names.emplace_back("avx2");
   names.emplace_back("scalar");
   return names;
-}
-
-const Kernels& kernels_named(const std::string& name) {
-  if (name == "scalar") return *scalar_kernels();
-  if (name == "avx2" && avx2_kernels()) return *avx2_kernels();
-  throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
-}
-
-void check(bool truth, const char* message) {
-  if (!truth) throw nb::value_error(message);
 }
 
 // Columns of the two tables, in this order; laconic.kernels.blocks writes them.

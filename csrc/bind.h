@@ -1,0 +1,34 @@
+// What the files that bind native code to Python share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <string>
+
+#include "kernels.h"
+
+namespace laconic {
+
+namespace nb = nanobind;
+
+template <typename T>
+using Row = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+inline constexpr uint64_t kMaxBlock = 0xffffffffu;         // values of one block: counters have 32 bits
+inline constexpr uint64_t kMaxValues = uint64_t(1) << 40;  // of one call
+
+inline void check(bool truth, const char* message) {
+  if (!truth) throw nb::value_error(message);
+}
+
+inline const Kernels& kernels_named(const std::string& name) {
+  if (name == "scalar") return *scalar_kernels();
+  if (name == "avx2" && avx2_kernels()) return *avx2_kernels();
+  throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
+}
+
+}  // namespace laconic
