@@ -31,4 +31,6 @@ inline const Kernels& kernels_named(const std::string& name) {
   throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
 }
 
+void define_sparse(nb::module_& m);
+
 }  // namespace laconic

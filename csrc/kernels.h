@@ -136,6 +136,11 @@ struct Kernels {
   // The first place at which `order` is no permutation that sorts `rows`, all at least 0, stably; or count.
   size_t (*sorted_until)(const int64_t* order, const int64_t* rows, size_t count);
 
+  // One bit a word, see sparse.inl.
+  void (*nonzero_bits32)(const uint32_t* words, size_t n, uint64_t* bits);
+  void (*nonzero_bits64)(const uint64_t* words, size_t n, uint64_t* bits);
+  void (*large_bits)(float* gradient, float* memory, size_t n, float threshold, uint64_t* bits);
+
   RowKernels<float> float_rows;
   RowKernels<double> double_rows;
 };

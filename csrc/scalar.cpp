@@ -14,6 +14,7 @@ namespace {
 #include "cast.inl"
 #include "squares.inl"
 #include "rows.inl"
+#include "sparse.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

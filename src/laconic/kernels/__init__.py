@@ -73,6 +73,59 @@ class Kernels(Protocol):
         """How many ids a block says it has; not yet verified."""
         ...
 
+    def sparse_index_room(self, words: int, unit: int) -> int:
+        """Most bytes of the index of a sparse tensor."""
+        ...
+
+    def compact(self, x: Array, bounds: Array, unit: int, index: Array, values: Array, sizes: Array) -> None:
+        """Find where each segment of ``x`` is not zero, from ``bounds[s]`` to ``bounds[s + 1]``: see docs/formats/sparse.md.
+
+        A unit is 1 to 64 (a power of two) neighbouring words that are there or not together. Index and values of the
+        segments lie back to back; ``sizes[s]`` are its bytes of index and its words. Values are of four types:
+        float32, float64, int32, int64.
+        """
+        ...
+
+    def compact_large(
+        self, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+    ) -> tuple[int, int]:
+        """``memory += gradient``, ``gradient = 0``; entries of at least the threshold, or NaN, move out of memory.
+
+        Float32. Returns the bytes of the index and the number of values.
+        """
+        ...
+
+    def place_sum(
+        self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array
+    ) -> None:
+        """Set the entries that any part has to the sum of the parts in their order, each from +0; others stay.
+
+        Raises ``FormatError`` if a part is not one of a tensor like ``out``; integers wrap.
+        """
+        ...
+
+    def compact_sum(
+        self,
+        index: Array,
+        index_bounds: Array,
+        values: Array,
+        value_bounds: Array,
+        words: int,
+        unit: int,
+        index_out: Array,
+        values_out: Array,
+    ) -> tuple[int, int]:
+        """Write the sum of the parts as ``compact`` would; returns its bytes of index and its words."""
+        ...
+
+    def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
+        """Write the index of the units that any part has; returns its bytes and how many words it says."""
+        ...
+
+    def pick(self, index: Array, x: Array, unit: int, values: Array) -> int:
+        """Copy the words of ``x`` that an index says to ``values``, zeros too; returns how many they are."""
+        ...
+
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """``out[index[i]] += source[source_index[i]]`` for every ``i`` in order; None: ``source[i]``."""
         ...

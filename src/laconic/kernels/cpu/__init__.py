@@ -65,6 +65,50 @@ class NativeKernels:
         """How many ids a block says it has."""
         return _native.count_ids(block)
 
+    def sparse_index_room(self, words: int, unit: int) -> int:
+        """Most bytes of an index."""
+        return _native.sparse_index_room(words, unit)
+
+    def compact(self, x: Array, bounds: Array, unit: int, index: Array, values: Array, sizes: Array) -> None:
+        """Find what is not zero."""
+        _native.compact(self.name, x, bounds, unit, index, values, sizes)
+
+    def compact_large(
+        self, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+    ) -> tuple[int, int]:
+        """Find what is large."""
+        return _native.compact_large(self.name, gradient, memory, threshold, index, values)
+
+    def place_sum(
+        self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array
+    ) -> None:
+        """Sum sparse tensors into a dense one."""
+        _native.place_sum(index, index_bounds, values, value_bounds, unit, out)
+
+    def compact_sum(
+        self,
+        index: Array,
+        index_bounds: Array,
+        values: Array,
+        value_bounds: Array,
+        words: int,
+        unit: int,
+        index_out: Array,
+        values_out: Array,
+    ) -> tuple[int, int]:
+        """Sum sparse tensors into a sparse one."""
+        return _native.compact_sum(
+            index, index_bounds, values, value_bounds, words, unit, index_out, values_out
+        )
+
+    def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
+        """Unite indices."""
+        return _native.unite(index, bounds, words, unit, index_out)
+
+    def pick(self, index: Array, x: Array, unit: int, values: Array) -> int:
+        """Pick what an index says."""
+        return _native.pick(index, x, unit, values)
+
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """Add rows to rows."""
         _native.add_rows(self.name, out, index, source, source_index)

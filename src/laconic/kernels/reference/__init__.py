@@ -3,6 +3,7 @@
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
     tables        rows
+    sparse        sparse  positions
     many blocks   batch
     block kinds   rows_block  sc24_blocks  cast  id_list
     sections      quantized_block  code_section  code_counts  deduplicate
@@ -16,7 +17,7 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
 from __future__ import annotations
 
 from laconic.kernels.blocks import BlockTable
-from laconic.kernels.reference import id_list
+from laconic.kernels.reference import id_list, sparse
 from laconic.kernels.reference.batch import (
     Array,
     check,
@@ -86,6 +87,50 @@ class ReferenceKernels:
     def count_ids(self, block: Array) -> int:
         """How many ids a block says it has."""
         return id_list.count_ids(reader_of(block))
+
+    def sparse_index_room(self, words: int, unit: int) -> int:
+        """Most bytes of an index."""
+        return sparse.sparse_index_room(words, unit)
+
+    def compact(self, x: Array, bounds: Array, unit: int, index: Array, values: Array, sizes: Array) -> None:
+        """Find what is not zero."""
+        sparse.compact(x, bounds, unit, index, values, sizes)
+
+    def compact_large(
+        self, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+    ) -> tuple[int, int]:
+        """Find what is large."""
+        return sparse.compact_large(gradient, memory, threshold, index, values)
+
+    def place_sum(
+        self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array
+    ) -> None:
+        """Sum sparse tensors into a dense one."""
+        sparse.place_sum(index, index_bounds, values, value_bounds, unit, out)
+
+    def compact_sum(
+        self,
+        index: Array,
+        index_bounds: Array,
+        values: Array,
+        value_bounds: Array,
+        words: int,
+        unit: int,
+        index_out: Array,
+        values_out: Array,
+    ) -> tuple[int, int]:
+        """Sum sparse tensors into a sparse one."""
+        return sparse.compact_sum(
+            index, index_bounds, values, value_bounds, words, unit, index_out, values_out
+        )
+
+    def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
+        """Unite indices."""
+        return sparse.unite(index, bounds, words, unit, index_out)
+
+    def pick(self, index: Array, x: Array, unit: int, values: Array) -> int:
+        """Pick what an index says."""
+        return sparse.pick(index, x, unit, values)
 
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """Add one row after the other."""

@@ -1,0 +1,170 @@
+// Sparse tensors and their sums, as Python sees them.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include "bind.h"
+#include "sparse.h"
+
+using namespace nanobind::literals;
+
+namespace laconic {
+namespace {
+
+using Bytes = Row<uint8_t>;
+using ConstBytes = Row<const uint8_t>;
+using ConstLongs = Row<const int64_t>;
+
+void check_unit(int64_t unit) {
+  check(unit >= 1 && unit <= int64_t(kMostUnit) && (unit & (unit - 1)) == 0, "unit: expected 1, 2, 4, ... or 64");
+}
+
+// Ascending from 0 to `end`.
+void check_bounds(const ConstLongs& bounds, size_t end) {
+  check(bounds.shape(0) >= 1 && bounds.data()[0] == 0, "bounds: expected to begin with 0");
+  for (size_t i = 1; i < bounds.shape(0); ++i)
+    check(bounds.data()[i] >= bounds.data()[i - 1], "bounds: expected to ascend");
+  check(size_t(bounds.data()[bounds.shape(0) - 1]) == end, "bounds: expected to end where the array does");
+}
+
+int64_t py_index_room(int64_t words, int64_t unit) {
+  check_unit(unit);
+  check(words >= 0 && uint64_t(words) <= kMaxValues, "words: out of range");
+  return int64_t(sparse_index_room(size_t(words), size_t(unit)));
+}
+
+// Segment s of x, from bounds[s] to bounds[s + 1], becomes a tensor of its own; sizes holds its bytes and words.
+template <typename T>
+void py_compact(const std::string& name, const Row<const T>& x, const ConstLongs& bounds, int64_t unit,
+                const Bytes& index, const Row<T>& values, const Rows<int64_t>& sizes) {
+  const Kernels& kernels = kernels_named(name);
+  check_unit(unit);
+  check_bounds(bounds, x.shape(0));
+  const size_t segments = bounds.shape(0) - 1;
+  check(sizes.shape(0) == segments && sizes.shape(1) == 2, "sizes: expected two numbers for each segment");
+  check(values.shape(0) >= x.shape(0), "values: expected room for all of x");
+  size_t room = 0;
+  for (size_t s = 0; s < segments; ++s)
+    room += sparse_index_room(size_t(bounds.data()[s + 1] - bounds.data()[s]), size_t(unit));
+  check(index.shape(0) >= room, "index: expected room for the index of every segment");
+  const nb::gil_scoped_release release;
+  uint8_t* index_at = index.data();
+  T* values_at = values.data();
+  for (size_t s = 0; s < segments; ++s) {
+    const size_t from = size_t(bounds.data()[s]), words = size_t(bounds.data()[s + 1]) - from;
+    const SparseSize size = compact<T>(kernels, x.data() + from, words, size_t(unit), index_at, values_at);
+    sizes.data()[2 * s] = int64_t(size.index_bytes);
+    sizes.data()[2 * s + 1] = int64_t(size.words);
+    index_at += size.index_bytes;
+    values_at += size.words;
+  }
+}
+
+std::tuple<int64_t, int64_t> py_compact_large(const std::string& name, const Row<float>& gradient,
+                                              const Row<float>& memory, float threshold, const Bytes& index,
+                                              const Row<float>& values) {
+  const Kernels& kernels = kernels_named(name);
+  const size_t words = gradient.shape(0);
+  check(memory.shape(0) == words, "memory: expected as many values as the gradient has");
+  check(values.shape(0) >= words, "values: expected room for all of the gradient");
+  check(index.shape(0) >= sparse_index_room(words, 1), "index: expected sparse_index_room");
+  check(!std::isnan(threshold) && threshold >= 0, "threshold: expected a number of at least 0");
+  const nb::gil_scoped_release release;
+  const SparseSize size =
+      compact_large(kernels, gradient.data(), memory.data(), words, threshold, index.data(), values.data());
+  return {int64_t(size.index_bytes), int64_t(size.words)};
+}
+
+template <typename T>
+std::vector<SparsePart<T>> read_parts(const ConstBytes& index, const ConstLongs& index_bounds,
+                                      const Row<const T>& values, const ConstLongs& value_bounds) {
+  check_bounds(index_bounds, index.shape(0));
+  check_bounds(value_bounds, values.shape(0));
+  check(index_bounds.shape(0) == value_bounds.shape(0), "bounds: expected as many parts of index and values");
+  std::vector<SparsePart<T>> parts;
+  for (size_t p = 0; p + 1 < index_bounds.shape(0); ++p) {
+    const int64_t *i = index_bounds.data() + p, *v = value_bounds.data() + p;
+    parts.push_back({index.data() + i[0], size_t(i[1] - i[0]), values.data() + v[0], size_t(v[1] - v[0])});
+  }
+  return parts;
+}
+
+template <typename T>
+void py_place_sum(const ConstBytes& index, const ConstLongs& index_bounds, const Row<const T>& values,
+                  const ConstLongs& value_bounds, int64_t unit, const Row<T>& out) {
+  check_unit(unit);
+  const auto parts = read_parts<T>(index, index_bounds, values, value_bounds);
+  const nb::gil_scoped_release release;
+  place_sum<T>(parts.data(), parts.size(), out.shape(0), size_t(unit), out.data());
+}
+
+template <typename T>
+std::tuple<int64_t, int64_t> py_compact_sum(const ConstBytes& index, const ConstLongs& index_bounds,
+                                            const Row<const T>& values, const ConstLongs& value_bounds, int64_t words,
+                                            int64_t unit, const Bytes& index_out, const Row<T>& values_out) {
+  check_unit(unit);
+  const auto parts = read_parts<T>(index, index_bounds, values, value_bounds);
+  check(words >= 0 && index_out.shape(0) >= sparse_index_room(size_t(words), size_t(unit)),
+        "index_out: expected room for an index of so many words");
+  check(values_out.shape(0) >= std::min(size_t(words), values.shape(0)), "values_out: expected room for all values");
+  const nb::gil_scoped_release release;
+  const SparseSize size = compact_sum<T>(parts.data(), parts.size(), size_t(words), size_t(unit), index_out.data(),
+                                         values_out.data());
+  return {int64_t(size.index_bytes), int64_t(size.words)};
+}
+
+std::tuple<int64_t, int64_t> py_unite(const ConstBytes& index, const ConstLongs& bounds, int64_t words, int64_t unit,
+                                      const Bytes& index_out) {
+  check_unit(unit);
+  check_bounds(bounds, index.shape(0));
+  check(words >= 0 && index_out.shape(0) >= sparse_index_room(size_t(words), size_t(unit)),
+        "index_out: expected room for an index of so many words");
+  std::vector<IndexPart> parts;
+  for (size_t p = 0; p + 1 < bounds.shape(0); ++p) {
+    const int64_t* at = bounds.data() + p;
+    parts.push_back({index.data() + at[0], size_t(at[1] - at[0])});
+  }
+  const nb::gil_scoped_release release;
+  const SparseSize size = unite(parts.data(), parts.size(), size_t(words), size_t(unit), index_out.data());
+  return {int64_t(size.index_bytes), int64_t(size.words)};
+}
+
+template <typename T>
+int64_t py_pick(const ConstBytes& index, const Row<const T>& x, int64_t unit, const Row<T>& values) {
+  check_unit(unit);
+  check(values.shape(0) >= x.shape(0), "values: expected room for all of x");
+  const nb::gil_scoped_release release;
+  return int64_t(pick<T>({index.data(), index.shape(0)}, x.data(), x.shape(0), size_t(unit), values.data()));
+}
+
+template <typename T>
+void define(nb::module_& m) {
+  m.def("compact", &py_compact<T>, "kernels"_a, "x"_a.noconvert(), "bounds"_a.noconvert(), "unit"_a,
+        "index"_a.noconvert(), "values"_a.noconvert(), "sizes"_a.noconvert());
+  m.def("place_sum", &py_place_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(), "values"_a.noconvert(),
+        "value_bounds"_a.noconvert(), "unit"_a, "out"_a.noconvert());
+  m.def("compact_sum", &py_compact_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(),
+        "values"_a.noconvert(), "value_bounds"_a.noconvert(), "words"_a, "unit"_a, "index_out"_a.noconvert(),
+        "values_out"_a.noconvert());
+  m.def("pick", &py_pick<T>, "index"_a.noconvert(), "x"_a.noconvert(), "unit"_a, "values"_a.noconvert());
+}
+
+}  // namespace
+
+void define_sparse(nb::module_& m) {
+  m.def("sparse_index_room", &py_index_room, "words"_a, "unit"_a);
+  m.def("compact_large", &py_compact_large, "kernels"_a, "gradient"_a.noconvert(), "memory"_a.noconvert(),
+        "threshold"_a, "index"_a.noconvert(), "values"_a.noconvert());
+  m.def("unite", &py_unite, "index"_a.noconvert(), "bounds"_a.noconvert(), "words"_a, "unit"_a,
+        "index_out"_a.noconvert());
+  define<float>(m);
+  define<double>(m);
+  define<int32_t>(m);
+  define<int64_t>(m);
+}
+
+}  // namespace laconic

@@ -1,0 +1,63 @@
+// Tensors that are mostly zero: where their words are, and the words themselves; and sums of such tensors.
+//
+// A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighbouring words (whole rows of
+// a gradient are there or not). A unit with any bit set is there, with all its words. docs/formats/sparse.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.h"
+
+namespace laconic {
+
+inline constexpr size_t kChunkWords = 32768;
+inline constexpr size_t kMostUnit = 64;  // and a power of two
+
+// Most bytes of the index of a tensor of `words`.
+size_t sparse_index_room(size_t words, size_t unit);
+
+struct SparseSize {
+  size_t index_bytes, words;
+};
+
+// What one rank has of a tensor.
+template <typename T>
+struct SparsePart {
+  const uint8_t* index;
+  size_t index_bytes;
+  const T* values;
+  size_t words;
+};
+
+// Units of x that are there. `index` has sparse_index_room, `values` room for all words of x.
+template <typename T>
+SparseSize compact(const Kernels& kernels, const T* x, size_t words, size_t unit, uint8_t* index, T* values);
+
+// memory += gradient, gradient = 0; entries of memory of at least the threshold, or NaN, move out of it.
+SparseSize compact_large(const Kernels& kernels, float* gradient, float* memory, size_t words, float threshold,
+                         uint8_t* index, float* values);
+
+// The sum of the parts, in their order, each entry from +0; integers wrap. Entries that no part has stay.
+// FormatError if a part is not one of a tensor of so many words; earlier chunks may have been written by then.
+template <typename T>
+void place_sum(const SparsePart<T>* parts, size_t count, size_t words, size_t unit, T* out);
+
+// The same as a tensor of its own, with the entries that any part has.
+template <typename T>
+SparseSize compact_sum(const SparsePart<T>* parts, size_t count, size_t words, size_t unit, uint8_t* index, T* values);
+
+// Bytes of an index.
+struct IndexPart {
+  const uint8_t* data;
+  size_t size;
+};
+
+// The index of the units that any part has. Writes to `index`, which has sparse_index_room.
+SparseSize unite(const IndexPart* parts, size_t count, size_t words, size_t unit, uint8_t* index);
+
+// The words of x that an index says, there or not. Returns how many; `values` has room for all of x.
+template <typename T>
+size_t pick(const IndexPart& index, const T* x, size_t words, size_t unit, T* values);
+
+}  // namespace laconic
