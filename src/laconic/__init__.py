@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         IdList,
         VectorLz,
     )
-    from laconic.collectives import RowwiseAdagrad, Sgd, Table
+    from laconic.collectives import RowwiseAdagrad, Sgd, Table, all_reduce
     from laconic.exchange_plan import ExchangePlan, TableCodecs
     from laconic.lookups import Lookups
     from laconic.nn import ShardedEmbeddings, sum_gradients
@@ -40,7 +40,7 @@ _HOMES = {
         "IdList",
         "VectorLz",
     ),
-    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table"),
+    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "all_reduce"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.lookups": ("Lookups",),
     "laconic.nn": ("ShardedEmbeddings", "sum_gradients"),
@@ -66,6 +66,7 @@ __all__ = [
     "TableCodecs",
     "TableRule",
     "VectorLz",
+    "all_reduce",
     "plan_from_rules",
     "sum_gradients",
 ]

@@ -1,0 +1,12 @@
+"""All-reduce: sums of tensors over all ranks, exact, by the way that takes least.
+
+::
+
+    laconic.all_reduce(tensor)                       # in place, as torch.distributed.all_reduce
+    laconic.all_reduce(tensor, method="owners")      # forced stays forced
+"""
+
+from laconic.collectives.reduction.all_reduce import all_reduce
+from laconic.collectives.reduction.reducer import Method, Reducer, Report
+
+__all__ = ["Method", "Reducer", "Report", "all_reduce"]

@@ -1,0 +1,143 @@
+"""Sums of tensors that are mostly zero: three ways, one result.
+
+========  ===============================================  =======================================  ======
+method    what travels                                     bytes sent, of r there and u in the union rounds
+========  ===============================================  =======================================  ======
+gather    what each rank has, to everyone                  (N - 1) r                                2
+owners    segments to their owners, their sums to all      (N - 1) / N (r + u)                      4
+union     the index first; then the union, densely         (N - 1) / N (2 u + index of r and u)     5
+========  ===============================================  =======================================  ======
+
+``gather`` is best for two ranks, and where ranks have different places; ``owners`` for many ranks with places in
+common. ``union`` has no index with its values, so that a plain
+sum can carry them: a switch, or another library's all-reduce. Each round of data is announced by a round of sizes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic import kernels
+from laconic.collectives.reduction.dense import sum_dense
+from laconic.collectives.reduction.parcels import Parcels, even_bounds
+
+__all__ = ["sum_by_owners", "sum_gathered", "sum_union"]
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Values = NDArray[Any]
+
+
+def sum_gathered(parcels: Parcels, x: Values, unit: int) -> None:
+    """Sum over all ranks, in place: everyone hears everything."""
+    index, values, _ = _compact(parcels, x, np.array([0, len(x)]), unit)
+    heard = _everyone(parcels, index, values)
+    kernels.active().place_sum(*heard, unit, x)
+
+
+def sum_by_owners(parcels: Parcels, x: Values, unit: int) -> None:
+    """Sum over all ranks, in place: every rank sums one segment."""
+    active = kernels.active()
+    bounds = even_bounds(len(x), parcels.ranks, unit)
+    words = int(bounds[parcels.rank + 1] - bounds[parcels.rank])
+    index, values, sizes_N2 = _compact(parcels, x, bounds, unit)
+    theirs = _each_its_own(parcels, index, values, sizes_N2)
+    index_out = parcels.room("index of sum", active.sparse_index_room(words, unit), np.uint8)
+    values_out = parcels.room("values of sum", words, x.dtype)
+    size = active.compact_sum(*theirs, words, unit, index_out, values_out)
+    index, index_bounds, values, value_bounds = _everyone(
+        parcels, index_out[: size[0]], values_out[: size[1]]
+    )
+    for segment, (start, end) in enumerate(pairwise(bounds.tolist())):
+        i, v = index_bounds[segment : segment + 2], value_bounds[segment : segment + 2]
+        active.place_sum(index[i[0] : i[1]], i - i[0], values[v[0] : v[1]], v - v[0], unit, x[start:end])
+
+
+def sum_union(parcels: Parcels, x: Values, unit: int) -> None:
+    """Sum over all ranks, in place: agree where anyone has something, then sum that densely."""
+    active = kernels.active()
+    index = unite_index(parcels, x, unit)
+    packed = parcels.room("packed", len(x), x.dtype)
+    packed = packed[: active.pick(index, x, unit, packed)]
+    sum_dense(parcels, packed)
+    ends = (np.array([0, len(index)]), np.array([0, len(packed)]))
+    active.place_sum(index, ends[0], packed, ends[1], unit, x)
+
+
+def unite_index(parcels: Parcels, x: Values, unit: int) -> Bytes:
+    """Find the index of the units that any rank has."""
+    active = kernels.active()
+    bounds = even_bounds(len(x), parcels.ranks, 32768)  # whole chunks: indices of segments join
+    own, _, sizes_N2 = _compact(parcels, x, bounds, unit)
+    sizes_N = np.ascontiguousarray(sizes_N2[:, 0])
+    coming_N = parcels.announce(sizes_N[:, None])[:, 0]
+    theirs = parcels.room("indices", int(coming_N.sum()), np.uint8)
+    _keep_own(parcels, theirs, coming_N, own, sizes_N)
+    parcels.swap(theirs, own, coming_N, sizes_N)
+    words = int(bounds[parcels.rank + 1] - bounds[parcels.rank])
+    room = parcels.room("index of sum", active.sparse_index_room(words, unit), np.uint8)
+    size, _ = active.unite(theirs, _bounds(coming_N), words, unit, room)
+    coming_N = parcels.announce_to_all(size)[:, 0]
+    united = parcels.room("united", int(coming_N.sum()), np.uint8)
+    parcels.spread(room[:size], united, coming_N)
+    return _joined(united, coming_N, -(-np.diff(bounds) // 32768))
+
+
+def _joined(parts: Bytes, sizes_N: Ints, chunks_N: Ints) -> Bytes:
+    """One index out of those of segments: all counts first, then all places."""
+    each = np.split(parts, np.cumsum(sizes_N)[:-1])
+    heads = [part[: 2 * chunks] for part, chunks in zip(each, chunks_N, strict=True)]
+    tails = [part[2 * chunks :] for part, chunks in zip(each, chunks_N, strict=True)]
+    return np.concatenate(heads + tails)
+
+
+def _compact(parcels: Parcels, x: Values, bounds: Ints, unit: int) -> tuple[Bytes, Values, Ints]:
+    """Index and values of all segments, back to back, and their sizes."""
+    active = kernels.active()
+    room = sum(active.sparse_index_room(int(words), unit) for words in np.diff(bounds))
+    index, values = parcels.room("index", room, np.uint8), parcels.room("values", len(x), x.dtype)
+    sizes_N2 = np.empty((len(bounds) - 1, 2), np.int64)
+    active.compact(x, bounds, unit, index, values, sizes_N2)
+    return index[: sizes_N2[:, 0].sum()], values[: sizes_N2[:, 1].sum()], sizes_N2
+
+
+def _everyone(parcels: Parcels, index: Bytes, values: Values) -> tuple[Bytes, Ints, Values, Ints]:
+    """All ranks' index and values, given this rank's."""
+    coming_N2 = parcels.announce_to_all(len(index), len(values))
+    heard_index, heard_values = _room_for(parcels, coming_N2, values.dtype)
+    parcels.spread(index, heard_index, np.ascontiguousarray(coming_N2[:, 0]))
+    parcels.spread(values, heard_values, np.ascontiguousarray(coming_N2[:, 1]))
+    return heard_index, _bounds(coming_N2[:, 0]), heard_values, _bounds(coming_N2[:, 1])
+
+
+def _each_its_own(
+    parcels: Parcels, index: Bytes, values: Values, sizes_N2: Ints
+) -> tuple[Bytes, Ints, Values, Ints]:
+    """Hear what all ranks have for this one, given what this one has for each."""
+    coming_N2 = parcels.announce(sizes_N2)
+    heard = _room_for(parcels, coming_N2, values.dtype)
+    for k, own in enumerate((index, values)):
+        coming_N, sent_N = (np.ascontiguousarray(sizes[:, k]) for sizes in (coming_N2, sizes_N2))
+        _keep_own(parcels, heard[k], coming_N, own, sent_N)
+        parcels.swap(heard[k], own, coming_N, sent_N)
+    return heard[0], _bounds(coming_N2[:, 0]), heard[1], _bounds(coming_N2[:, 1])
+
+
+def _room_for(parcels: Parcels, coming_N2: Ints, dtype: Any) -> tuple[Bytes, Values]:
+    index_bytes, words = coming_N2.sum(0).tolist()
+    return parcels.room("heard index", index_bytes, np.uint8), parcels.room("heard values", words, dtype)
+
+
+def _keep_own(parcels: Parcels, heard: Values, coming_N: Ints, out: Values, sent_N: Ints) -> None:
+    """Copy what this rank has for itself to where it would hear it."""
+    rank = parcels.rank
+    to, at = int(coming_N[:rank].sum()), int(sent_N[:rank].sum())
+    heard[to : to + coming_N[rank]] = out[at : at + sent_N[rank]]
+
+
+def _bounds(sizes_N: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(sizes_N)])

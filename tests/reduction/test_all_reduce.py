@@ -1,0 +1,149 @@
+"""The all-reduce: one result by every method, on every rank, whatever is in the tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import laconic
+from laconic.collectives.reduction import Reducer
+from laconic.collectives.world import Alone
+from laconic.errors import CommError, ConfigError, PlanError
+from tests.distributed.ranks import run_ranks
+from tests.reduction.cases import METHODS, Case, random_case, same_bits
+from tests.reduction.threads import in_threads
+
+ALL_TYPES = ("float32", "float64", "int32", "int64")
+
+
+def sum_case(case, method, reducer, rank):
+    x = torch.from_numpy(case.tensor(rank))
+    return x, reducer.sum(x, method)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from(METHODS))
+def test_every_method_returns_the_sum_in_rank_order(seed, ranks, method):
+    case = random_case(np.random.default_rng(seed), 200_000, ALL_TYPES)
+    results = in_threads(ranks, lambda world: sum_case(case, method, Reducer(world), world.rank))
+    expected = case.total(ranks)
+    assert all(same_bits(x.numpy(), expected) for x, _ in results)
+    assert len({(report.method, report.unit) for _, report in results}) == 1  # all agreed
+
+
+def _many_cases(rank, ranks, seed):
+    rng, wrong = np.random.default_rng(seed), []
+    reducer = Reducer()
+    for number in range(12):
+        case = random_case(rng, 300_000, ALL_TYPES)
+        method = METHODS[number % len(METHODS)]
+        x = torch.from_numpy(case.tensor(rank))
+        reducer.sum(x, method)
+        if not same_bits(x.numpy(), case.total(ranks)):
+            wrong.append((method, case))
+    return wrong
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_real_ranks_agree_to_the_bit(ranks):
+    assert run_ranks(ranks, _many_cases, ranks) == [[]] * ranks
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("words", [0, 1, 2, 63, 65])
+def test_tiny_and_empty_tensors(method, words):
+    case = Case(words, 0.5, "float32", 1, False, words)
+    results = in_threads(3, lambda world: sum_case(case, method, Reducer(world), world.rank))
+    assert all(same_bits(x.numpy(), case.total(3)) for x, _ in results)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_rank_that_has_nothing(method):
+    def run(world):
+        x = torch.zeros(50_000) if world.rank == 1 else torch.ones(50_000)
+        Reducer(world).sum(x, method)
+        return x
+
+    assert all((x == 2).all() for x in in_threads(3, run))
+
+
+def test_integers_wrap_as_anywhere():
+    def run(world):
+        x = torch.full((10_000,), 2**31 - 1, dtype=torch.int32)
+        Reducer(world).sum(x, "owners")
+        return x
+
+    assert all((x == -2).all() for x in in_threads(2, run))
+
+
+def test_shapes_and_strides_stay():
+    def run(world):
+        x = torch.arange(24.0).reshape(4, 6).t()[::2].requires_grad_()
+        Reducer(world).sum(x, "gather")
+        return x
+
+    for x in in_threads(2, run):
+        assert torch.equal(x.detach(), 2 * torch.arange(24.0).reshape(4, 6).t()[::2])
+
+
+def test_alone_nothing_is_sent():
+    x = torch.tensor([1.0, -0.0, 3.0])
+    report = Reducer(Alone()).sum(x)
+    assert report.bytes_sent == 0
+    assert x.tolist() == [1, 0, 3]
+    assert not np.signbit(x.numpy()[1])  # as in any sum from 0
+
+
+def test_what_is_mostly_zero_sends_little():
+    case = Case(1_000_000, 0.01, "float32", 1, True, 1)
+    sent = {
+        method: in_threads(
+            4, lambda world, m=method: sum_case(case, m, Reducer(world), world.rank)[1].bytes_sent
+        )
+        for method in METHODS[1:]
+    }
+    dense = 2 * 3 / 4 * 4e6
+    assert max(sent["dense"]) == pytest.approx(dense, rel=0.001)
+    assert max(sent["gather"]) < dense / 35
+    assert max(sent["union"]) < dense / 50
+    assert max(sent["owners"]) < dense / 70  # an index entry is about a quarter of a value
+
+
+def test_whole_rows_are_found():
+    case = Case(1_000_000, 0.01, "float32", 64, False, 1)
+    report = in_threads(2, lambda world: sum_case(case, "gather", Reducer(world), world.rank))[0][1]
+    assert report.unit == 64
+
+
+def _in_step(rank, ranks):
+    laconic.all_reduce(torch.ones(10))
+    try:
+        laconic.all_reduce(torch.ones(10 + rank), method="dense")
+    except CommError as error:
+        return str(error)
+
+
+def test_ranks_that_sum_different_things_all_raise():
+    for message in run_ranks(3, _in_step):
+        assert "out of step" in message
+
+
+@pytest.mark.parametrize(
+    ("tensor", "method", "message"),
+    [
+        (torch.ones(3), "ring", "no such method 'ring'"),
+        (torch.ones(3, dtype=torch.float16), "auto", "torch.float16"),
+        (torch.ones(3, dtype=torch.bool), "auto", "torch.bool"),
+    ],
+)
+def test_what_can_not_be_summed_is_refused(tensor, method, message):
+    with pytest.raises(ConfigError, match=message):
+        Reducer(Alone()).sum(tensor, method)
+
+
+def test_without_a_process_group_there_is_a_clear_error():
+    with pytest.raises(PlanError, match="init_process_group"):
+        laconic.all_reduce(torch.ones(3))
