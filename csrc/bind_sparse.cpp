@@ -3,7 +3,6 @@
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 #include <vector>
 
@@ -65,17 +64,23 @@ void py_compact(const std::string& name, const Row<const T>& x, const ConstLongs
 }
 
 std::tuple<int64_t, int64_t> py_compact_large(const std::string& name, const Row<float>& gradient,
-                                              const Row<float>& memory, float threshold, const Bytes& index,
-                                              const Row<float>& values) {
+                                              const Row<float>& memory, const ConstLongs& bounds,
+                                              const Row<const float>& thresholds, const Bytes& index,
+                                              const Row<float>& values, const Row<int64_t>& counts) {
   const Kernels& kernels = kernels_named(name);
   const size_t words = gradient.shape(0);
+  check_bounds(bounds, words);
+  check(thresholds.shape(0) + 1 == bounds.shape(0), "thresholds: expected one for each layer");
+  check(counts.shape(0) == thresholds.shape(0), "counts: expected one for each layer");
+  for (size_t i = 0; i < thresholds.shape(0); ++i)
+    check(thresholds.data()[i] >= 0, "thresholds: expected numbers of at least 0");
   check(memory.shape(0) == words, "memory: expected as many values as the gradient has");
   check(values.shape(0) >= words, "values: expected room for all of the gradient");
   check(index.shape(0) >= sparse_index_room(words, 1), "index: expected sparse_index_room");
-  check(!std::isnan(threshold) && threshold >= 0, "threshold: expected a number of at least 0");
   const nb::gil_scoped_release release;
   const SparseSize size =
-      compact_large(kernels, gradient.data(), memory.data(), words, threshold, index.data(), values.data());
+      compact_large(kernels, gradient.data(), memory.data(), {bounds.data(), thresholds.data(), thresholds.shape(0)},
+                    index.data(), values.data(), counts.data());
   return {int64_t(size.index_bytes), int64_t(size.words)};
 }
 
@@ -158,7 +163,8 @@ void define(nb::module_& m) {
 void define_sparse(nb::module_& m) {
   m.def("sparse_index_room", &py_index_room, "words"_a, "unit"_a);
   m.def("compact_large", &py_compact_large, "kernels"_a, "gradient"_a.noconvert(), "memory"_a.noconvert(),
-        "threshold"_a, "index"_a.noconvert(), "values"_a.noconvert());
+        "bounds"_a.noconvert(), "thresholds"_a.noconvert(), "index"_a.noconvert(), "values"_a.noconvert(),
+        "counts"_a.noconvert());
   m.def("unite", &py_unite, "index"_a.noconvert(), "bounds"_a.noconvert(), "words"_a, "unit"_a,
         "index_out"_a.noconvert());
   define<float>(m);

@@ -31,6 +31,16 @@ void fold_bits(uint64_t* bits, size_t words, size_t unit) {
   for (size_t w = (units + 63) / 64; w < full; ++w) bits[w] = 0;
 }
 
+// bits[offset + i] |= part[i]
+void or_bits(uint64_t* bits, size_t offset, const uint64_t* part, size_t n) {
+  uint64_t* const to = bits + offset / 64;
+  const size_t shift = offset % 64;
+  for (size_t w = 0; w * 64 < n; ++w) {
+    to[w] |= part[w] << shift;
+    if (shift && part[w] >> (64 - shift)) to[w + 1] |= part[w] >> (64 - shift);
+  }
+}
+
 size_t count_bits(const uint64_t* bits, size_t places) {
   size_t n = 0;
   for (size_t w = 0; w * 64 < places; ++w) n += size_t(__builtin_popcountll(bits[w]));
@@ -204,14 +214,25 @@ SparseSize compact(const Kernels& kernels, const T* x, size_t words, size_t unit
   return {writer.size(), size_t(at - values)};
 }
 
-SparseSize compact_large(const Kernels& kernels, float* gradient, float* memory, size_t words, float threshold,
-                         uint8_t* index, float* values) {
+SparseSize compact_large(const Kernels& kernels, float* gradient, float* memory, const Thresholds& layers,
+                         uint8_t* index, float* values, int64_t* counts) {
+  std::fill_n(counts, layers.layers, 0);
+  const size_t words = size_t(layers.bounds[layers.layers]);
   IndexWriter writer(index, words);
   float* at = values;
-  uint64_t bits[kChunkBitWords];
+  uint64_t bits[kChunkBitWords], part[kChunkBitWords];
+  size_t layer = 0;
   for (size_t first = 0; first < words; first += kChunkWords) {
     const size_t here = std::min(kChunkWords, words - first);
-    kernels.large_bits(gradient + first, memory + first, here, threshold, bits);
+    std::memset(bits, 0, (here + 63) / 64 * 8);
+    for (size_t begin = first; begin < first + here;) {
+      while (size_t(layers.bounds[layer + 1]) <= begin) ++layer;
+      const size_t end = std::min(first + here, size_t(layers.bounds[layer + 1]));
+      kernels.large_bits(gradient + begin, memory + begin, end - begin, layers.thresholds[layer], part);
+      or_bits(bits, begin - first, part, end - begin);
+      counts[layer] += int64_t(count_bits(part, end - begin));
+      begin = end;
+    }
     writer.chunk(bits, here, count_bits(bits, here));
     at = take_units<true>(memory + first, here, 1, bits, at);
   }

@@ -34,9 +34,17 @@ struct SparsePart {
 template <typename T>
 SparseSize compact(const Kernels& kernels, const T* x, size_t words, size_t unit, uint8_t* index, T* values);
 
-// memory += gradient, gradient = 0; entries of memory of at least the threshold, or NaN, move out of it.
-SparseSize compact_large(const Kernels& kernels, float* gradient, float* memory, size_t words, float threshold,
-                         uint8_t* index, float* values);
+// Neighbouring layers, each with a threshold of its own: layer s is from bounds[s] to bounds[s + 1].
+struct Thresholds {
+  const int64_t* bounds;
+  const float* thresholds;
+  size_t layers;
+};
+
+// memory += gradient, gradient = 0; entries of memory of at least their layer's threshold, or NaN, move out of it.
+// counts[s] is how many of layer s do.
+SparseSize compact_large(const Kernels& kernels, float* gradient, float* memory, const Thresholds& layers,
+                         uint8_t* index, float* values, int64_t* counts);
 
 // The sum of the parts, in their order, each entry from +0; integers wrap. Entries that no part has stay.
 // FormatError if a part is not one of a tensor of so many words; earlier chunks may have been written by then.

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
         IdList,
         VectorLz,
     )
-    from laconic.collectives import RowwiseAdagrad, Sgd, Table, all_reduce
+    from laconic.collectives import RowwiseAdagrad, Sgd, Table, Threshold, all_reduce
     from laconic.exchange_plan import ExchangePlan, TableCodecs
+    from laconic.integrations.ddp import register as register_ddp
     from laconic.lookups import Lookups
     from laconic.nn import ShardedEmbeddings, sum_gradients
 
@@ -40,7 +41,7 @@ _HOMES = {
         "IdList",
         "VectorLz",
     ),
-    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "all_reduce"),
+    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "Threshold", "all_reduce"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.lookups": ("Lookups",),
     "laconic.nn": ("ShardedEmbeddings", "sum_gradients"),
@@ -65,9 +66,11 @@ __all__ = [
     "Table",
     "TableCodecs",
     "TableRule",
+    "Threshold",
     "VectorLz",
     "all_reduce",
     "plan_from_rules",
+    "register_ddp",
     "sum_gradients",
 ]
 
@@ -75,6 +78,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "register_ddp":
+        return import_module("laconic.integrations.ddp").register
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'laconic' has no attribute {name!r}")

@@ -134,24 +134,28 @@ def test_segments_are_tensors_of_their_own(situation, segments):
 
 
 @settings(max_examples=100, deadline=None)
-@given(situations(), st.sampled_from([0.0, 1e-30, 0.5, 3.0, np.inf]))
-def test_large_entries_move_out_and_the_rest_stays_in_memory(situation, threshold):
+@given(situations(), st.lists(st.sampled_from([0.0, 1e-30, 0.5, 3.0, np.inf]), min_size=1, max_size=6))
+def test_large_entries_move_out_and_the_rest_stays_in_memory(situation, thresholds):
     _, _, rng = situation
-    n = int(rng.choice([0, 1, 63, 64, 65, 1000, 33000]))
+    n = int(rng.choice([0, 1, 63, 64, 65, 1000, 33000, 70000]))
     first, second = (sparse_tensor(rng, n, 0.5, np.float32, 1) for _ in range(2))
+    bounds = np.sort(np.r_[0, rng.integers(0, n + 1, len(thresholds) - 1), n])
+    thresholds = np.array(thresholds, np.float32)
     results = []
     for backend in ALL:
         gradient, memory = first.copy(), second.copy()
         index, values = np.empty(backend.sparse_index_room(n, 1), np.uint8), np.empty(n, np.float32)
-        size = backend.compact_large(gradient, memory, threshold, index, values)
+        counts = np.empty(len(thresholds), np.int64)
+        size = backend.compact_large(gradient, memory, bounds, thresholds, index, values, counts)
         sent = np.zeros(n, np.float32)
         backend.place_sum(*parts([(index[: size[0]], values[: size[1]])]), 1, sent)
         with np.errstate(all="ignore"):
             total = first + second
-        large = ~(np.abs(total) < threshold)
+        large = ~(np.abs(total) < np.repeat(thresholds, np.diff(bounds)))
         assert_same_bits(sent, np.where(large, total + np.float32(0), np.float32(0)))
         assert_same_bits(memory, np.where(large, np.float32(0), total))
         assert not gradient.any()
+        assert counts.tolist() == [large[a:b].sum() for a, b in pairwise(bounds)]
         results.append((index[: size[0]].tobytes(), size))
     assert all(result == results[0] for result in results)
 

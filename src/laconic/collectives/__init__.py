@@ -3,7 +3,17 @@
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Ledger
 from laconic.collectives.optimizer import RowOptimizer, RowwiseAdagrad, Sgd
-from laconic.collectives.reduction import Reducer, all_reduce
+from laconic.collectives.reduction import Reducer, Threshold, all_reduce
 from laconic.collectives.table import Table
 
-__all__ = ["Layout", "Ledger", "Reducer", "RowOptimizer", "RowwiseAdagrad", "Sgd", "Table", "all_reduce"]
+__all__ = [
+    "Layout",
+    "Ledger",
+    "Reducer",
+    "RowOptimizer",
+    "RowwiseAdagrad",
+    "Sgd",
+    "Table",
+    "Threshold",
+    "all_reduce",
+]

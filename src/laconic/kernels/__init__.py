@@ -87,11 +87,18 @@ class Kernels(Protocol):
         ...
 
     def compact_large(
-        self, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+        self,
+        gradient: Array,
+        memory: Array,
+        bounds: Array,
+        thresholds: Array,
+        index: Array,
+        values: Array,
+        counts: Array,
     ) -> tuple[int, int]:
-        """``memory += gradient``, ``gradient = 0``; entries of at least the threshold, or NaN, move out of memory.
+        """``memory += gradient``, ``gradient = 0``; entries of at least their threshold, or NaN, move out of memory.
 
-        Float32. Returns the bytes of the index and the number of values.
+        Layer ``s`` is from ``bounds[s]`` to ``bounds[s + 1]`` and has ``thresholds[s]``; ``counts[s]`` of it move. Float32. Returns the bytes of the index and the number of values.
         """
         ...
 

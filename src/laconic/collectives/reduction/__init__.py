@@ -7,6 +7,8 @@
 """
 
 from laconic.collectives.reduction.all_reduce import all_reduce
+from laconic.collectives.reduction.choice import Choice
 from laconic.collectives.reduction.reducer import Method, Reducer, Report
+from laconic.collectives.reduction.threshold import LayerMemory, Threshold
 
-__all__ = ["Method", "Reducer", "Report", "all_reduce"]
+__all__ = ["Choice", "LayerMemory", "Method", "Reducer", "Report", "Threshold", "all_reduce"]

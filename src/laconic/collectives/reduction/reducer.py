@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,12 +18,14 @@ from laconic.collectives.reduction.parcels import Parcels
 from laconic.collectives.reduction.sample import UNITS, Fullness, sample_fullness
 from laconic.collectives.reduction.sparse import sum_by_owners, sum_gathered, sum_union
 from laconic.collectives.reduction.speeds import measure_speeds
+from laconic.collectives.reduction.threshold import LayerMemory, Threshold, sum_large
 from laconic.collectives.world import Joined, World
 from laconic.cost import Link
 from laconic.errors import ConfigError
 
 __all__ = ["Method", "Reducer", "Report"]
 
+Values = NDArray[Any]
 Method = Literal["auto", "dense", "gather", "owners", "union"]
 _TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 _SMALL = 4096  # words; looking costs more than sending them
@@ -47,6 +49,10 @@ class Reducer:
         self._speeds: Speeds | None = None
         self._link: Link | None = None
 
+    def accepts(self, tensor: Tensor) -> bool:
+        """Whether a tensor is of a type that kernels can sum."""
+        return tensor.dtype in _TYPES and tensor.device.type == "cpu"
+
     def sum(self, tensor: Tensor, method: Method = "auto") -> Report:
         """Sum a tensor over all ranks, in place.
 
@@ -56,27 +62,24 @@ class Reducer:
         known = get_args(Method)
         if method not in known:
             raise ConfigError(f"all-reduce: no such method {method!r} (known: {', '.join(known)})")
-        if tensor.dtype not in _TYPES or tensor.device.type != "cpu":
+        if not self.accepts(tensor):
             raise ConfigError(
                 f"all-reduce: expected float32, float64, int32 or int64 on the CPU, got {tensor.dtype} on "
                 f"{tensor.device}; convert it first"
             )
         flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
         flat = flat if flat.is_contiguous() else flat.contiguous()
-        x: NDArray[Any] = flat.numpy()
-        parcels, before = self.parcels, self.parcels.bytes_sent
-        parcels.begin(zlib.crc32(f"{method} {tensor.dtype} {len(x)}".encode()))
-        choice = self._choose(x) if method == "auto" else Choice(method, self._unit(x, method))
-        self._carry_out(choice, x)
+        x: Values = flat.numpy()
+        before = self.parcels.bytes_sent
+        choice = self.choose(x) if method == "auto" else Choice(method, self._unit(x, method))
+        self.sum_as(x, choice)
         if flat.data_ptr() != tensor.data_ptr():
             tensor.detach().copy_(flat.view(tensor.shape))
-        return Report(choice.method, choice.unit, parcels.bytes_sent - before)
+        return Report(choice.method, choice.unit, self.parcels.bytes_sent - before)
 
-    def close(self) -> None:
-        """Leave the wire."""
-        self.parcels.wire.close()
-
-    def _carry_out(self, choice: Choice, x: NDArray[Any]) -> None:
+    def sum_as(self, x: Values, choice: Choice) -> None:
+        """Sum in the way that all ranks agreed on."""
+        self._begin(choice.method, x)
         if self.parcels.ranks == 1:
             np.add(x, x.dtype.type(0), out=x)
         elif choice.method == "dense":
@@ -86,17 +89,43 @@ class Reducer:
             way = {"gather": sum_gathered, "owners": sum_by_owners, "union": sum_union}[choice.method]
             way(self.parcels, x, choice.unit)
 
-    def _choose(self, x: NDArray[Any]) -> Choice:
+    def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: Threshold) -> int:
+        """Sum what ranks send of their gradients, and keep the rest; returns how many entries this one sent."""
+        self._begin("large", gradient)
+        return sum_large(self.parcels, gradient, memory, how)
+
+    def choose(self, x: Values) -> Choice:
+        """Look how full the tensors of all ranks are, and take the way that will be fastest."""
         if self.parcels.ranks == 1 or len(x) <= _SMALL:
             return Choice("dense")
         link, speeds = self._measured()
+        self._begin("look", x)
         fullness = sample_fullness(self.parcels, x)
         return choose(len(x), x.itemsize, self.parcels.ranks, fullness, link, speeds)
 
-    def _unit(self, x: NDArray[Any], method: str) -> int:
+    def choose_large(self, x: Values, how: Threshold) -> Choice:
+        """Decide whether sending the large entries is faster than sending all."""
+        if self.parcels.ranks == 1:
+            return Choice("dense")
+        link, speeds = self._measured()
+        words, ranks = len(x), self.parcels.ranks
+        keep = Fullness((how.keep,) * len(UNITS), (min(1.0, ranks * how.keep),) * len(UNITS))
+        dense = choose(words, 4, ranks, Fullness((1.0,) * len(UNITS), (1.0,) * len(UNITS)), link, speeds)
+        large = choose(words, 4, ranks, keep, link, speeds)
+        return min(dense, replace(large, method="large"), key=lambda choice: choice.seconds)
+
+    def close(self) -> None:
+        """Leave the wire."""
+        self.parcels.wire.close()
+
+    def _begin(self, what: str, x: Values) -> None:
+        self.parcels.begin(zlib.crc32(f"{what} {x.dtype} {len(x)}".encode()))
+
+    def _unit(self, x: Values, method: str) -> int:
         """Words that stand or fall together, where the method is forced: what takes fewest bytes."""
         if method == "dense" or self.parcels.ranks == 1 or len(x) <= _SMALL:
             return 1
+        self._begin(f"look for {method}", x)
         return _smallest(sample_fullness(self.parcels, x))
 
     def _measured(self) -> tuple[Link, Speeds]:
@@ -107,6 +136,7 @@ class Reducer:
                 [link.latency_s, 1 / link.bytes_per_s, 1 / speeds.read, 1 / speeds.move, 1 / speeds.add]
             )
             heard = np.empty((self.parcels.ranks, len(own)))
+            self.parcels.begin(0)
             self.parcels.announce_to_all()
             self.parcels.spread(own, heard.reshape(-1), np.full(self.parcels.ranks, len(own)))
             worst = heard.max(axis=0).tolist()

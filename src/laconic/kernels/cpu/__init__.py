@@ -74,10 +74,17 @@ class NativeKernels:
         _native.compact(self.name, x, bounds, unit, index, values, sizes)
 
     def compact_large(
-        self, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+        self,
+        gradient: Array,
+        memory: Array,
+        bounds: Array,
+        thresholds: Array,
+        index: Array,
+        values: Array,
+        counts: Array,
     ) -> tuple[int, int]:
         """Find what is large."""
-        return _native.compact_large(self.name, gradient, memory, threshold, index, values)
+        return _native.compact_large(self.name, gradient, memory, bounds, thresholds, index, values, counts)
 
     def place_sum(
         self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array

@@ -21,7 +21,14 @@ def compact(
     kernels: str, x: Array, bounds: Array, unit: int, index: Array, values: Array, sizes: Array
 ) -> None: ...
 def compact_large(
-    kernels: str, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+    kernels: str,
+    gradient: Array,
+    memory: Array,
+    bounds: Array,
+    thresholds: Array,
+    index: Array,
+    values: Array,
+    counts: Array,
 ) -> tuple[int, int]: ...
 def place_sum(
     index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array

@@ -97,10 +97,17 @@ class ReferenceKernels:
         sparse.compact(x, bounds, unit, index, values, sizes)
 
     def compact_large(
-        self, gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+        self,
+        gradient: Array,
+        memory: Array,
+        bounds: Array,
+        thresholds: Array,
+        index: Array,
+        values: Array,
+        counts: Array,
     ) -> tuple[int, int]:
         """Find what is large."""
-        return sparse.compact_large(gradient, memory, threshold, index, values)
+        return sparse.compact_large(gradient, memory, bounds, thresholds, index, values, counts)
 
     def place_sum(
         self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array

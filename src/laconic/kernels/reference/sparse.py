@@ -48,16 +48,27 @@ def compact(x: Array, bounds: Array, unit: int, index: Array, values: Array, siz
 
 
 def compact_large(
-    gradient: Array, memory: Array, threshold: float, index: Array, values: Array
+    gradient: Array,
+    memory: Array,
+    bounds: Array,
+    thresholds: Array,
+    index: Array,
+    values: Array,
+    counts: Array,
 ) -> tuple[int, int]:
     """Add the gradient to the memory, and take out what is large."""
+    _check_bounds(bounds, len(gradient))
+    check(len(thresholds) + 1 == len(bounds), "thresholds: expected one for each layer")
+    check(len(counts) == len(thresholds), "counts: expected one for each layer")
+    check(bool((thresholds >= 0).all()), "thresholds: expected numbers of at least 0")
     check(len(memory) == len(gradient), "memory: expected as many values as the gradient has")
-    check(threshold >= 0, "threshold: expected a number of at least 0")
-    memory += gradient
-    gradient[:] = 0
-    large = ~(np.abs(memory) < np.float32(threshold))
+    with np.errstate(all="ignore"):
+        memory += gradient
+        gradient[:] = 0
+        large = ~(np.abs(memory) < np.repeat(thresholds, np.diff(bounds)))
     written = _write(memory, large, 1, index, values)
     memory[large] = 0
+    counts[:] = [large[start:end].sum() for start, end in pairwise(bounds.tolist())]
     return written
 
 

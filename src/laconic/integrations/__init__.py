@@ -1,0 +1,1 @@
+"""Laconic inside other people's training loops."""

@@ -1,0 +1,271 @@
+"""``DistributedDataParallel``: gradients that travel as little as they can, for one line in a script.
+
+::
+
+    model = DistributedDataParallel(model)
+    compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
+    compressor = laconic.register_ddp(model, threshold=Threshold(keep=0.01))  # large entries first (DCT)
+
+Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
+bucket travels as DDP would send it, and is counted as bypassed. What thresholding holds back is in
+``compressor.state_dict()``: each rank saves and loads its own.
+"""
+
+# DDP reads the hook's annotations, so they must not become strings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from laconic.collectives.reduction import Choice, LayerMemory, Reducer, Threshold
+from laconic.collectives.worker import Worker
+from laconic.collectives.world import Alone, World
+from laconic.errors import ConfigError
+
+__all__ = ["Compressor", "register"]
+
+_LOOK_EVERY = 256  # steps between two looks at how full a bucket is
+
+
+def register(
+    model: DistributedDataParallel,
+    *,
+    threshold: Threshold | None = None,
+    include: Sequence[str] = ("*",),
+    exclude: Sequence[str] = (),
+    warmup: int = 0,
+    average: bool = True,
+    bypass: bool = True,
+    world: World | None = None,
+) -> "Compressor":
+    """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
+
+    Without a ``threshold`` sums are exact: zeros are left out where that is faster. With one, the large entries of
+    parameters whose names match ``include`` and not ``exclude`` are sent, the rest waits in memory; other
+    parameters stay exact, and so do all in the first ``warmup`` steps. ``average=False``: gradients
+    are summed, for a loss that is already divided by the global batch. ``bypass=False``: compress even where the
+    link is so fast that it does not pay.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        raise ConfigError(
+            f"register_ddp: expected a DistributedDataParallel model, got {type(model).__name__}; wrap it first"
+        )
+    if warmup < 0:
+        raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
+    names = {id(parameter): name for name, parameter in model.module.named_parameters()}
+    chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
+    if threshold is not None and not chosen:
+        raise ConfigError(
+            f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
+            f"{', '.join(sorted(names.values())[:5])}, ..."
+        )
+    settings = _Settings(threshold, frozenset(chosen), warmup, average, bypass)
+    compressor = Compressor(settings, names, model.process_group, world)
+    model.register_comm_hook(compressor, _hook)
+    return compressor
+
+
+def _hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
+    return state.reduce(bucket)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    threshold: Threshold | None
+    chosen: frozenset[str]
+    """Parameters that thresholding may hold back."""
+    warmup: int
+    average: bool
+    bypass: bool
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What is known of the parameters that DDP sends together."""
+
+    chosen: list[bool]
+    memory: LayerMemory
+    choice: Choice | None = None
+    looked: int = 0
+    """Step of the last look."""
+
+
+class Compressor:
+    """State of the hook: memory of what was not sent, and a count of what was."""
+
+    def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
+        self._settings, self._names, self._group = settings, names, group
+        self._ranks = dist.get_world_size(group)
+        self._reducer = Reducer(Alone() if self._ranks == 1 else world)
+        self._worker = Worker("laconic-ddp")
+        self._buckets: dict[tuple[int, ...], _Bucket] = {}
+        self._memory: dict[str, np.ndarray[Any, Any]] = {}
+        self._thresholds: dict[str, tuple[float, int]] = {}
+        self.step = 0
+        """Backward passes that were synchronized."""
+        self.bytes_sent = 0
+        """By this rank, what DDP itself sends for a bypassed bucket included."""
+        self.bytes_dense = 0
+        """What a ring all-reduce of everything would have sent."""
+        self.bypassed = 0
+        """Buckets that travelled as DDP would send them."""
+        self.buckets = 0
+
+    def reduce(self, bucket: Any) -> Any:
+        """Sum one bucket over all ranks; what DDP calls."""
+        buffer = bucket.buffer()
+        state = self._state_of(bucket)
+        ring = 2 * (self._ranks - 1) * buffer.numel() * buffer.element_size() // max(self._ranks, 1)
+        self.bytes_dense += ring
+        self.buckets += 1
+        step = self.step
+        self.step += bool(bucket.is_last())
+        if self._bypasses(state, buffer, step):
+            self.bypassed += 1
+            self.bytes_sent += ring
+            return self._plain(buffer)
+        future: Any = torch.futures.Future()
+        self._worker.submit(self._work, future, state, bucket.gradients(), buffer, step)
+        return future
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this rank holds back; every rank has its own."""
+        return {
+            "step": self.step,
+            "memory": {name: torch.from_numpy(values.copy()) for name, values in self._memory.items()},
+            "thresholds": self._current_thresholds(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken."""
+        known = set(self._names.values())
+        for name, values in state["memory"].items():
+            if name not in known:
+                raise ConfigError(f"register_ddp: the saved memory is of {name!r}, which this model has not")
+            self._memory[name] = values.numpy().copy()
+        self._thresholds = dict(state["thresholds"])
+        self.step = int(state["step"])
+        self._buckets.clear()
+
+    def summary(self) -> dict[str, Any]:
+        """Return what travelled so far."""
+        return {
+            "steps": self.step,
+            "bytes_dense": self.bytes_dense,
+            "bytes_sent": self.bytes_sent,
+            "ratio": self.bytes_dense / self.bytes_sent if self.bytes_sent else 1.0,
+            "buckets": self.buckets,
+            "bypassed": self.bypassed,
+        }
+
+    def close(self) -> None:
+        """Finish what was asked, and leave the wire."""
+        self._worker.close()
+        self._reducer.close()
+
+    def _bypasses(self, state: _Bucket, buffer: Tensor, step: int) -> bool:
+        if step < self._settings.warmup or not self._reducer.accepts(buffer):
+            return True
+        if not self._settings.bypass or state.choice is None or step - state.looked >= _LOOK_EVERY:
+            return False
+        return state.choice.method == "dense"
+
+    def _plain(self, buffer: Tensor) -> Any:
+        work = dist.all_reduce(buffer, group=self._group, async_op=True)
+        share = self._ranks if self._settings.average else 1
+
+        def finish(done: Any) -> Tensor:
+            total: Tensor = done.value()[0]
+            return total.div_(share) if share > 1 else total
+
+        return work.get_future().then(finish)
+
+    def _work(self, future: Any, state: _Bucket, gradients: list[Tensor], buffer: Tensor, step: int) -> None:
+        """Sum a bucket, in the worker's thread: one after the other, in the same order on every rank."""
+        try:
+            before = self._reducer.parcels.bytes_sent
+            x = buffer.numpy()
+            if state.choice is None or step - state.looked >= _LOOK_EVERY:
+                state.choice, state.looked = self._look(x), step
+            how = self._settings.threshold
+            if how is None or (state.choice.method == "dense" and self._settings.bypass):
+                self._reducer.sum_as(x, state.choice)
+            elif all(state.chosen):
+                self._reducer.sum_large(x, state.memory, how)
+            else:
+                self._sum_parts(state, gradients, how)
+            if self._settings.average:
+                np.divide(x, self._ranks, out=x)
+            self.bytes_sent += self._reducer.parcels.bytes_sent - before
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        future.set_result(buffer)
+
+    def _look(self, x: Any) -> Choice:
+        how = self._settings.threshold
+        return self._reducer.choose(x) if how is None else self._reducer.choose_large(x, how)
+
+    def _sum_parts(self, state: _Bucket, gradients: list[Tensor], how: Threshold) -> None:
+        """Sum the thresholded parameters of a bucket together, and the exact ones."""
+        parts = {
+            chosen: [g for g, mine in zip(gradients, state.chosen, strict=True) if mine is chosen]
+            for chosen in (True, False)
+        }
+        for chosen, part in parts.items():
+            if not part:
+                continue
+            flat = torch.cat([gradient.reshape(-1) for gradient in part])
+            if chosen:
+                self._reducer.sum_large(flat.numpy(), state.memory, how)
+            else:
+                self._reducer.sum_as(flat.numpy(), Choice("dense"))
+            for gradient, total in zip(part, torch.split(flat, [g.numel() for g in part]), strict=True):
+                gradient.copy_(total.view_as(gradient))
+
+    def _state_of(self, bucket: Any) -> _Bucket:
+        """Find what is known of a bucket; DDP makes others after the first step, and memory moves with its parameter."""
+        parameters = bucket.parameters()
+        key = tuple(id(parameter) for parameter in parameters)
+        if key in self._buckets:
+            return self._buckets[key]
+        self._thresholds = self._current_thresholds()
+        names = [self._names[i] for i in key]
+        chosen = [name in self._settings.chosen for name in names]
+        state = _Bucket(chosen, LayerMemory(()))
+        if self._settings.threshold is not None:
+            state.memory = self._lay_out(
+                [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
+            )
+        self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}
+        self._buckets[key] = state
+        return state
+
+    def _lay_out(self, layers: list[tuple[str, int]]) -> LayerMemory:
+        """Bring together what layers hold back."""
+        memory = LayerMemory([size for _, size in layers], [name for name, _ in layers])
+        for layer, name in enumerate(memory.names):
+            place = memory.values[memory.bounds[layer] : memory.bounds[layer + 1]]
+            if name in self._memory:
+                place[:] = self._memory[name].reshape(-1)
+            self._memory[name] = place
+            memory.thresholds[layer], memory.ages[layer] = self._thresholds.get(name, (0.0, 0))
+        return memory
+
+    def _current_thresholds(self) -> dict[str, tuple[float, int]]:
+        found = dict(self._thresholds)
+        for bucket in self._buckets.values():
+            memory = bucket.memory
+            now = zip(memory.thresholds.tolist(), memory.ages.tolist(), strict=True)
+            found.update(zip(memory.names, now, strict=True))
+        return found
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

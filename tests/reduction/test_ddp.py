@@ -1,0 +1,220 @@
+"""The DDP hook: exact where it should be, large entries first where asked, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import laconic
+from laconic.collectives import Threshold
+from laconic.errors import ConfigError
+from tests.distributed.ranks import run_ranks
+
+STEPS = 6
+
+
+def make_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(40, 200), nn.ReLU(), nn.Linear(200, 60), nn.ReLU(), nn.Linear(60, 1))
+
+
+def batch(rank, step, samples=16):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(samples, 40, generator=generator)
+    return x, x[:, :1] * 2 - x[:, 1:2]
+
+
+def train(rank, model, steps=STEPS, accumulate=1, start=0):
+    """Return the gradients of every step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    seen = []
+    for step in range(start, start + steps):
+        optimizer.zero_grad()
+        for part in range(accumulate):
+            x, y = batch(rank, accumulate * step + part)
+            with model.no_sync() if part < accumulate - 1 else nullcontext():
+                nn.functional.mse_loss(model(x), y).backward()
+        seen.append([p.grad.clone() for p in model.parameters()])
+        optimizer.step()
+    return seen
+
+
+def wrapped(**settings):
+    return DistributedDataParallel(make_model(), bucket_cap_mb=0.02, **settings)
+
+
+def close(a, b, tolerance):
+    return all(
+        torch.allclose(x, y, atol=tolerance, rtol=tolerance)
+        for one, two in zip(a, b, strict=True)
+        for x, y in zip(one, two, strict=True)
+    )
+
+
+def _exact(rank, ranks, accumulate):
+    plain, ours = wrapped(), wrapped()
+    compressor = laconic.register_ddp(ours, bypass=False)
+    return close(
+        train(rank, plain, accumulate=accumulate), train(rank, ours, accumulate=accumulate), 1e-6
+    ), compressor.summary()
+
+
+@pytest.mark.parametrize(("ranks", "accumulate"), [(1, 1), (2, 1), (3, 1), (2, 3)])
+def test_without_a_threshold_gradients_are_those_of_ddp(ranks, accumulate):
+    for same, summary in run_ranks(ranks, _exact, accumulate):
+        assert same
+        assert summary["steps"] == STEPS
+
+
+def _replicas_agree(rank, ranks, keep):
+    model = wrapped()
+    laconic.register_ddp(model, threshold=Threshold(keep=keep), bypass=False)
+    train(rank, model, 20)
+    return [p.detach().numpy().tobytes() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("keep", [0.02, 0.5])
+def test_replicas_stay_equal_to_the_bit(keep):
+    results = run_ranks(3, _replicas_agree, keep)
+    assert all(result == results[0] for result in results)
+
+
+def _nothing_lost(rank, ranks, values):
+    """Gradients of frozen weights: what was sent and what waits is all that there was."""
+    model, plain = wrapped(), wrapped()
+    how = Threshold(keep=0.05, values=values, refresh=3)
+    compressor = laconic.register_ddp(model, threshold=how, average=False, bypass=False)
+    plain.register_comm_hook(None, laconic.sum_gradients)
+    totals = [[torch.zeros_like(p) for p in model.parameters()] for _ in range(2)]
+    for step in range(8):
+        for total, one in zip(totals, (model, plain), strict=True):
+            one.zero_grad()
+            x, y = batch(rank, step)
+            nn.functional.mse_loss(one(x), y).backward()
+            for t, p in zip(total, one.parameters(), strict=True):
+                t.add_(p.grad)
+    held = compressor.state_dict()["memory"]
+    for name, total in zip((n for n, _ in model.module.named_parameters()), totals[0], strict=True):
+        waiting = held[name].view_as(total)
+        dist.all_reduce(waiting)
+        total.add_(waiting)
+    return close([totals[0]], [totals[1]], 1e-4), compressor.summary()
+
+
+@pytest.mark.parametrize(
+    "values", [None, laconic.Bounded(bound=0.3, relative="rms"), laconic.Cast(dtype="fp16")]
+)
+def test_what_is_not_sent_waits_and_is_not_lost(values):
+    for same, summary in run_ranks(2, _nothing_lost, values):
+        assert same
+        assert summary["ratio"] > 5
+
+
+def _some_exact(rank, ranks):
+    plain, ours = wrapped(), wrapped()
+    compressor = laconic.register_ddp(
+        ours, threshold=Threshold(keep=0.01), exclude=["*.bias", "4.*"], bypass=False
+    )
+    (first,), (second,) = train(rank, plain, 1), train(rank, ours, 1)
+    names = [name for name, _ in plain.module.named_parameters()]
+    equal = {n: torch.allclose(a, b, atol=1e-6) for n, a, b in zip(names, first, second, strict=True)}
+    return equal, sorted(compressor.state_dict()["memory"])
+
+
+def test_parameters_that_are_left_out_stay_exact():
+    for equal, memory in run_ranks(2, _some_exact):
+        assert memory == ["0.weight", "2.weight"]
+        assert [name for name, same in equal.items() if not same] == ["0.weight", "2.weight"]
+
+
+def _warm(rank, ranks):
+    plain, ours = wrapped(), wrapped()
+    compressor = laconic.register_ddp(ours, threshold=Threshold(keep=0.01), warmup=3, bypass=False)
+    first, second = train(rank, plain, 5), train(rank, ours, 5)
+    return [close([a], [b], 1e-6) for a, b in zip(first, second, strict=True)], compressor.summary()
+
+
+def test_the_first_steps_are_exact():
+    for same, summary in run_ranks(2, _warm):
+        assert same[:3] == [True] * 3
+        assert not any(same[3:])
+        assert summary["bypassed"] > 0
+
+
+def _resume(rank, ranks):
+    def fresh():
+        model = wrapped()
+        return model, laconic.register_ddp(model, threshold=Threshold(keep=0.03), bypass=False)
+
+    whole, _ = fresh()
+    train(rank, whole, 8)
+    half, compressor = fresh()
+    train(rank, half, 4)
+    saved, weights = compressor.state_dict(), half.state_dict()
+    rest, compressor = fresh()
+    rest.load_state_dict(weights)
+    compressor.load_state_dict(saved)
+    train(rank, rest, 4, start=4)
+    return all(torch.equal(a, b) for a, b in zip(whole.parameters(), rest.parameters(), strict=True))
+
+
+def test_memory_survives_a_checkpoint_to_the_bit():
+    assert run_ranks(2, _resume) == [True, True]
+
+
+def _sparse_model(rank, ranks):
+    """Embedding gradients are zero but for a few rows: they travel as those rows."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Embedding(5000, 64), nn.Flatten(), nn.Linear(64, 1)))
+    compressor = laconic.register_ddp(model, bypass=False)
+    for step in range(3):
+        ids = torch.randint(0, 5000, (32, 1), generator=torch.Generator().manual_seed(7 * step + rank))
+        model.zero_grad()
+        model(ids).sum().backward()
+    return compressor.summary()
+
+
+def test_gradients_of_few_rows_are_small_without_being_asked():
+    for summary in run_ranks(2, _sparse_model):
+        assert summary["ratio"] > 20
+
+
+def _fast_link(rank, ranks):
+    model = wrapped()
+    compressor = laconic.register_ddp(model)
+    train(rank, model)
+    return compressor.summary()
+
+
+def test_where_nothing_is_gained_ddp_sends_as_ever():
+    for summary in run_ranks(2, _fast_link):
+        assert summary["bypassed"] > 0
+
+
+def _a_rank_dies(rank, ranks):
+    model = wrapped()
+    laconic.register_ddp(model, threshold=Threshold(keep=0.01), bypass=False)
+    train(rank, model, 2)
+    if rank == 1:
+        return "gone"
+    try:
+        train(rank, model, 2)
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_a_lost_peer_is_an_error():
+    assert "all-reduce" in run_ranks(2, _a_rank_dies)[0]
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ConfigError, match="expected a DistributedDataParallel"):
+        laconic.register_ddp(make_model())
+    for bad in ({"keep": 0}, {"keep": 1.5}, {"refresh": 0}, {"drift": 0.5}, {"sample": 0}):
+        with pytest.raises(ConfigError, match=next(iter(bad))):
+            Threshold(**bad)
