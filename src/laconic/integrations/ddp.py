@@ -134,6 +134,10 @@ class Compressor:
         self._worker.submit(self._work, future, state, bucket.gradients(), buffer, step)
         return future
 
+    def begin(self) -> None:
+        """Forget what was counted so far, warm-up included."""
+        self.step = self.bytes_sent = self.bytes_dense = self.bypassed = self.buckets = 0
+
     def state_dict(self) -> dict[str, Any]:
         """Return what this rank holds back; every rank has its own."""
         return {

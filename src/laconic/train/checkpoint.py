@@ -7,6 +7,7 @@
         dense.pt               model, its optimizer
         tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first, first + stride, ...
         tables-1-of-2.pt
+        held-0-of-2.pt         dense gradients that a rank has not sent yet, where it holds any back
 
 Files are written to ``.partial`` and the folder renamed when all ranks are done, so a kill -9
 or a full disk leaves the one before. Any number of ranks can load what any number saved. What fails
@@ -119,6 +120,7 @@ def _load(trainer: Trainer, path: Path, policy: AdaptivePolicy | None) -> Positi
     for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate  # a setting, not a state: those of the tables are not in the checkpoint either
     _load_tables(trainer, path, manifest["ranks"])
+    _load_held_back(trainer, path, manifest["ranks"])
     if policy is not None:
         policy.restore(manifest.get("policy", {}))
     return Position(**manifest["position"])
@@ -154,6 +156,9 @@ def _write_part(trainer: Trainer, partial: Path) -> dict[str, str]:
         )
     name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
     checksums = {name: _write(partial / name, _tables(trainer))}
+    if trainer.compressor is not None:
+        name = f"held-{ranks.rank}-of-{ranks.count}.pt"
+        checksums[name] = _write(partial / name, trainer.compressor.state_dict())
     if ranks.leads:
         dense = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
         checksums["dense.pt"] = _write(partial / "dense.pt", dense)
@@ -203,6 +208,21 @@ def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
                 loaded += len(range(len(ids))[mine])
         if loaded != len(ids):
             raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
+
+
+def _load_held_back(trainer: Trainer, path: Path, saved_ranks: int) -> None:
+    """Share out what ranks had held back: all of it is sent some day, by whoever is there."""
+    if trainer.compressor is None:
+        return
+    ranks = trainer.ranks
+    files = [path / f"held-{rank}-of-{saved_ranks}.pt" for rank in range(saved_ranks)]
+    if not all(file.is_file() for file in files):
+        return  # it was trained with exact gradients
+    mine = [_read(file) for file in files[ranks.rank :: ranks.count]]
+    held = dict(mine[0]) if mine else {**_read(files[0]), "memory": {}}
+    for other in mine[1:]:
+        held["memory"] = {name: held["memory"][name] + values for name, values in other["memory"].items()}
+    trainer.compressor.load_state_dict(held)
 
 
 def _overlap(mine: range, theirs: range) -> list[tuple[slice, slice]]:

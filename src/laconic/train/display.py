@@ -59,7 +59,7 @@ class Display:
         if self._progress is not None:
             self._progress.stop()
 
-    def ledger(self, ledger: Ledger, dense_bytes: int) -> None:
+    def ledger(self, ledger: Ledger, dense_before: int, dense_sent: int) -> None:
         """Print what travelled."""
         if self._console is None:
             return
@@ -69,7 +69,12 @@ class Display:
         for row in ledger.summary():
             times = [f"{row[f'{part}_ms']:.2f} ms" for part in ("encode", "wire", "decode")]
             table.add_row(row["direction"], *_sizes(row), *times)
-        table.add_row("dense", _bytes(dense_bytes), _bytes(dense_bytes), "1.0x", "", "", "")
+        dense = {
+            "bytes_before": dense_before,
+            "bytes_sent": dense_sent,
+            "ratio": dense_before / max(dense_sent, 1),
+        }
+        table.add_row("dense", *_sizes(dense), "", "", "")
         self._console.print(table)
         if ledger.accounts["forward"].sent:
             self._console.print(_by_table(ledger))

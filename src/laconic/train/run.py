@@ -146,7 +146,7 @@ class _Run:
         embeddings = self.trainer.embeddings
         if evaluation is not None:
             self.display.evaluated(position.step, evaluation)
-        self.display.ledger(embeddings.ledger, self.trainer.dense_bytes)
+        self.display.ledger(embeddings.ledger, self.trainer.dense_bytes_before, self.trainer.dense_bytes)
         return RunResult(
             position.step,
             perf_counter() - start,

@@ -75,6 +75,19 @@ class DenseSettings(Settings):
     rate: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
+    keep: float = Field(default=1.0, gt=0, le=1)
+    """Share of each layer's gradient that is sent in a step, the largest entries first; the rest waits. 1: all of it,
+    exactly."""
+
+    bound: float = Field(default=0.3, gt=0)
+    """Largest error of an entry that is sent, as a share of their root mean square; it waits, too."""
+
+    refresh: int = Field(default=1000, ge=1)
+    """Steps after which the thresholds of layers are looked for again, at the latest."""
+
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps with exact gradients before thresholds begin."""
+
 
 class RuleSettings(Settings):
     """What the tables of one pattern travel as, where it differs from ``[exchange]``."""

@@ -23,6 +23,7 @@ class Snapshot:
         self._model = deepcopy(trainer.model.state_dict())
         self._optimizer = deepcopy(trainer.optimizer.state_dict())
         self._rate_share = trainer._rate_share
+        self._held_back = None if trainer.compressor is None else trainer.compressor.state_dict()
         return self
 
     def go_back(self) -> None:
@@ -33,6 +34,8 @@ class Snapshot:
         trainer.optimizer.load_state_dict(deepcopy(self._optimizer))
         # rates are in the optimizer's state: the trainer must know which it has, or it sets no others
         trainer._rate_share = self._rate_share
+        if trainer.compressor is not None and self._held_back is not None:
+            trainer.compressor.load_state_dict(self._held_back)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table
+from laconic.codecs import Bounded
+from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table, Threshold
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
 from laconic.errors import LaconicError
 from laconic.exchange_plan import Policy
+from laconic.integrations.ddp import Compressor, register
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
@@ -75,12 +77,14 @@ class Trainer:
         self.model = _make_model(settings.model, schema)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
+        self.compressor: Compressor | None = None
+        """Of dense gradients; None where they are exact."""
         if ranks.count > 1:
             # small buckets: the last layers' gradients travel while the rest is computed; buffers are constants
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=0.5, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
-            self._replica.register_comm_hook(None, sum_gradients)
+            self.compressor = self._compress(self._replica, settings, world)
         self.optimizer = {
             "adagrad": torch.optim.Adagrad,
             "sgd": torch.optim.SGD,
@@ -103,6 +107,13 @@ class Trainer:
 
     @property
     def dense_bytes(self) -> int:
+        """Bytes of dense gradients that this rank sends per step."""
+        if self.compressor is None or not self.compressor.step:
+            return self.dense_bytes_before
+        return self.compressor.bytes_sent // self.compressor.step
+
+    @property
+    def dense_bytes_before(self) -> int:
         """Bytes that a ring all-reduce of the dense gradients sends per rank and step."""
         values = sum(parameter.numel() for parameter in self.model.parameters())
         return 2 * (self.ranks.count - 1) * 4 * values // self.ranks.count
@@ -172,6 +183,23 @@ class Trainer:
             logits: Tensor = self._whole(samples.dense_BF, _Here(rows_BTD))
         return logits
 
+    def _compress(
+        self, replica: DistributedDataParallel, settings: RunSettings, world: World | None
+    ) -> Compressor | None:
+        dense = settings.dense
+        if dense.keep == 1:
+            replica.register_comm_hook(None, sum_gradients)
+            return None
+        values = Bounded(bound=dense.bound, relative="rms")
+        return register(
+            replica,
+            threshold=Threshold(keep=dense.keep, refresh=dense.refresh, values=values),
+            warmup=dense.warmup_steps,
+            average=False,
+            bypass=settings.exchange.economy or settings.policy == "auto",
+            world=world,
+        )
+
     def _settle_buckets(self, schema: Schema) -> None:
         """Let DDP rebuild its buckets on a batch of no samples.
 
@@ -187,6 +215,8 @@ class Trainer:
         for _ in range(2):
             self._replica(torch.zeros(0, len(schema.dense)), _Nothing()).sum().backward()
         self.optimizer.zero_grad()
+        if self.compressor is not None:
+            self.compressor.begin()
 
 
 class _Here:
