@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "id_list.h"
+#include "sparse.h"
 
 namespace {
 
@@ -172,6 +173,28 @@ void save_ids(size_t n, uint64_t step, bool ascending) {
   }
 }
 
+// Two sparse tensors of one density, as parts of a sum.
+void save_sparse(size_t words, size_t log_unit, uint32_t one_in) {
+  const size_t unit = size_t(1) << log_unit;
+  Bytes seed{uint8_t(words), uint8_t(words >> 8), 0, uint8_t(log_unit)}, rest;
+  size_t cut = 0, counts[2] = {};
+  for (size_t part = 0; part < 2; ++part) {
+    std::vector<float> x(words), values(words);
+    for (auto& v : x) v = draw() % one_in ? 0.0f : 1.5f;
+    Bytes index(laconic::sparse_index_room(words, unit));
+    const auto size = laconic::compact(*laconic::scalar_kernels(), x.data(), words, unit, index.data(), values.data());
+    rest.insert(rest.end(), index.begin(), index.begin() + long(size.index_bytes));
+    counts[part] = size.words;
+    if (part == 0) cut = rest.size();
+  }
+  const size_t count = counts[0] + counts[1];
+  if (count >= 4096) return;
+  const size_t share = count ? (counts[0] * 255 + count - 1) / count : 0;  // exact where it divides
+  for (const size_t v : {cut & 255, cut >> 8, share, count & 255, count >> 8}) seed.push_back(uint8_t(v));
+  seed.insert(seed.end(), rest.begin(), rest.end());
+  save("fuzz_decode_sparse", seed);
+}
+
 // What no encoder writes and every decoder must take: the widest packed values.
 void save_widest() {
   Bytes ids{3, 0, 3, 1, 0, 32 << 2};  // three ids, two classes
@@ -203,5 +226,8 @@ int main(int argc, char** argv) {
       for (const bool ascending : {false, true}) save_ids(n, step, ascending);
   save_ids(40000, 4, true);  // more than one chunk
   save_widest();
+  for (const size_t words : {1, 64, 100, 1000, 5000})
+    for (const size_t log_unit : {0, 3, 6})
+      for (const uint32_t one_in : {1u, 2u, 10u, 200u}) save_sparse(words, log_unit, one_in);
   return 0;
 }
