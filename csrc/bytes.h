@@ -28,9 +28,7 @@ class Reader {
   const uint8_t* readable_end() const { return readable_end_; }
 
   const uint8_t* take(uint64_t size, const char* field) {
-    if (size > left())
-      throw FormatError(std::string(field) + ": needs " + std::to_string(size) + " bytes, the block has " +
-                        std::to_string(left()) + " left");
+    if (size > left()) too_short(size, field);
     const uint8_t* p = at_;
     at_ += size;
     return p;
@@ -67,6 +65,12 @@ class Reader {
   }
 
  private:
+  // Apart, so that what happens all the time is small enough to be inlined.
+  [[noreturn, gnu::noinline]] void too_short(uint64_t size, const char* field) const {
+    throw FormatError(std::string(field) + ": needs " + std::to_string(size) + " bytes, the block has " +
+                      std::to_string(left()) + " left");
+  }
+
   const uint8_t* at_;
   const uint8_t* end_;
   const uint8_t* readable_end_;

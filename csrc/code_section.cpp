@@ -46,8 +46,10 @@ void summarize(CodeCounts& c) {
 // The window of `width` codes around the median, or the one that holds most if that loses much.
 int choose_minimum(const CodeCounts& c, int width, uint64_t* outside) {
   uint32_t below[257];  // how many codes are below index - 128
-  below[0] = 0;
-  for (size_t v = 0; v < 256; ++v) below[v + 1] = below[v] + c.by_code[v];
+  const size_t low = size_t(c.low + 128), high = size_t(c.high + 128);
+  std::fill(below, below + low + 1, 0u);
+  for (size_t v = low; v <= high; ++v) below[v + 1] = below[v] + c.by_code[v];
+  std::fill(below + high + 2, below + 257, below[high + 1]);
   const auto mass = [&](int from) -> uint64_t { return below[from + width + 128] - below[from + 128]; };
   const int centred = std::max(-128, std::min(c.median - width / 2, 128 - width));
   int best = centred;
@@ -61,17 +63,21 @@ int choose_minimum(const CodeCounts& c, int width, uint64_t* outside) {
 // What the codes cost, in 2^-16 bits, if those outside the window travel as outliers: places, values,
 // and the codes that remain, whose code spends at least a bit per symbol.
 uint64_t cost_q16(const CodeCounts& c, const Grouping& g, uint64_t outside) {
-  Histogram inside{}, others = c.by_code;
-  const size_t first = size_t(g.minimum + 128);
-  std::copy_n(c.by_code.begin() + std::ptrdiff_t(first), g.width(), inside.begin());
-  std::fill_n(others.begin() + std::ptrdiff_t(first), g.width(), 0u);
-  inside[size_t(g.width() / 2)] += uint32_t(outside);
+  const size_t first = size_t(g.minimum + 128), width = size_t(g.width());
   const uint64_t n = c.counted << 16;
   uint64_t cost = 0;
-  if (!g.sparse) cost = std::max(entropy_q16(inside.data(), 256), n >> g.log_group) + (n >> (4 + g.log_group));
+  if (!g.sparse) {
+    uint32_t inside[16];  // the widest window
+    std::copy_n(&c.by_code[first], width, inside);
+    inside[width / 2] += uint32_t(outside);
+    cost = std::max(entropy_q16(inside, width), n >> g.log_group) + (n >> (4 + g.log_group));
+  }
   if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
+  Histogram others = c.by_code;
+  std::fill_n(&others[first], width, 0u);
   const uint32_t split[2] = {uint32_t(outside), uint32_t(c.counted - outside)};
-  return cost + entropy_q16(split, 2) + entropy_q16(others.data(), 256) + (outside << 14);
+  return cost + entropy_q16(split, 2) + entropy_q16(&others[size_t(c.low + 128)], size_t(c.high - c.low + 1)) +
+         (outside << 14);
 }
 
 Grouping choose_grouping(const CodeCounts& c) {

@@ -54,14 +54,34 @@ struct CarefulReader {
   const uint8_t* end;  // bytes from here on count as zero
   uint64_t bit;
 
-  uint8_t next(const HuffmanDecoder& decoder) {
-    const uint64_t at = bit >> 3, size = uint64_t(end - in);
-    uint32_t window = 0;
-    for (uint64_t k = 0; k < 3; ++k) window = window << 8 | (at + k < size ? in[at + k] : 0u);
-    const uint32_t index = (window << (8 + (bit & 7))) >> (32 - decoder.log_size);
-    const uint16_t entry = decoder.table[index];
+  uint32_t window(int size) const {
+    const uint64_t at = bit >> 3, left = uint64_t(end - in) < at ? 0 : uint64_t(end - in) - at;
+    uint32_t bits = 0;
+    for (uint64_t k = 0; k < 3; ++k) bits = bits << 8 | (k < left ? in[at + k] : 0u);
+    return (bits << (8 + (bit & 7))) >> (32 - size);
+  }
+
+  uint8_t next(const uint16_t* table, int log_size) {
+    const uint16_t entry = table[window(log_size)];
     bit += entry & 15;
     return uint8_t(entry >> 8);
+  }
+
+  // `count` symbols, by runs while whole ones are left.
+  void take(const uint32_t* runs, const uint8_t* lengths, uint8_t* out, size_t count) {
+    while (count) {
+      const uint32_t entry = runs[window(kMaxCodeLength)];
+      const size_t whole = entry >> 30;
+      if (whole > count) {
+        *out++ = uint8_t(entry);
+        bit += lengths[uint8_t(entry)];
+        --count;
+        continue;
+      }
+      for (size_t k = 0; k < whole; ++k) *out++ = uint8_t(entry >> 8 * k);
+      bit += entry >> 24 & 63;
+      count -= whole;
+    }
   }
 };
 
@@ -84,17 +104,34 @@ static inline uint64_t decode_quad(const uint8_t* in, uint64_t bit, const uint16
   return bit + (unsigned(a + b + c + d) & 63);  // the lengths are in the low bits
 }
 
-// What windows one bit shorter hold: the same where it fits, else what `otherwise` says.
-static void shorten(const uint32_t* __restrict longer, const uint32_t* __restrict otherwise, size_t n, int bits,
-                    uint32_t* __restrict out) {
-  const auto select = [&](size_t i, uint32_t other) {  // without a branch: nobody can foresee it
-    const uint32_t entry = longer[2 * i], keep = 0u - uint32_t((entry >> 24 & 63) <= uint32_t(bits));
-    return (entry & keep) | (other & ~keep);
-  };
-  if (otherwise)
-    for (size_t i = 0; i < n; ++i) out[i] = select(i, otherwise[i]);
-  else
-    for (size_t i = 0; i < n; ++i) out[i] = select(i, 0);
+// Tables of what windows of 11, 10, ... 0 bits hold: that of b bits begins at 1 << b. From the one of 11 bits come the
+// shorter ones: the same where it fits, else what `otherwise` says; an empty entry is 0.
+static void shorten(uint32_t* windows, const uint32_t* otherwise) {
+  for (uint32_t bits = kMaxCodeLength - 2, n = kRuns / 4; n; --bits, n /= 2) {
+    const uint32_t* __restrict const longer = windows + 2 * n;
+    const uint32_t* __restrict const other = otherwise + n;
+    uint32_t* __restrict const out = windows + n;
+    for (uint32_t i = 0; i < n; ++i) {  // without a branch: nobody can foresee it
+      const uint32_t entry = longer[2 * i], keep = 0u - uint32_t((entry >> 24 & 63) <= bits);
+      out[i] = (entry & keep) | (other[i] & ~keep);
+    }
+  }
+}
+
+// Windows of `width` bits: the code they start with, and what the rest of the window holds according to `rests`.
+static void fill_windows(const CanonicalOrder& order, int width, const uint32_t* rests, uint32_t* __restrict out) {
+  uint32_t* const end = out + (size_t(1) << width);
+  for (size_t i = 0; i < order.count && order.codes[i].length <= width; ++i) {
+    const auto [symbol, length] = order.codes[i];
+    const size_t span = size_t(1) << (width - length);
+    const uint32_t entry = 1u << 30 | uint32_t(length) << 24 | symbol;
+    const uint32_t* __restrict const rest = rests + span;
+    if (span == 1) *out = entry;
+    else
+      for (size_t k = 0; k < span; ++k) out[k] = entry + (rest[k] & 0xff000000u) + ((rest[k] & 0xffffu) << 8);
+    out += span;
+  }
+  while (out < end) *out++ = 0;
 }
 
 static bool fill_runs(const CanonicalOrder& order, uint32_t* runs) {
@@ -102,29 +139,13 @@ static bool fill_runs(const CanonicalOrder& order, uint32_t* runs) {
   for (size_t i = 0; i < order.count; ++i) sum += uint32_t(order.codes[i].length) << (kMaxCodeLength - order.codes[i].length);
   if (sum > kMaxCodeLength / 2 << kMaxCodeLength) return false;
 
-  // What windows of 12, 11, ... 0 bits hold: one symbol at most, two at most; an empty entry is 0.
-  uint32_t one[2 * kRuns], two[2 * kRuns];
-  size_t at[kMaxCodeLength + 2] = {};
-  for (int j = 0; j <= kMaxCodeLength; ++j) at[j + 1] = at[j] + (kRuns >> j);
-  const auto each_code = [&](const auto& fill) {
-    size_t start = 0;
-    for (size_t i = 0; i < order.count; ++i) {
-      const auto [symbol, length] = order.codes[i];
-      fill(start, kRuns >> length, length, 1u << 30 | uint32_t(length) << 24 | symbol);
-      start += kRuns >> length;
-    }
-  };
-  const auto followed_by = [&](const uint32_t* within, uint32_t* out) {
-    each_code([&](size_t start, size_t span, int length, uint32_t entry) {
-      const uint32_t* rest = within + at[length];
-      for (size_t i = 0; i < span; ++i) out[start + i] = entry + (rest[i] & 0xff000000u) + ((rest[i] & 0xffffu) << 8);
-    });
-  };
-  each_code([&](size_t start, size_t span, int, uint32_t entry) { for (size_t i = 0; i < span; ++i) one[start + i] = entry; });
-  for (int j = 0; j < kMaxCodeLength; ++j) shorten(one + at[j], nullptr, kRuns >> (j + 1), kMaxCodeLength - 1 - j, one + at[j + 1]);
-  followed_by(one, two);
-  for (int j = 0; j < kMaxCodeLength; ++j) shorten(two + at[j], one + at[j + 1], kRuns >> (j + 1), kMaxCodeLength - 1 - j, two + at[j + 1]);
-  followed_by(two, runs);
+  uint32_t none[kRuns / 2], one[kRuns], two[kRuns];  // symbols at most
+  std::memset(none, 0, sizeof(none));
+  fill_windows(order, kMaxCodeLength - 1, none, one + kRuns / 2);
+  shorten(one, none);
+  fill_windows(order, kMaxCodeLength - 1, one, two + kRuns / 2);
+  shorten(two, one);
+  fill_windows(order, kMaxCodeLength, two, runs);
   return true;
 }
 
@@ -135,6 +156,9 @@ template <int streams>
 static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const uint32_t* runs,
                         uint8_t* const* parts, const size_t* counts, size_t* done, uint64_t* bit) {
   constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
+  constexpr int kAbreast = streams == 1 ? 1 : 3;  // of which every step is taken side by side
+  // The highest byte of an entry, loaded once more: there are ports for three loads in a cycle, but for two shifts.
+  const uint8_t* const tops = reinterpret_cast<const uint8_t*>(runs) + 3;
   constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
   for (;;) {
     size_t rounds = ~size_t(0);
@@ -155,20 +179,23 @@ static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const ui
     }
     for (; rounds; --rounds)
 #pragma GCC unroll 6
-      for (int k = 0; k < streams; ++k) {
-        uint64_t bits = load_be(in + (at[k] >> 3)) << (at[k] & 7);
-        uint64_t used = 0;
-        uint8_t* to = out[k];
+      for (int first = 0; first < streams; first += kAbreast) {
+        uint64_t bits[kAbreast];  // the lowest is not needed for codes; shifted along, it tells how many bits they took
+#pragma GCC unroll 6
+        for (int k = 0; k < kAbreast; ++k)
+          bits[k] = load_be(in + (at[first + k] >> 3)) << (at[first + k] & 7) | 1;
 #pragma GCC unroll 4
-        for (size_t i = 0; i < kLookUps; ++i) {
-          const uint32_t entry = runs[bits >> shift];
-          std::memcpy(to, &entry, 4);  // little-endian; what is not a symbol is overwritten later
-          to += entry >> 30;
-          bits <<= entry >> 24 & 63;
-          used += entry >> 24;
-        }
-        at[k] += used & 63;
-        out[k] = to;
+        for (size_t i = 0; i < kLookUps; ++i)
+#pragma GCC unroll 6
+          for (int k = 0; k < kAbreast; ++k) {
+            const uint64_t index = bits[k] >> shift;
+            const uint32_t entry = runs[index];
+            std::memcpy(out[first + k], &entry, 4);  // little-endian; what is not a symbol is overwritten later
+            out[first + k] += entry >> 30;
+            bits[k] <<= tops[4 * index] & 63;
+          }
+#pragma GCC unroll 6
+        for (int k = 0; k < kAbreast; ++k) at[first + k] += uint64_t(__builtin_ctzll(bits[k]));
       }
     for (int k = 0; k < streams; ++k) {
       done[k] = size_t(out[k] - parts[k]);
@@ -206,10 +233,19 @@ static bool decode_streams(const uint8_t* in, const size_t* sizes, const uint8_t
     const uint8_t* stream = in + start[k] / 8;
     CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
     for (size_t q = i + size_t(k) * kQuad; q < n; q += kRound)
-      for (size_t s = q; s < q + kQuad && s < n; ++s) symbols[s] = reader.next(decoder);
+      for (size_t s = q; s < q + kQuad && s < n; ++s) symbols[s] = reader.next(table, decoder.log_size);
     if ((reader.bit + 7) / 8 != sizes[k]) return false;
   }
   return true;
+}
+
+// Quads of all streams in their order.
+static void interleave(uint8_t* const* parts, size_t n, uint8_t* symbols) {
+  constexpr size_t kRound = size_t(kStreams) * kQuad;
+  size_t i = 0, q = 0;
+  for (; i + kRound <= n; q += kQuad, i += kRound)
+    for (int k = 0; k < kStreams; ++k) std::memcpy(symbols + i + k * kQuad, parts[k] + q, kQuad);
+  for (size_t s = i; s < n; ++s) symbols[s] = parts[(s - i) / kQuad][q + (s - i) % kQuad];
 }
 
 template <int streams>
@@ -233,14 +269,10 @@ static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t
     decode_runs<1>(in, readable_end, decoder.runs, parts + k, counts + k, done + k, bit + k);
     const uint8_t* stream = in + start[k] / 8;
     CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
-    while (done[k] < counts[k]) parts[k][done[k]++] = reader.next(decoder);
+    reader.take(decoder.runs, decoder.lengths, parts[k] + done[k], counts[k] - done[k]);
     if ((reader.bit + 7) / 8 != sizes[k]) return false;
   }
-  if (streams == 1) return true;
-  size_t i = 0;
-  for (size_t q = 0; i + kRound <= n; q += kQuad, i += kRound)
-    for (int k = 0; k < streams; ++k) std::memcpy(symbols + i + k * kQuad, parts[k] + q, kQuad);
-  for (size_t s = i; s < n; ++s) symbols[s] = parts[(s - i) / kQuad][n / kRound * kQuad + (s - i) % kQuad];
+  if (streams > 1) interleave(parts, n, symbols);
   return true;
 }
 

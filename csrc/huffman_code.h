@@ -86,7 +86,7 @@ struct StaticCode {
   int log_size;
   uint64_t mean_q8;  // expected distance of a digit from its centre
 
-  HuffmanDecoder decoder() const { return {table.data(), log_size, has_runs ? runs.data() : nullptr}; }
+  HuffmanDecoder decoder() const { return {table.data(), log_size, has_runs ? runs.data() : nullptr, lengths.data()}; }
 };
 
 // The kLevels codes of one shape, from narrow to wide.

@@ -3,8 +3,9 @@
   static const Kernels kTable = {                                                                 \
       NAME, range, finite_squares, quantize<int8_t>, quantize<int16_t>, dequantize<int8_t>,       \
       dequantize<int16_t>, expand<int8_t>, expand<int16_t>, group, ungroup, huffman_encode,       \
-      fill_runs, huffman_decode, to_half, from_half, quantize_row, dequantize_row, all_below,     \
-      sorted_until, nonzero_bits<uint32_t>, nonzero_bits<uint64_t>, large_bits,                   \
+      fill_runs, huffman_decode, append_bits, merge_references, to_half, from_half, quantize_row, \
+      dequantize_row, all_below, sorted_until, nonzero_bits<uint32_t>, nonzero_bits<uint64_t>,    \
+      large_bits,                                                                                 \
       {add_rows<float>, sum_bags<float>, update_rows<float>},                                     \
       {add_rows<double>, sum_bags<double>, update_rows<double>},                                  \
   };

@@ -35,10 +35,12 @@ struct CanonicalOrder {
 
 inline constexpr size_t kRuns = size_t(1) << kMaxCodeLength;
 
+// By single symbols, or by runs of them: `table` and `log_size`, or `runs` and `lengths`.
 struct HuffmanDecoder {
-  const uint16_t* table;  // 2^log_size entries: symbol << 8 | length
-  int log_size;           // 1..12
-  const uint32_t* runs;   // nullptr, or for every 12 bits the symbols that they hold, see fill_runs
+  const uint16_t* table;   // 2^log_size entries: symbol << 8 | length
+  int log_size;            // 1..12
+  const uint32_t* runs;    // nullptr, or for every 12 bits the symbols that they hold, see fill_runs
+  const uint8_t* lengths;  // of the codes, by symbol
 };
 inline constexpr size_t kChunkSymbols = 32768;  // most symbols of one chunk
 inline constexpr int kStreams = 6;    // interleaved bit streams of one chunk
@@ -121,6 +123,14 @@ struct Kernels {
   bool (*huffman_decode)(const uint8_t* in, const size_t* sizes, int streams,
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,
                          uint8_t* symbols, size_t n);
+
+  // values[i] = values[i] << width | bits i * width to (i + 1) * width of `raw`, which has `size` bytes, enough
+  // for that. 1 <= width <= 32.
+  void (*append_bits)(const uint8_t* raw, size_t size, int width, uint32_t* values, size_t n);
+
+  // The distinct row of every row, see references.inl; eight entries after those of `indices` are read too.
+  void (*merge_references)(const uint8_t* singles, const uint32_t* indices, size_t rows, uint32_t first_single,
+                           uint32_t* refs);
 
   // float16, little-endian, two bytes a value.
   void (*to_half)(const float* x, size_t n, uint8_t* out);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "code_section.h"
 #include "parallel.h"
@@ -92,33 +91,36 @@ Form write_block(const Kernels& kernels, size_t rows, size_t cols, const Lattice
   return references.worthwhile ? Form::kDeduplicated : mode == Mode::kPacked ? Form::kPacked : Form::kEntropy;
 }
 
+// Of the first n, lowest first.
+size_t count_bits(const uint8_t* bytes, size_t n) {
+  size_t count = 0, i = 0;
+  for (; i + 64 <= n; i += 64) {
+    uint64_t word;
+    std::memcpy(&word, bytes + i / 8, 8);
+    count += size_t(__builtin_popcountll(word));
+  }
+  for (; i < n; ++i) count += bytes[i / 8] >> (i % 8) & 1u;
+  return count;
+}
+
 // Fills scratch.refs: for every row the number of its distinct row. Returns how many are distinct.
 uint64_t read_references(Reader& in, const Kernels& kernels, size_t rows, Scratch& scratch) {
   const uint64_t repeated = in.varint("repeated rows"), single = in.varint("single rows");
   expect(repeated >= 1 && repeated <= rows && single < rows && repeated + single < rows,
          "distinct rows: not fewer than the rows");
   auto& refs = scratch.refs;
-  refs.resize(rows);
-  if (!single) {
-    std::fill(refs.begin(), refs.end(), 0u);
-  } else {
-    const SequenceReader flags(kernels, in, rows);
-    flags.values(refs.data(), 2, "single-row flags");
-    const uint64_t count = std::accumulate(refs.begin(), refs.end(), uint32_t(0));
-    expect(count == single, "single-row flags: their number is not the number of single rows");
-  }
   auto& indices = scratch.distinct.indices;
-  indices.resize(rows - size_t(single) + 1);  // one more, read but not used
-  const SequenceReader sequence(kernels, in, rows - single);
-  sequence.values(indices.data(), uint32_t(repeated), "row references");
-  uint32_t next_single = uint32_t(repeated);
-  size_t k = 0;
-  for (size_t i = 0; i < rows; ++i) {  // without a branch: nobody can foresee the flags
-    const uint32_t flag = refs[i], index = indices[k];
-    refs[i] = flag ? next_single : index;
-    next_single += flag;
-    k += 1 - flag;
+  auto& singles = scratch.symbols;
+  if (refs.size() < rows) refs.resize(rows);
+  if (indices.size() < rows + 8) indices.resize(rows + 8);  // some more, read but not used
+  if (single) {
+    SequenceReader(kernels, in, rows).bits(singles, indices, "single-row flags");
+    expect(count_bits(singles.data(), rows) == single,
+           "single-row flags: their number is not the number of single rows");
   }
+  uint32_t* const numbers = single ? indices.data() : refs.data();
+  SequenceReader(kernels, in, rows - single).values(numbers, uint32_t(repeated), "row references");
+  if (single) kernels.merge_references(singles.data(), indices.data(), rows, uint32_t(repeated), refs.data());
   return repeated + single;
 }
 

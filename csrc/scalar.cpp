@@ -11,6 +11,8 @@ namespace {
 #include "dequantize.inl"
 #include "group.inl"
 #include "huffman.inl"
+#include "raw_bits.inl"
+#include "references.inl"
 #include "cast.inl"
 #include "squares.inl"
 #include "rows.inl"

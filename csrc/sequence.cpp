@@ -151,13 +151,18 @@ void SequenceReader::read_code(Reader& in) {
     sum += 1u << (kMaxCodeLength - length);
   }
   expect(sum == 1u << kMaxCodeLength, "code lengths: they do not form a complete prefix code");
-  table_.reset(new uint16_t[size_t(1) << kMaxCodeLength]);  // uninitialised, unlike a vector
   const CanonicalOrder order = canonical_order(codes);
+  if (symbols_ >= kWorthRuns) {
+    runs_.reset(new uint32_t[kRuns]);  // uninitialised, unlike a vector
+    if (kernels_.fill_runs(order, runs_.get())) {
+      for (size_t k = 0; k < codes.count; ++k) lengths_[codes.codes[k].symbol] = codes.codes[k].length;
+      decoder_ = {nullptr, 0, runs_.get(), lengths_};
+      return;
+    }
+  }
+  table_.reset(new uint16_t[size_t(1) << kMaxCodeLength]);
   const int log_size = fill_decoder(order, table_.get());
-  decoder_ = {table_.get(), log_size, nullptr};
-  if (symbols_ < kWorthRuns) return;
-  runs_.reset(new uint32_t[kRuns]);
-  if (kernels_.fill_runs(order, runs_.get())) decoder_.runs = runs_.get();
+  decoder_ = {table_.get(), log_size, nullptr, nullptr};
 }
 
 SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
@@ -221,24 +226,6 @@ uint32_t SequenceReader::raw(uint64_t i) const {
   return uint32_t(window >> (bit & 7) & ((uint64_t(1) << width) - 1));
 }
 
-void SequenceReader::add_raw(uint32_t* out) const {
-  const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
-  if (!width) return;
-  const uint64_t mask = (uint64_t(1) << width) - 1;
-  // while eight bytes can be read at once, as many values of each as are whole in 57 bits
-  const uint64_t per = 57 / uint64_t(width);
-  const uint64_t whole = raw_size_ < 8 ? 0 : std::min<uint64_t>(n_, (uint64_t(raw_size_) - 8) * 8 / uint64_t(width));
-  uint64_t bit = 0, i = 0;
-  for (; i + per <= whole; bit += per * uint64_t(width)) {
-    uint64_t window;
-    std::memcpy(&window, raw_ + (bit >> 3), 8);
-    window >>= bit & 7;
-    for (const uint64_t end = i + per; i < end; ++i, window >>= width)
-      out[i] = uint32_t(uint64_t(out[i]) << width | (window & mask));
-  }
-  for (; i < n_; ++i) out[i] = uint32_t(uint64_t(out[i]) << width | raw(i));
-}
-
 namespace {
 
 // Digits of whole symbols, then of the last one.
@@ -269,13 +256,33 @@ void SequenceReader::values(uint32_t* out, uint32_t limit, const char* field) co
       by_group[log_group_](symbols.data(), size_t(count), out + first);
     }
   }
-  add_raw(out);
+  const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
+  if (width) kernels_.append_bits(raw_, raw_size_, width, out, size_t(n_));
   const int bits = mode_ == Mode::kPacked ? width_ : (8 >> log_group_) + low_bits_;
   if (uint64_t(1) << bits <= limit) return;  // no value of so few bits can reach it
-  uint32_t largest = 0;
-  for (uint64_t i = 0; i < n_; ++i) largest = std::max(largest, out[i]);
-  if (n_ && largest >= limit)
-    throw FormatError(std::string(field) + ": " + std::to_string(largest) + " is not below " + std::to_string(limit));
+  uint32_t beyond = 0;
+  for (uint64_t i = 0; i < n_; ++i) beyond |= uint32_t(out[i] >= limit);
+  if (beyond)
+    throw FormatError(std::string(field) + ": " + std::to_string(*std::max_element(out, out + n_)) + " is not below " +
+                      std::to_string(limit));
+}
+
+void SequenceReader::bits(std::vector<uint8_t>& out, std::vector<uint32_t>& scratch, const char* field) const {
+  const size_t size = size_t((n_ + 7) / 8);
+  if (mode_ != Mode::kPacked && log_group_ == 3) {
+    if (out.size() < symbols_) out.resize(symbols_);
+    for (size_t c = 0; c < chunks(); ++c) decode_chunk(c, out.data() + c * kChunkSymbols);
+    return;
+  }
+  if (out.size() < size) out.resize(size);
+  if (mode_ == Mode::kPacked && width_ == 1) {
+    std::copy_n(raw_, size, out.data());
+    return;
+  }
+  if (scratch.size() < n_) scratch.resize(n_);
+  values(scratch.data(), 2, field);
+  std::fill_n(out.data(), size, uint8_t(0));
+  for (size_t i = 0; i < n_; ++i) out[i / 8] = uint8_t(out[i / 8] | scratch[i] << (i % 8));
 }
 
 }  // namespace laconic

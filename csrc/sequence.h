@@ -28,6 +28,7 @@ class SequenceReader {
  public:
   // `n` values; throws FormatError unless everything fits together.
   SequenceReader(const Kernels& kernels, Reader& in, uint64_t n);
+  SequenceReader(const SequenceReader&) = delete;  // the decoder points into it
 
   Mode mode() const { return mode_; }
   int log_group() const { return log_group_; }
@@ -45,13 +46,15 @@ class SequenceReader {
   // All values, each below `limit`.
   void values(uint32_t* out, uint32_t limit, const char* field) const;
 
+  // All values, each below 2, eight to a byte, the first lowest; what the last byte has beyond them is anything.
+  void bits(std::vector<uint8_t>& out, std::vector<uint32_t>& scratch, const char* field) const;
+
  private:
   struct Chunk {
     const uint8_t* data;
     size_t size;
   };
   void read_code(Reader& in);
-  void add_raw(uint32_t* out) const;  // shifts the low bits in
 
   const Kernels& kernels_;
   uint64_t n_;
@@ -62,6 +65,7 @@ class SequenceReader {
   HuffmanDecoder decoder_{};
   std::unique_ptr<uint16_t[]> table_;
   std::unique_ptr<uint32_t[]> runs_;
+  uint8_t lengths_[256];  // beside runs_
   const uint8_t* raw_ = nullptr;
   size_t raw_size_ = 0;
   const uint8_t* readable_end_;

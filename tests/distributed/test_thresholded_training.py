@@ -9,7 +9,16 @@ from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_equal, assert_same_checkpoint, checkpoint
 
 STEPS, AT = 12, 5
-KEEP = ("--set", "dense.keep=0.1", "--set", "dense.warmup_steps=2", "--set", "train.eval_every=0")
+KEEP = (
+    "--set",
+    "dense.send=large",
+    "--set",
+    "dense.keep=0.1",
+    "--set",
+    "dense.warmup_steps=2",
+    "--set",
+    "train.eval_every=0",
+)
 
 
 def held(folder):

@@ -71,16 +71,19 @@ def test_without_a_threshold_gradients_are_those_of_ddp(ranks, accumulate):
         assert summary["steps"] == STEPS
 
 
-def _replicas_agree(rank, ranks, keep):
+CODEC = laconic.Bounded(bound=0.35, relative="rms", dither=0)
+
+
+def _replicas_agree(rank, ranks, how):
     model = wrapped()
-    laconic.register_ddp(model, threshold=Threshold(keep=keep), bypass=False)
+    laconic.register_ddp(model, **how, bypass=False)
     train(rank, model, 20)
     return [p.detach().numpy().tobytes() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("keep", [0.02, 0.5])
-def test_replicas_stay_equal_to_the_bit(keep):
-    results = run_ranks(3, _replicas_agree, keep)
+@pytest.mark.parametrize("how", [{"threshold": Threshold(keep=0.02)}, {"codec": CODEC}])
+def test_replicas_stay_equal_to_the_bit(how):
+    results = run_ranks(3, _replicas_agree, how)
     assert all(result == results[0] for result in results)
 
 
@@ -130,6 +133,29 @@ def test_parameters_that_are_left_out_stay_exact():
     for equal, memory in run_ranks(2, _some_exact):
         assert memory == ["0.weight", "2.weight"]
         assert [name for name, same in equal.items() if not same] == ["0.weight", "2.weight"]
+
+
+def _bounded(rank, ranks):
+    plain, ours = wrapped(), wrapped()
+    compressor = laconic.register_ddp(ours, codec=CODEC, exclude=["*.bias"], bypass=False)
+    (first,), (second,) = train(rank, plain, 1), train(rank, ours, 1)
+    names = [name for name, _ in plain.module.named_parameters()]
+    errors = {n: float((a - b).abs().max()) for n, a, b in zip(names, first, second, strict=True)}
+    return (
+        errors,
+        {n: float(a.pow(2).mean().sqrt()) for n, a in zip(names, first, strict=True)},
+        compressor.summary(),
+    )
+
+
+def test_a_codec_keeps_its_bound_and_leaves_out_what_it_should():
+    for errors, rms, summary in run_ranks(2, _bounded):
+        for name, error in errors.items():
+            if name.endswith("bias"):
+                assert error < 1e-6
+            else:  # the mean of two ranks' gradients, each within its own root mean square
+                assert 0 < error < 0.35 * 2 * rms[name]
+        assert summary["ratio"] > 4
 
 
 def _warm(rank, ranks):

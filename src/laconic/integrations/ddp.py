@@ -4,6 +4,7 @@
 
     model = DistributedDataParallel(model)
     compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
+    compressor = laconic.register_ddp(model, codec=Bounded(bound=0.35, relative="rms", dither=0))
     compressor = laconic.register_ddp(model, threshold=Threshold(keep=0.01))  # large entries first (DCT)
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
@@ -23,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from laconic.codecs.batch import BlockCodec
 from laconic.collectives.reduction import Choice, LayerMemory, Reducer, Threshold
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, World
@@ -31,11 +33,13 @@ from laconic.errors import ConfigError
 __all__ = ["Compressor", "register"]
 
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
+_CODED_SHARE = 0.1  # of a gradient that a codec sends: 16 times less is usual
 
 
 def register(
     model: DistributedDataParallel,
     *,
+    codec: BlockCodec | None = None,
     threshold: Threshold | None = None,
     include: Sequence[str] = ("*",),
     exclude: Sequence[str] = (),
@@ -46,9 +50,10 @@ def register(
 ) -> "Compressor":
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
-    Without a ``threshold`` sums are exact: zeros are left out where that is faster. With one, the large entries of
-    parameters whose names match ``include`` and not ``exclude`` are sent, the rest waits in memory; other
-    parameters stay exact, and so do all in the first ``warmup`` steps. ``average=False``: gradients
+    Sums are exact, and zeros are left out where that is faster, unless one of two is given. ``codec``: every parameter
+    is a block of it; bounded ones should round without bias (``dither=0``). ``threshold``: large entries are sent,
+    the rest waits in memory. Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and
+    so do all in the first ``warmup`` steps. ``average=False``: gradients
     are summed, for a loss that is already divided by the global batch. ``bypass=False``: compress even where the
     link is so fast that it does not pay.
     """
@@ -60,12 +65,16 @@ def register(
         raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
-    if threshold is not None and not chosen:
+    if codec is not None and threshold is not None:
+        raise ConfigError(
+            "register_ddp: expected a codec or a threshold, got both; a Threshold has values=codec"
+        )
+    if (codec is not None or threshold is not None) and not chosen:
         raise ConfigError(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
             f"{', '.join(sorted(names.values())[:5])}, ..."
         )
-    settings = _Settings(threshold, frozenset(chosen), warmup, average, bypass)
+    settings = _Settings(codec, threshold, frozenset(chosen), warmup, average, bypass)
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, _hook)
     return compressor
@@ -77,9 +86,10 @@ def _hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]: 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
+    codec: BlockCodec | None
     threshold: Threshold | None
     chosen: frozenset[str]
-    """Parameters that thresholding may hold back."""
+    """Parameters that need not be exact."""
     warmup: int
     average: bool
     bypass: bool
@@ -90,6 +100,8 @@ class _Bucket:
     """What is known of the parameters that DDP sends together."""
 
     chosen: list[bool]
+    layers: Any
+    """Where its chosen parameters begin, side by side, and end."""
     memory: LayerMemory
     choice: Choice | None = None
     looked: int = 0
@@ -197,13 +209,13 @@ class Compressor:
             x = buffer.numpy()
             if state.choice is None or step - state.looked >= _LOOK_EVERY:
                 state.choice, state.looked = self._look(x), step
-            how = self._settings.threshold
-            if how is None or (state.choice.method == "dense" and self._settings.bypass):
+            exact = self._settings.codec is None and self._settings.threshold is None
+            if exact or (state.choice.method == "dense" and self._settings.bypass):
                 self._reducer.sum_as(x, state.choice)
             elif all(state.chosen):
-                self._reducer.sum_large(x, state.memory, how)
+                self._sum_chosen(x, state, step)
             else:
-                self._sum_parts(state, gradients, how)
+                self._sum_parts(gradients, state, step)
             if self._settings.average:
                 np.divide(x, self._ranks, out=x)
             self.bytes_sent += self._reducer.parcels.bytes_sent - before
@@ -213,21 +225,28 @@ class Compressor:
         future.set_result(buffer)
 
     def _look(self, x: Any) -> Choice:
-        how = self._settings.threshold
-        return self._reducer.choose(x) if how is None else self._reducer.choose_large(x, how)
+        if self._settings.threshold is not None:
+            return self._reducer.pays(len(x), self._settings.threshold.keep)
+        if self._settings.codec is not None:
+            return self._reducer.pays(len(x), _CODED_SHARE)
+        return self._reducer.choose(x)
 
-    def _sum_parts(self, state: _Bucket, gradients: list[Tensor], how: Threshold) -> None:
-        """Sum the thresholded parameters of a bucket together, and the exact ones."""
-        parts = {
-            chosen: [g for g, mine in zip(gradients, state.chosen, strict=True) if mine is chosen]
-            for chosen in (True, False)
-        }
-        for chosen, part in parts.items():
+    def _sum_chosen(self, x: Any, state: _Bucket, step: int) -> None:
+        """Sum parameters that need not be exact, side by side."""
+        if self._settings.threshold is not None:
+            self._reducer.sum_large(x, state.memory, self._settings.threshold)
+        elif self._settings.codec is not None:
+            self._reducer.sum_coded(x, state.layers, self._settings.codec, step)
+
+    def _sum_parts(self, gradients: list[Tensor], state: _Bucket, step: int) -> None:
+        """Sum the parameters of a bucket that need not be exact together, and then the others."""
+        for chosen in (True, False):
+            part = [g for g, mine in zip(gradients, state.chosen, strict=True) if mine is chosen]
             if not part:
                 continue
             flat = torch.cat([gradient.reshape(-1) for gradient in part])
             if chosen:
-                self._reducer.sum_large(flat.numpy(), state.memory, how)
+                self._sum_chosen(flat.numpy(), state, step)
             else:
                 self._reducer.sum_as(flat.numpy(), Choice("dense"))
             for gradient, total in zip(part, torch.split(flat, [g.numel() for g in part]), strict=True):
@@ -242,11 +261,10 @@ class Compressor:
         self._thresholds = self._current_thresholds()
         names = [self._names[i] for i in key]
         chosen = [name in self._settings.chosen for name in names]
-        state = _Bucket(chosen, LayerMemory(()))
-        if self._settings.threshold is not None:
-            state.memory = self._lay_out(
-                [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
-            )
+        layers = [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
+        memory = self._lay_out(layers if self._settings.threshold is not None else [])
+        ends = np.cumsum([0, *(size for _, size in layers)])
+        state = _Bucket(chosen, ends, memory)
         self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}
         self._buckets[key] = state
         return state

@@ -75,18 +75,21 @@ class DenseSettings(Settings):
     rate: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
-    keep: float = Field(default=1.0, gt=0, le=1)
-    """Share of each layer's gradient that is sent in a step, the largest entries first; the rest waits. 1: all of it,
-    exactly."""
+    send: Literal["exact", "bounded", "large"] = "exact"
+    """What gradients travel as. ``exact``: as they are; ``bounded``: within a bound, entropy-coded, rounded without bias;
+    ``large``: the large entries of every layer within a bound, while the rest waits."""
 
-    bound: float = Field(default=0.3, gt=0)
-    """Largest error of an entry that is sent, as a share of their root mean square; it waits, too."""
+    bound: float = Field(default=0.35, gt=0)
+    """Largest error of an entry that is sent, as a share of the layer's root mean square."""
+
+    keep: float = Field(default=0.02, gt=0, le=1)
+    """``large``: share of each layer that is sent in a step."""
 
     refresh: int = Field(default=1000, ge=1)
-    """Steps after which the thresholds of layers are looked for again, at the latest."""
+    """``large``: steps after which the thresholds of layers are looked for again, at the latest."""
 
     warmup_steps: int = Field(default=0, ge=0)
-    """Steps with exact gradients before thresholds begin."""
+    """Steps with exact gradients before all this begins."""
 
 
 class RuleSettings(Settings):

@@ -187,13 +187,18 @@ class Trainer:
         self, replica: DistributedDataParallel, settings: RunSettings, world: World | None
     ) -> Compressor | None:
         dense = settings.dense
-        if dense.keep == 1:
+        if dense.send == "exact":
             replica.register_comm_hook(None, sum_gradients)
             return None
-        values = Bounded(bound=dense.bound, relative="rms")
+        how: dict[str, Any]
+        if dense.send == "bounded":
+            how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
+        else:
+            values = Bounded(bound=dense.bound, relative="rms")
+            how = {"threshold": Threshold(keep=dense.keep, refresh=dense.refresh, values=values)}
         return register(
             replica,
-            threshold=Threshold(keep=dense.keep, refresh=dense.refresh, values=values),
+            **how,
             warmup=dense.warmup_steps,
             average=False,
             bypass=settings.exchange.economy or settings.policy == "auto",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from laconic.codecs.batch import BlockCodec
 from laconic.collectives.link_probe import probe_link
-from laconic.collectives.reduction.choice import Choice, Speeds, choose
+from laconic.collectives.reduction.choice import Choice, Speeds, choose, predict
+from laconic.collectives.reduction.coded import sum_coded
 from laconic.collectives.reduction.dense import sum_dense
 from laconic.collectives.reduction.parcels import Parcels
 from laconic.collectives.reduction.sample import UNITS, Fullness, sample_fullness
@@ -94,6 +96,13 @@ class Reducer:
         self._begin("large", gradient)
         return sum_large(self.parcels, gradient, memory, how)
 
+    def sum_coded(
+        self, x: NDArray[np.float32], layers: NDArray[np.int64], codec: BlockCodec, step: int
+    ) -> None:
+        """Sum gradients that travel within a codec's bound, each layer a block."""
+        self._begin("coded", x)
+        sum_coded(self.parcels, x, layers, codec, step)
+
     def choose(self, x: Values) -> Choice:
         """Look how full the tensors of all ranks are, and take the way that will be fastest."""
         if self.parcels.ranks == 1 or len(x) <= _SMALL:
@@ -103,16 +112,16 @@ class Reducer:
         fullness = sample_fullness(self.parcels, x)
         return choose(len(x), x.itemsize, self.parcels.ranks, fullness, link, speeds)
 
-    def choose_large(self, x: Values, how: Threshold) -> Choice:
-        """Decide whether sending the large entries is faster than sending all."""
+    def pays(self, words: int, share: float) -> Choice:
+        """Decide whether sending this share of a gradient, as ``coded``, is faster than sending all of it."""
         if self.parcels.ranks == 1:
             return Choice("dense")
         link, speeds = self._measured()
-        words, ranks = len(x), self.parcels.ranks
-        keep = Fullness((how.keep,) * len(UNITS), (min(1.0, ranks * how.keep),) * len(UNITS))
-        dense = choose(words, 4, ranks, Fullness((1.0,) * len(UNITS), (1.0,) * len(UNITS)), link, speeds)
-        large = choose(words, 4, ranks, keep, link, speeds)
-        return min(dense, replace(large, method="large"), key=lambda choice: choice.seconds)
+        ranks = self.parcels.ranks
+        full, some = 1.0, min(1.0, ranks * share)
+        dense = predict("dense", words, 4, ranks, full, full, 1, link, speeds)
+        coded = predict("gather", words, 4, ranks, share, some, 1, link, speeds)
+        return Choice("coded", 1, coded) if coded < dense else Choice("dense", 1, dense)
 
     def close(self) -> None:
         """Leave the wire."""

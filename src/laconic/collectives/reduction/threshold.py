@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
 from laconic.codecs import Bounded
-from laconic.codecs.batch import Batch, BlockCodec
+from laconic.codecs.batch import BlockCodec
+from laconic.collectives.reduction.coded import decode_pieces, encode_pieces
 from laconic.collectives.reduction.parcels import Parcels
 from laconic.errors import ConfigError
 
@@ -42,6 +42,9 @@ class Threshold:
     keep: float = 0.01
     """Share of entries to send, of every layer."""
 
+    least: int = 256
+    """Entries to send of a small layer, if it has so many: biases and last layers matter more than their size."""
+
     refresh: int = 1000
     """Steps after which thresholds are looked for again, at the latest."""
 
@@ -57,12 +60,18 @@ class Threshold:
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
             raise ConfigError(f"threshold.keep: expected a share above 0 and up to 1, got {self.keep!r}")
+        if self.least < 1:
+            raise ConfigError(f"threshold.least: expected at least 1 entry, got {self.least!r}")
         if self.refresh < 1:
             raise ConfigError(f"threshold.refresh: expected at least 1 step, got {self.refresh!r}")
         if self.drift is not None and not self.drift > 1:
             raise ConfigError(f"threshold.drift: expected a factor above 1, or None, got {self.drift!r}")
         if self.sample is not None and self.sample < 1:
             raise ConfigError(f"threshold.sample: expected at least 1 entry, or None, got {self.sample!r}")
+
+    def kept(self, words: int) -> int:
+        """Entries to send out of so many."""
+        return min(max(round(self.keep * words), self.least), words)
 
 
 class LayerMemory:
@@ -83,7 +92,7 @@ class LayerMemory:
             stride = 1 if how.sample is None else max(1, (end - start) // how.sample)
             with np.errstate(all="ignore"):
                 sizes = np.abs(self.values[start:end:stride] + gradient[start:end:stride])
-            kept = min(max(1, round(how.keep * len(sizes))), len(sizes))
+            kept = -(-how.kept(end - start) * len(sizes) // max(end - start, 1))
             if kept:  # NaN sorts behind everything, and is always sent
                 self.thresholds[layer] = np.clip(np.partition(sizes, -kept)[-kept], _TINY, _HUGE)
             self.ages[layer] = 0
@@ -92,7 +101,7 @@ class LayerMemory:
         """Note what was sent: thresholds of layers that send too much or too little are due."""
         self.ages += 1
         if how.drift is not None:
-            wanted_L = np.maximum(how.keep * np.diff(self.bounds), 1)
+            wanted_L = np.array([how.kept(words) for words in np.diff(self.bounds).tolist()])
             self.ages[(counts_L > how.drift * wanted_L) | (counts_L * how.drift < wanted_L)] = 0
 
 
@@ -108,7 +117,9 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Thre
     )
     index, values = index[:index_bytes], values[:count]
     memory.grow_older(counts_L, how)
-    message, sizes_L = _encode(how.values, values, counts_L)
+    message, sizes_L = values.view(np.uint8), 4 * counts_L
+    if how.values is not None:
+        message, sizes_L = encode_pieces(how.values, values, counts_L)
     layers = len(counts_L)
     heard_NK = parcels.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist())
     index_N = np.ascontiguousarray(heard_NK[:, 0])
@@ -117,7 +128,9 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Thre
     parcels.spread(index, heard_index, index_N)
     heard = parcels.room("heard message", int(sizes_NL.sum()), np.uint8)
     parcels.spread(message, heard, sizes_NL.sum(axis=1))
-    heard_values = _decode(parcels, how.values, heard, sizes_NL, counts_NL)
+    heard_values = heard.view(np.float32)
+    if how.values is not None:
+        heard_values = decode_pieces(parcels, how.values, heard, sizes_NL.reshape(-1), counts_NL.reshape(-1))
     index_bounds, value_bounds = _bounds(index_N), _bounds(counts_NL.sum(axis=1))
     if how.values is not None:  # what the bound cost goes back to memory
         first, last = value_bounds[parcels.rank : parcels.rank + 2]
@@ -127,28 +140,6 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Thre
         active.place_sum(index, np.array([0, index_bytes]), lost, np.array([0, count]), 1, memory.values)
     active.place_sum(heard_index, index_bounds, heard_values, value_bounds, 1, gradient)
     return count
-
-
-def _encode(codec: BlockCodec | None, values: Floats, counts_L: Ints) -> tuple[NDArray[np.uint8], Ints]:
-    """Message of all layers, a block each: their values differ in size. And the bytes of each block."""
-    if codec is None:
-        return values.view(np.uint8), 4 * counts_L
-    batch = Batch.of([(codec, (count,)) for count in counts_L.tolist()])
-    message, offsets = batch.encode(torch.from_numpy(values))
-    return message.numpy(), np.diff(offsets.numpy())
-
-
-def _decode(
-    parcels: Parcels, codec: BlockCodec | None, heard: NDArray[np.uint8], sizes_NL: Ints, counts_NL: Ints
-) -> Floats:
-    """Values of all ranks, this one's as the others see them."""
-    if codec is None:
-        return heard.view(np.float32)
-    batch = Batch.of([(codec, (count,)) for count in counts_NL.reshape(-1).tolist()])
-    out: Floats = parcels.room("heard values", batch.values, np.float32)
-    offsets = torch.from_numpy(_bounds(sizes_NL.reshape(-1)))
-    batch.decode(torch.from_numpy(heard), offsets, out=torch.from_numpy(out))
-    return out
 
 
 def _bounds(sizes: Ints) -> Ints:

@@ -1,0 +1,72 @@
+"""Sums of gradients that travel within a bound."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from laconic import Bounded, Cast
+from laconic.collectives.reduction import Reducer
+from tests.reduction.threads import in_threads
+
+LAYERS = np.array([0, 5000, 5001, 9000, 30000])
+BOUND = 0.35
+CODEC = Bounded(bound=BOUND, relative="rms", dither=0)
+
+
+def gradient(rank):
+    rng = np.random.default_rng(rank)
+    return (rng.standard_normal(LAYERS[-1]) * np.repeat([1, 1e-4, 1e3, 0.01], np.diff(LAYERS))).astype(
+        np.float32
+    )
+
+
+def summed(ranks, steps=1, codec=CODEC):
+    def run(world):
+        reducer, results = Reducer(world), []
+        for step in range(steps):
+            x = gradient(world.rank)
+            reducer.sum_coded(x, LAYERS, codec, step)
+            results.append(x)
+        return results, reducer.parcels.bytes_sent / steps
+
+    return in_threads(ranks, run)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_all_ranks_get_the_same_within_what_bounds_allow(ranks):
+    results = summed(ranks)
+    assert all(x[0].tobytes() == results[0][0][0].tobytes() for x, _ in results)
+    exact = sum(gradient(rank).astype(np.float64) for rank in range(ranks))
+    error = np.abs(results[0][0][0] - exact)
+    for start, end in pairwise(LAYERS):
+        # one bound of each rank's gradient, and one of the sum where owners send it; segments' own RMS vary a little
+        of_ranks = sum(np.sqrt(np.mean(gradient(rank)[start:end] ** 2.0)) for rank in range(ranks))
+        of_sum = np.sqrt(np.mean(exact[start:end] ** 2)) + BOUND * of_ranks
+        allowed = 0 if ranks == 1 else BOUND * (of_ranks + (of_sum if ranks > 2 else 0)) * 1.3
+        assert error[start:end].max() <= allowed + 1e-30
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_errors_average_out(ranks):
+    results, _ = summed(ranks, steps=100)[0]
+    exact = sum(gradient(rank).astype(np.float64) for rank in range(ranks))
+    mean = np.mean(results, axis=0, dtype=np.float64)
+    one, many = np.abs(results[0] - exact), np.abs(mean - exact)
+    large = slice(LAYERS[2], LAYERS[3])
+    assert many[large].mean() < one[large].mean() / 6  # sqrt(100) is 10
+
+
+def test_few_bits_are_sent_however_many_ranks():
+    dense = 4 * LAYERS[-1]
+    for ranks in (2, 4):
+        ring = 2 * (ranks - 1) / ranks * dense
+        assert ring / summed(ranks)[0][1] > 8
+
+
+def test_any_codec_will_do():
+    exact = gradient(0) + gradient(1)
+    for (x,), _ in summed(2, codec=Cast(dtype="fp32")):
+        assert np.array_equal(x, exact)
