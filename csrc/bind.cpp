@@ -177,6 +177,10 @@ void define_rows(nb::module_& m) {
 }  // namespace
 }  // namespace laconic
 
+namespace laconic {
+void define_sketch(nb::module_& m);  // bind_sketch.cpp
+}  // namespace laconic
+
 NB_MODULE(_native, m) {
   using namespace laconic;
   nb::register_exception_translator(
@@ -201,4 +205,5 @@ NB_MODULE(_native, m) {
   m.def("count_ids", &py_count_ids, "block"_a.noconvert());
   define_rows<float>(m);
   define_rows<double>(m);
+  define_sketch(m);
 }

@@ -7,4 +7,5 @@
       sorted_until,                                                                               \
       {add_rows<float>, sum_bags<float>, update_rows<float>},                                     \
       {add_rows<double>, sum_bags<double>, update_rows<double>},                                  \
+      {nonzero<int32_t>, nonzero<int64_t>, bloom_candidates},                                     \
   };

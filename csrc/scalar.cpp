@@ -14,6 +14,8 @@ namespace {
 #include "cast.inl"
 #include "squares.inl"
 #include "rows.inl"
+#include "bloom.inl"
+#include "sketch.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Huffman,
         Hybrid,
         IdList,
+        Sketch,
         VectorLz,
     )
     from laconic.collectives import RowwiseAdagrad, Sgd, Table
@@ -38,6 +39,7 @@ _HOMES = {
         "Huffman",
         "Hybrid",
         "IdList",
+        "Sketch",
         "VectorLz",
     ),
     "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table"),
@@ -62,6 +64,7 @@ __all__ = [
     "RowwiseAdagrad",
     "Sgd",
     "ShardedEmbeddings",
+    "Sketch",
     "Table",
     "TableCodecs",
     "TableRule",

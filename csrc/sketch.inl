@@ -1,0 +1,124 @@
+// Sketch: which entries are not zero, and which a Bloom filter may know; one bit each, the first lowest.
+
+static inline uint32_t bits_beyond(size_t n) { return n % 32 ? ~0u << n % 32 : 0u; }
+
+template <typename T>
+struct Extremes {
+  T low, high;
+
+  void add(T v) {
+    low = v < low ? v : low;
+    high = v > high ? v : high;
+  }
+  uint64_t magnitude() const {
+    const uint64_t below = 0 - uint64_t(int64_t(low)), above = uint64_t(int64_t(high));
+    return below > above ? below : above;
+  }
+};
+
+#ifdef LACONIC_AVX2
+static inline uint32_t nonzero_word(const int32_t* x, __m256i* low, __m256i* high) {
+  uint32_t zeros = 0;
+  for (int k = 0; k < 4; ++k) {
+    const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + 8 * k));
+    *low = _mm256_min_epi32(*low, v);
+    *high = _mm256_max_epi32(*high, v);
+    const __m256i zero = _mm256_cmpeq_epi32(v, _mm256_setzero_si256());
+    zeros |= uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(zero))) << 8 * k;
+  }
+  return ~zeros;
+}
+
+static inline uint32_t nonzero_word(const int64_t* x, __m256i* low, __m256i* high) {
+  uint32_t zeros = 0;
+  for (int k = 0; k < 8; ++k) {
+    const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + 4 * k));
+    *low = _mm256_blendv_epi8(*low, v, _mm256_cmpgt_epi64(*low, v));
+    *high = _mm256_blendv_epi8(*high, v, _mm256_cmpgt_epi64(v, *high));
+    const __m256i zero = _mm256_cmpeq_epi64(v, _mm256_setzero_si256());
+    zeros |= uint32_t(_mm256_movemask_pd(_mm256_castsi256_pd(zero))) << 4 * k;
+  }
+  return ~zeros;
+}
+#endif
+
+template <typename T>
+static uint64_t nonzero(const T* x, size_t n, uint32_t* mask) {
+  Extremes<T> extremes{0, 0};
+  size_t i = 0;
+#ifdef LACONIC_AVX2
+  __m256i low = _mm256_setzero_si256(), high = low;
+  for (; i + 32 <= n; i += 32) mask[i / 32] = nonzero_word(x + i, &low, &high);
+  T lows[32 / sizeof(T)], highs[32 / sizeof(T)];
+  std::memcpy(lows, &low, 32);
+  std::memcpy(highs, &high, 32);
+  for (const T v : lows) extremes.add(v);
+  for (const T v : highs) extremes.add(v);
+#endif
+  for (; i < n; i += 32) {
+    uint32_t word = 0;
+    for (size_t j = 0; j < 32 && i + j < n; ++j) {
+      word |= uint32_t(x[i + j] != 0) << j;
+      extremes.add(x[i + j]);
+    }
+    mask[i / 32] = word;
+  }
+  return extremes.magnitude();
+}
+
+#ifdef LACONIC_AVX2
+static inline __m256i bloom_mix(__m256i v) {
+  v = _mm256_xor_si256(v, _mm256_srli_epi32(v, 16));
+  v = _mm256_mullo_epi32(v, _mm256_set1_epi32(int(kBloomMix0)));
+  v = _mm256_xor_si256(v, _mm256_srli_epi32(v, 13));
+  v = _mm256_mullo_epi32(v, _mm256_set1_epi32(int(kBloomMix1)));
+  return _mm256_xor_si256(v, _mm256_srli_epi32(v, 16));
+}
+
+static inline uint32_t bloom_first_probe(const BloomFilter& f, __m256i position) {
+  const __m256i hash = bloom_mix(_mm256_add_epi32(position, _mm256_set1_epi32(int(f.keys[0]))));
+  const __m256i size = _mm256_set1_epi32(int(f.size));
+  const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(hash, size), 32);
+  const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(hash, 32), size);
+  const __m256i place = _mm256_blend_epi32(even, odd, 0xaa);
+  const __m256i chosen = _mm256_mullo_epi32(hash, _mm256_set1_epi32(int(kBloomBits)));
+  const __m256i one = _mm256_set1_epi32(1), five = _mm256_set1_epi32(31);
+  const __m256i bits = _mm256_or_si256(
+      _mm256_sllv_epi32(one, _mm256_srli_epi32(chosen, 27)),
+      _mm256_or_si256(_mm256_sllv_epi32(one, _mm256_and_si256(_mm256_srli_epi32(chosen, 22), five)),
+                      _mm256_sllv_epi32(one, _mm256_and_si256(_mm256_srli_epi32(chosen, 17), five))));
+  const __m256i word = _mm256_i32gather_epi32(reinterpret_cast<const int*>(f.words), place, 4);
+  const __m256i known = _mm256_cmpeq_epi32(_mm256_and_si256(word, bits), bits);
+  return uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(known)));
+}
+#endif
+
+static inline bool bloom_knows(const BloomFilter& f, uint32_t position, uint32_t first_probe) {
+  for (uint32_t p = first_probe; p < f.probes; ++p) {
+    const BloomProbe probe = bloom_probe(f.keys[p], f.size, position);
+    if ((f.words[probe.word] & probe.bits) != probe.bits) return false;
+  }
+  return true;
+}
+
+static void bloom_candidates(const BloomFilter& f, uint32_t first, size_t n, uint32_t* mask) {
+  for (size_t i = 0; i < n; i += 32) {
+    uint32_t word = ~0u, start = 0;
+#ifdef LACONIC_AVX2
+    if (f.size <= 0x7fffffffu) {  // what a gather can address
+      const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+      word = 0;
+      for (uint32_t k = 0; k < 32; k += 8)
+        word |= bloom_first_probe(f, _mm256_add_epi32(_mm256_set1_epi32(int(first + uint32_t(i) + k)), lane)) << k;
+      start = 1;
+    }
+#endif
+    if (n - i < 32) word &= ~bits_beyond(n);
+    uint32_t known = 0;
+    for (; word; word &= word - 1) {
+      const auto j = uint32_t(__builtin_ctz(word));
+      known |= uint32_t(bloom_knows(f, first + uint32_t(i) + j, start)) << j;
+    }
+    mask[i / 32] = known;
+  }
+}
