@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -14,6 +14,7 @@ namespace {
 #include "bloom.inl"
 
 constexpr size_t kChunk = 8192;  // entries that are looked at and then hashed, while they are in the cache
+constexpr size_t kBatch = 64;    // entries whose cells are fetched while others are hashed
 
 uint64_t mix(uint64_t h) {
   h = (h ^ h >> 33) * 0xff51afd7ed558ccdu;
@@ -31,6 +32,17 @@ Triple cells_of(const SketchLayout& layout, uint32_t position) {
   return {{size_t(start * length + (uint32_t(h) * length >> 32)),
            size_t((start + 1) * length + ((h >> 32) * length >> 32)),
            size_t((start + 2) * length + (uint32_t(g) * length >> 32))}};
+}
+
+template <typename X, typename U>
+void add_to_cells(const SketchLayout& layout, const X* x, const uint32_t* positions, size_t n, U* sums) {
+  Triple triples[kBatch];
+  for (size_t i = 0; i < n; ++i) {
+    triples[i] = cells_of(layout, positions[i]);
+    for (const size_t c : triples[i].cell) __builtin_prefetch(sums + c, 1);
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (const size_t c : triples[i].cell) sums[c] = U(sums[c] + U(x[positions[i]]));
 }
 
 BloomFilter filter_of(const SketchLayout& layout, const uint32_t* words) {
@@ -76,71 +88,129 @@ void decode_direct(const SketchLayout& layout, const C* cells, const uint32_t* i
   if (layout.size) std::memcpy(out, cells, layout.size * sizeof(C));
 }
 
-// What is left of a cell: the entries that are not peeled yet, and their sum.
-template <typename U>
-struct Rest {
-  uint32_t positions;  // all of them, exclusive or: with one entry, its position
-  uint32_t count;
-  U sum;
+// Values in the order in which they are found, sorted into shelves of neighbouring positions, so that the
+// vector is written once and in order.
+template <typename C>
+class Shelves {
+ public:
+  Shelves(const uint32_t* mask, size_t size) : size_(size), ends_((size + kShelf - 1) / kShelf) {
+    size_t count = 0;
+    for (size_t s = 0; s < ends_.size(); ++s) {
+      const size_t last = std::min(size, (s + 1) * kShelf);
+      ends_[s] = count;
+      for (size_t w = s * kShelf / 32; w < (last + 31) / 32; ++w) count += size_t(__builtin_popcount(mask[w]));
+    }
+    count_ = count;
+  }
+
+  size_t count() const { return count_; }
+
+  void open() { found_.reset(new Found[count_]); }
+
+  void put(uint32_t position, C value) { found_[ends_[position / kShelf]++] = {position, value}; }
+
+  // After as many put() as bits of the mask.
+  void write(C* out) const {
+    size_t i = 0;
+    for (size_t s = 0; s < ends_.size(); ++s) {
+      std::fill(out + s * kShelf, out + std::min(size_, (s + 1) * kShelf), C(0));
+      for (; i < ends_[s]; ++i) out[found_[i].position] = found_[i].value;
+    }
+  }
+
+ private:
+  static constexpr size_t kShelf = size_t(1) << 16;
+  struct Found {
+    uint32_t position;
+    C value;
+  };
+
+  size_t size_, count_;
+  std::vector<size_t> ends_;  // where the next value of each shelf goes
+  std::unique_ptr<Found[]> found_;
 };
 
+// A cell with one entry is the value of that entry; without it, other cells may have one. The order decides
+// nothing: what is left, and the values, are the same in any.
 template <typename C>
 class Peeling {
  public:
   using U = std::make_unsigned_t<C>;
 
-  Peeling(const SketchLayout& layout, const C* cells) : layout_(layout), rests_(layout.cells) {
+  Peeling(const SketchLayout& layout, const C* cells) : layout_(layout), rests_(new Rest[layout.cells]) {
     for (size_t i = 0; i < layout.cells; ++i) rests_[i] = {0, 0, U(cells[i])};
   }
 
-  void insert(uint32_t position) {
-    const Triple triple = cells_of(layout_, position);
-    for (const size_t c : triple.cell) {
-      rests_[c].positions ^= position;
-      ++rests_[c].count;
-    }
-    ++left_;
+  void insert(const uint32_t* positions, size_t n) {
+    Triple triples[kBatch];
+    for (size_t i = 0; i < n; ++i) triples[i] = fetch(positions[i]);
+    for (size_t i = 0; i < n; ++i)
+      for (const size_t c : triples[i].cell) {
+        rests_[c].positions ^= positions[i];
+        ++rests_[c].count;
+      }
+    left_ += n;
   }
 
-  // A cell with one entry is the value of that entry; without it, other cells may have one. The order decides
-  // nothing: what is left, and the values, are the same in any.
-  uint64_t peel(C* out) {
-    std::vector<size_t> ready;
-    for (size_t i = 0; i < rests_.size(); ++i) {
-      size_t c = i;
-      for (;;) {
-        if (rests_[c].count == 1) take(c, out, ready);
-        if (ready.empty()) break;
-        c = ready.back();
-        ready.pop_back();
-      }
+  // Returns how many entries are left. What a segment sets off stays near it, in the cache.
+  uint64_t peel(Shelves<C>& shelves) {
+    for (size_t start = 0; start < layout_.cells; start += layout_.length) {
+      const size_t end = std::min(layout_.cells, start + layout_.length);
+      for (size_t c = start; c < end; ++c)
+        if (rests_[c].count == 1) ready_.push_back(c);
+      for (size_t done = 0; done < ready_.size();) done += take(done, shelves);
+      ready_.clear();
     }
     return left_;
   }
 
   bool explained() const {
     U any = 0;
-    for (const auto& rest : rests_) any |= rest.sum;
+    for (size_t i = 0; i < layout_.cells; ++i) any |= rests_[i].sum;
     return any == 0;
   }
 
  private:
-  void take(size_t from, C* out, std::vector<size_t>& ready) {
-    const uint32_t position = rests_[from].positions;
-    const U value = rests_[from].sum;
-    out[position] = C(value);
-    --left_;
+  struct Rest {
+    uint32_t positions;  // of the entries that are left in the cell, exclusive or: with one, its position
+    uint32_t count;      // of these entries
+    U sum;               // of their values
+  };
+
+  Triple fetch(uint32_t position) const {
     const Triple triple = cells_of(layout_, position);
-    for (const size_t c : triple.cell) {
-      Rest<U>& rest = rests_[c];
-      rest.positions ^= position;
-      rest.sum = U(rest.sum - value);
-      if (--rest.count == 1) ready.push_back(c);
+    for (const size_t c : triple.cell) __builtin_prefetch(&rests_[c], 1);
+    return triple;
+  }
+
+  // The next batch of cells that had one entry when they were noted; some have lost it since. Returns how many.
+  size_t take(size_t done, Shelves<C>& shelves) {
+    const size_t n = std::min(kBatch, ready_.size() - done);
+    Triple triples[kBatch];
+    size_t from[kBatch];
+    for (size_t i = 0; i < n; ++i) {
+      from[i] = ready_[done + i];
+      triples[i] = fetch(rests_[from[i]].positions);
     }
+    for (size_t i = 0; i < n; ++i) {
+      if (rests_[from[i]].count != 1) continue;
+      const uint32_t position = rests_[from[i]].positions;
+      const U value = rests_[from[i]].sum;
+      shelves.put(position, C(value));
+      --left_;
+      for (const size_t c : triples[i].cell) {
+        Rest& rest = rests_[c];
+        rest.positions ^= position;
+        rest.sum = U(rest.sum - value);
+        if (--rest.count == 1) ready_.push_back(c);
+      }
+    }
+    return n;
   }
 
   const SketchLayout& layout_;
-  std::vector<Rest<U>> rests_;
+  std::unique_ptr<Rest[]> rests_;
+  std::vector<size_t> ready_;
   uint64_t left_ = 0;
 };
 
@@ -160,7 +230,7 @@ uint64_t encode_sketch(const Kernels& kernels, const SketchLayout& layout, const
   std::fill(sums, sums + layout.cells, U(0));
   if (layout.probes) std::fill(index, index + layout.words, 0u);
   const BloomFilter filter = filter_of(layout, index);
-  uint32_t bits[kChunk / 32];
+  uint32_t bits[kChunk / 32], positions[kChunk];
   uint64_t largest = 0;
   for (size_t start = 0; start < layout.size; start += kChunk) {
     const size_t n = std::min(kChunk, layout.size - start);
@@ -170,15 +240,14 @@ uint64_t encode_sketch(const Kernels& kernels, const SketchLayout& layout, const
       for (size_t i = 0; i < n; ++i) sums[start + i] = U(x[start + i]);
       continue;
     }
-    for_each_bit(mask, (n + 31) / 32, uint32_t(start), [&](uint32_t position) {
-      const U value = U(x[position]);
-      const Triple triple = cells_of(layout, position);
-      for (const size_t c : triple.cell) sums[c] = U(sums[c] + value);
-      for (uint32_t p = 0; p < filter.probes; ++p) {
-        const BloomProbe probe = bloom_probe(filter.keys[p], filter.size, position);
+    size_t found = 0;
+    for_each_bit(mask, (n + 31) / 32, uint32_t(start), [&](uint32_t position) { positions[found++] = position; });
+    for (size_t i = 0; i < found; i += kBatch) add_to_cells(layout, x, positions + i, std::min(kBatch, found - i), sums);
+    for (uint32_t p = 0; p < filter.probes; ++p)
+      for (size_t i = 0; i < found; ++i) {
+        const BloomProbe probe = bloom_probe(filter.keys[p], filter.size, positions[i]);
         index[probe.word] |= probe.bits;
       }
-    });
   }
   return largest;
 }
@@ -192,16 +261,24 @@ uint64_t decode_sketch(const Kernels& kernels, const SketchLayout& layout, const
     decode_direct(layout, cells, mask, out);
     return 0;
   }
-  const size_t words = (layout.size + 31) / 32;
-  uint64_t count = 0;
-  for (size_t w = 0; w < words; ++w) count += uint64_t(__builtin_popcount(mask[w]));
-  if (count > layout.cells) return count;  // more unknowns than equations: no need to try
-  std::fill(out, out + layout.size, C(0));
+  Shelves<C> shelves(mask, layout.size);
+  if (shelves.count() > layout.cells) return shelves.count();  // more unknowns than equations: no need to try
   Peeling<C> peeling(layout, cells);
-  for_each_bit(mask, words, 0, [&](uint32_t position) { peeling.insert(position); });
-  const uint64_t left = peeling.peel(out);
-  if (left == 0) expect_explained(peeling.explained());
-  return left;
+  uint32_t batch[kBatch];
+  size_t filled = 0;
+  for_each_bit(mask, (layout.size + 31) / 32, 0, [&](uint32_t position) {
+    batch[filled++] = position;
+    if (filled < kBatch) return;
+    peeling.insert(batch, filled);
+    filled = 0;
+  });
+  peeling.insert(batch, filled);
+  shelves.open();
+  const uint64_t left = peeling.peel(shelves);
+  if (left) return left;
+  expect_explained(peeling.explained());
+  shelves.write(out);
+  return 0;
 }
 
 #define LACONIC_SKETCH(C)                                                                                       \

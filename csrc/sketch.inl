@@ -1,7 +1,5 @@
 // Sketch: which entries are not zero, and which a Bloom filter may know; one bit each, the first lowest.
 
-static inline uint32_t bits_beyond(size_t n) { return n % 32 ? ~0u << n % 32 : 0u; }
-
 template <typename T>
 struct Extremes {
   T low, high;
@@ -75,8 +73,8 @@ static inline __m256i bloom_mix(__m256i v) {
   return _mm256_xor_si256(v, _mm256_srli_epi32(v, 16));
 }
 
-static inline uint32_t bloom_first_probe(const BloomFilter& f, __m256i position) {
-  const __m256i hash = bloom_mix(_mm256_add_epi32(position, _mm256_set1_epi32(int(f.keys[0]))));
+static inline uint32_t bloom_known(const BloomFilter& f, uint32_t p, __m256i positions) {
+  const __m256i hash = bloom_mix(_mm256_add_epi32(positions, _mm256_set1_epi32(int(f.keys[p]))));
   const __m256i size = _mm256_set1_epi32(int(f.size));
   const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(hash, size), 32);
   const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(hash, 32), size);
@@ -91,34 +89,47 @@ static inline uint32_t bloom_first_probe(const BloomFilter& f, __m256i position)
   const __m256i known = _mm256_cmpeq_epi32(_mm256_and_si256(word, bits), bits);
   return uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(known)));
 }
+
+// Lanes whose bit is set, moved to the front.
+static inline __m256i front_lanes(__m256i v, uint32_t set) {
+  const uint64_t chosen = _pdep_u64(set, 0x0101010101010101u) * 255u;
+  const uint64_t order = _pext_u64(0x0706050403020100u, chosen);
+  return _mm256_permutevar8x32_epi32(v, _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(int64_t(order))));
+}
 #endif
 
-static inline bool bloom_knows(const BloomFilter& f, uint32_t position, uint32_t first_probe) {
-  for (uint32_t p = first_probe; p < f.probes; ++p) {
-    const BloomProbe probe = bloom_probe(f.keys[p], f.size, position);
-    if ((f.words[probe.word] & probe.bits) != probe.bits) return false;
+// Keeps the positions that probe p finds, in their order; returns how many. Needs room for 8 more.
+static size_t bloom_keep(const BloomFilter& f, uint32_t p, uint32_t* positions, size_t n) {
+  size_t kept = 0, i = 0;
+#ifdef LACONIC_AVX2
+  if (f.size <= 0x7fffffffu)  // what a gather can address
+    for (; i + 8 <= n; i += 8) {
+      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions + i));
+      const uint32_t known = bloom_known(f, p, v);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(positions + kept), front_lanes(v, known));
+      kept += size_t(__builtin_popcount(known));
+    }
+#endif
+  for (; i < n; ++i) {
+    const BloomProbe probe = bloom_probe(f.keys[p], f.size, positions[i]);
+    positions[kept] = positions[i];
+    kept += (f.words[probe.word] & probe.bits) == probe.bits;
   }
-  return true;
+  return kept;
 }
 
 static void bloom_candidates(const BloomFilter& f, uint32_t first, size_t n, uint32_t* mask) {
-  for (size_t i = 0; i < n; i += 32) {
-    uint32_t word = ~0u, start = 0;
-#ifdef LACONIC_AVX2
-    if (f.size <= 0x7fffffffu) {  // what a gather can address
-      const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-      word = 0;
-      for (uint32_t k = 0; k < 32; k += 8)
-        word |= bloom_first_probe(f, _mm256_add_epi32(_mm256_set1_epi32(int(first + uint32_t(i) + k)), lane)) << k;
-      start = 1;
+  constexpr size_t kChunk = 2048;
+  uint32_t positions[kChunk + 8];
+  for (size_t start = 0; start < n; start += kChunk) {
+    const uint32_t from = first + uint32_t(start);
+    size_t left = n - start < kChunk ? n - start : kChunk;
+    for (uint32_t i = 0; i < left; ++i) positions[i] = from + i;
+    std::memset(mask + start / 32, 0, (left + 31) / 32 * 4);
+    for (uint32_t p = 0; p < f.probes; ++p) left = bloom_keep(f, p, positions, left);
+    for (size_t i = 0; i < left; ++i) {
+      const size_t bit = start + (positions[i] - from);
+      mask[bit / 32] |= 1u << bit % 32;
     }
-#endif
-    if (n - i < 32) word &= ~bits_beyond(n);
-    uint32_t known = 0;
-    for (; word; word &= word - 1) {
-      const auto j = uint32_t(__builtin_ctz(word));
-      known |= uint32_t(bloom_knows(f, first + uint32_t(i) + j, start)) << j;
-    }
-    mask[i / 32] = known;
   }
 }
