@@ -7,5 +7,5 @@
       sorted_until,                                                                               \
       {add_rows<float>, sum_bags<float>, update_rows<float>},                                     \
       {add_rows<double>, sum_bags<double>, update_rows<double>},                                  \
-      {nonzero<int32_t>, nonzero<int64_t>, bloom_candidates},                                     \
+      {nonzero<int32_t>, nonzero<int64_t>, count_bits, list_bits, bloom_candidates},              \
   };

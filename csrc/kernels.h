@@ -89,6 +89,11 @@ struct SketchKernels {
   uint64_t (*nonzero32)(const int32_t* x, size_t n, uint32_t* mask);
   uint64_t (*nonzero64)(const int64_t* x, size_t n, uint32_t* mask);
 
+  size_t (*count_bits)(const uint32_t* mask, size_t words);
+
+  // first + i for every bit i that is set; returns how many. Needs room for 8 more.
+  size_t (*list_bits)(const uint32_t* mask, size_t words, uint32_t first, uint32_t* positions);
+
   // Which of the positions first..first+n the filter knows.
   void (*bloom_candidates)(const BloomFilter& filter, uint32_t first, size_t n, uint32_t* mask);
 };

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "bytes.h"
+#include "huge_array.h"
 
 namespace laconic {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 #include "bloom.inl"
 
 constexpr size_t kChunk = 8192;  // entries that are looked at and then hashed, while they are in the cache
+constexpr size_t kShelf = 65536;  // entries that are written together, in the cache
 constexpr size_t kBatch = 64;    // entries whose cells are fetched while others are hashed
 
 uint64_t mix(uint64_t h) {
@@ -51,13 +53,6 @@ BloomFilter filter_of(const SketchLayout& layout, const uint32_t* words) {
   return filter;
 }
 
-template <typename Visit>
-void for_each_bit(const uint32_t* mask, size_t words, uint32_t first, const Visit& visit) {
-  for (size_t w = 0; w < words; ++w)
-    for (uint32_t word = mask[w]; word; word &= word - 1)
-      visit(first + uint32_t(32 * w) + uint32_t(__builtin_ctz(word)));
-}
-
 uint64_t nonzero(const Kernels& kernels, const int32_t* x, size_t n, uint32_t* mask) {
   return kernels.sketch.nonzero32(x, n, mask);
 }
@@ -88,46 +83,40 @@ void decode_direct(const SketchLayout& layout, const C* cells, const uint32_t* i
   if (layout.size) std::memcpy(out, cells, layout.size * sizeof(C));
 }
 
-// Values in the order in which they are found, sorted into shelves of neighbouring positions, so that the
+// How many bits are set before every stretch of kShelf positions, and in all of them.
+std::vector<size_t> count_bits(const Kernels& kernels, const uint32_t* mask, size_t size) {
+  std::vector<size_t> counts{0};
+  for (size_t start = 0; start < size; start += kShelf)
+    counts.push_back(counts.back() + kernels.sketch.count_bits(mask + start / 32, (std::min(kShelf, size - start) + 31) / 32));
+  return counts;
+}
+
+// Values in the order in which they are found, sorted onto shelves of neighbouring positions, so that the
 // vector is written once and in order.
 template <typename C>
 class Shelves {
  public:
-  Shelves(const uint32_t* mask, size_t size) : size_(size), ends_((size + kShelf - 1) / kShelf) {
-    size_t count = 0;
-    for (size_t s = 0; s < ends_.size(); ++s) {
-      const size_t last = std::min(size, (s + 1) * kShelf);
-      ends_[s] = count;
-      for (size_t w = s * kShelf / 32; w < (last + 31) / 32; ++w) count += size_t(__builtin_popcount(mask[w]));
-    }
-    count_ = count;
-  }
-
-  size_t count() const { return count_; }
-
-  void open() { found_.reset(new Found[count_]); }
+  explicit Shelves(std::vector<size_t> starts) : ends_(std::move(starts)), found_(ends_.back()) {}
 
   void put(uint32_t position, C value) { found_[ends_[position / kShelf]++] = {position, value}; }
 
-  // After as many put() as bits of the mask.
-  void write(C* out) const {
+  // After one put() for every position that was counted.
+  void write(C* out, size_t size) {
     size_t i = 0;
-    for (size_t s = 0; s < ends_.size(); ++s) {
-      std::fill(out + s * kShelf, out + std::min(size_, (s + 1) * kShelf), C(0));
-      for (; i < ends_[s]; ++i) out[found_[i].position] = found_[i].value;
+    for (size_t start = 0; start < size; start += kShelf) {
+      std::fill(out + start, out + std::min(size, start + kShelf), C(0));
+      for (; i < ends_[start / kShelf]; ++i) out[found_[i].position] = found_[i].value;
     }
   }
 
  private:
-  static constexpr size_t kShelf = size_t(1) << 16;
   struct Found {
     uint32_t position;
     C value;
   };
 
-  size_t size_, count_;
   std::vector<size_t> ends_;  // where the next value of each shelf goes
-  std::unique_ptr<Found[]> found_;
+  HugeArray<Found> found_;
 };
 
 // A cell with one entry is the value of that entry; without it, other cells may have one. The order decides
@@ -137,18 +126,20 @@ class Peeling {
  public:
   using U = std::make_unsigned_t<C>;
 
-  Peeling(const SketchLayout& layout, const C* cells) : layout_(layout), rests_(new Rest[layout.cells]) {
-    for (size_t i = 0; i < layout.cells; ++i) rests_[i] = {0, 0, U(cells[i])};
+  Peeling(const SketchLayout& layout, const C* cells)
+      : layout_(layout), left_in_(layout.cells), sums_(layout.cells), ready_(layout.cells + 1) {
+    std::memset(left_in_.data(), 0, layout.cells * sizeof(uint64_t));
+    std::memcpy(sums_.data(), cells, layout.cells * sizeof(C));
   }
 
   void insert(const uint32_t* positions, size_t n) {
     Triple triples[kBatch];
-    for (size_t i = 0; i < n; ++i) triples[i] = fetch(positions[i]);
+    for (size_t i = 0; i < n; ++i) {
+      triples[i] = cells_of(layout_, positions[i]);
+      for (const size_t c : triples[i].cell) __builtin_prefetch(&left_in_[c], 1);
+    }
     for (size_t i = 0; i < n; ++i)
-      for (const size_t c : triples[i].cell) {
-        rests_[c].positions ^= positions[i];
-        ++rests_[c].count;
-      }
+      for (const size_t c : triples[i].cell) left_in_[c] += entry(positions[i]);
     left_ += n;
   }
 
@@ -156,61 +147,62 @@ class Peeling {
   uint64_t peel(Shelves<C>& shelves) {
     for (size_t start = 0; start < layout_.cells; start += layout_.length) {
       const size_t end = std::min(layout_.cells, start + layout_.length);
-      for (size_t c = start; c < end; ++c)
-        if (rests_[c].count == 1) ready_.push_back(c);
-      for (size_t done = 0; done < ready_.size();) done += take(done, shelves);
-      ready_.clear();
+      noted_ = 0;
+      for (size_t c = start; c < end; ++c) note(c);
+      for (size_t done = 0; done < noted_;) done += take(done, shelves);
     }
     return left_;
   }
 
   bool explained() const {
     U any = 0;
-    for (size_t i = 0; i < layout_.cells; ++i) any |= rests_[i].sum;
+    for (size_t i = 0; i < layout_.cells; ++i) any |= sums_[i];
     return any == 0;
   }
 
  private:
-  struct Rest {
-    uint32_t positions;  // of the entries that are left in the cell, exclusive or: with one, its position
-    uint32_t count;      // of these entries
-    U sum;               // of their values
-  };
+  // What one entry adds to a cell's counter: 1 below, its position above. A counter of 1 entry shows which.
+  static uint64_t entry(uint32_t position) { return uint64_t(position) << 32 | 1; }
+  static bool is_one(uint64_t counter) { return uint32_t(counter) == 1; }
 
-  Triple fetch(uint32_t position) const {
-    const Triple triple = cells_of(layout_, position);
-    for (const size_t c : triple.cell) __builtin_prefetch(&rests_[c], 1);
-    return triple;
+  // Without a branch: no guess would be good. A cell gets down to one entry once, so there is room for all.
+  void note(size_t c) {
+    ready_[noted_] = uint32_t(c);
+    noted_ += is_one(left_in_[c]);
   }
 
   // The next batch of cells that had one entry when they were noted; some have lost it since. Returns how many.
   size_t take(size_t done, Shelves<C>& shelves) {
-    const size_t n = std::min(kBatch, ready_.size() - done);
+    const size_t n = std::min(kBatch, noted_ - done);
     Triple triples[kBatch];
-    size_t from[kBatch];
     for (size_t i = 0; i < n; ++i) {
-      from[i] = ready_[done + i];
-      triples[i] = fetch(rests_[from[i]].positions);
+      triples[i] = cells_of(layout_, uint32_t(left_in_[ready_[done + i]] >> 32));
+      for (const size_t c : triples[i].cell) {
+        __builtin_prefetch(&left_in_[c], 1);
+        __builtin_prefetch(&sums_[c], 1);
+      }
     }
     for (size_t i = 0; i < n; ++i) {
-      if (rests_[from[i]].count != 1) continue;
-      const uint32_t position = rests_[from[i]].positions;
-      const U value = rests_[from[i]].sum;
-      shelves.put(position, C(value));
+      const size_t from = ready_[done + i];
+      const uint64_t counter = left_in_[from];
+      if (!is_one(counter)) continue;
+      const U value = sums_[from];
+      shelves.put(uint32_t(counter >> 32), C(value));
       --left_;
       for (const size_t c : triples[i].cell) {
-        Rest& rest = rests_[c];
-        rest.positions ^= position;
-        rest.sum = U(rest.sum - value);
-        if (--rest.count == 1) ready_.push_back(c);
+        left_in_[c] -= counter;
+        sums_[c] = U(sums_[c] - value);
+        note(c);
       }
     }
     return n;
   }
 
   const SketchLayout& layout_;
-  std::unique_ptr<Rest[]> rests_;
-  std::vector<size_t> ready_;
+  HugeArray<uint64_t> left_in_;  // of a cell: counters of the entries that are not peeled yet
+  HugeArray<U> sums_;            // and the sum of their values
+  HugeArray<uint32_t> ready_;
+  size_t noted_ = 0;
   uint64_t left_ = 0;
 };
 
@@ -230,7 +222,7 @@ uint64_t encode_sketch(const Kernels& kernels, const SketchLayout& layout, const
   std::fill(sums, sums + layout.cells, U(0));
   if (layout.probes) std::fill(index, index + layout.words, 0u);
   const BloomFilter filter = filter_of(layout, index);
-  uint32_t bits[kChunk / 32], positions[kChunk];
+  uint32_t bits[kChunk / 32], positions[kChunk + 8];
   uint64_t largest = 0;
   for (size_t start = 0; start < layout.size; start += kChunk) {
     const size_t n = std::min(kChunk, layout.size - start);
@@ -240,8 +232,7 @@ uint64_t encode_sketch(const Kernels& kernels, const SketchLayout& layout, const
       for (size_t i = 0; i < n; ++i) sums[start + i] = U(x[start + i]);
       continue;
     }
-    size_t found = 0;
-    for_each_bit(mask, (n + 31) / 32, uint32_t(start), [&](uint32_t position) { positions[found++] = position; });
+    const size_t found = kernels.sketch.list_bits(mask, (n + 31) / 32, uint32_t(start), positions);
     for (size_t i = 0; i < found; i += kBatch) add_to_cells(layout, x, positions + i, std::min(kBatch, found - i), sums);
     for (uint32_t p = 0; p < filter.probes; ++p)
       for (size_t i = 0; i < found; ++i) {
@@ -261,23 +252,20 @@ uint64_t decode_sketch(const Kernels& kernels, const SketchLayout& layout, const
     decode_direct(layout, cells, mask, out);
     return 0;
   }
-  Shelves<C> shelves(mask, layout.size);
-  if (shelves.count() > layout.cells) return shelves.count();  // more unknowns than equations: no need to try
+  std::vector<size_t> counts = count_bits(kernels, mask, layout.size);
+  if (counts.back() > layout.cells) return counts.back();  // more unknowns than equations: no need to try
+  Shelves<C> shelves(std::move(counts));
   Peeling<C> peeling(layout, cells);
-  uint32_t batch[kBatch];
-  size_t filled = 0;
-  for_each_bit(mask, (layout.size + 31) / 32, 0, [&](uint32_t position) {
-    batch[filled++] = position;
-    if (filled < kBatch) return;
-    peeling.insert(batch, filled);
-    filled = 0;
-  });
-  peeling.insert(batch, filled);
-  shelves.open();
+  uint32_t positions[kChunk + 8];
+  for (size_t start = 0; start < layout.size; start += kChunk) {
+    const size_t words = (std::min(kChunk, layout.size - start) + 31) / 32;
+    const size_t found = kernels.sketch.list_bits(mask + start / 32, words, uint32_t(start), positions);
+    for (size_t i = 0; i < found; i += kBatch) peeling.insert(positions + i, std::min(kBatch, found - i));
+  }
   const uint64_t left = peeling.peel(shelves);
   if (left) return left;
   expect_explained(peeling.explained());
-  shelves.write(out);
+  shelves.write(out, layout.size);
   return 0;
 }
 

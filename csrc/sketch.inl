@@ -64,6 +64,26 @@ static uint64_t nonzero(const T* x, size_t n, uint32_t* mask) {
   return extremes.magnitude();
 }
 
+static size_t count_bits(const uint32_t* mask, size_t words) {
+  size_t count = 0;
+  for (size_t w = 0; w < words; ++w) count += size_t(__builtin_popcount(mask[w]));
+  return count;
+}
+
+// Eight at a time, wanted or not: how many there are is less predictable than eight stores are slow.
+static size_t list_bits(const uint32_t* mask, size_t words, uint32_t first, uint32_t* positions) {
+  size_t count = 0;
+  for (size_t w = 0; w < words; w += 2, first += 64) {
+    uint64_t bits = mask[w] | (w + 1 < words ? uint64_t(mask[w + 1]) << 32 : 0);
+    uint32_t* at = positions + count;
+    count += size_t(__builtin_popcountll(bits));
+    do {
+      for (int k = 0; k < 8; ++k, bits &= bits - 1) *at++ = first + uint32_t(__builtin_ctzll(bits | uint64_t(1) << 63));
+    } while (bits);
+  }
+  return count;
+}
+
 #ifdef LACONIC_AVX2
 static inline __m256i bloom_mix(__m256i v) {
   v = _mm256_xor_si256(v, _mm256_srli_epi32(v, 16));

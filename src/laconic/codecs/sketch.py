@@ -85,15 +85,17 @@ class Sketch:
         """Choose cells and index for sums in which up to ``nonzeros`` entries are in some summand.
 
         About one sketch in 1,000 stalls at that number (docs/formats/sketch.md); with a few per cent more
-        entries every one does, so leave room if the number is an estimate.
+        entries every one does, so leave room if the number is an estimate. A Bloom filter must save a tenth of
+        the bytes: looking all entries up takes time.
         """
         if not 0 <= nonzeros <= size:
             raise ConfigError(f"sketch: expected 0..{size} nonzeros, got {nonzeros!r}")
-        choices = [
-            cls(size=size, cells=cells, seed=seed, index=form, dtype=dtype)
-            for form, cells in cells_for(size, nonzeros).items()
-        ]
-        return min(choices, key=lambda sketch: sketch.nbytes)
+        cells = cells_for(size, nonzeros)
+        bitmap = cls(size=size, cells=cells["bitmap"], seed=seed, dtype=dtype)
+        if "bloom" not in cells:
+            return bitmap
+        bloom = cls(size=size, cells=cells["bloom"], seed=seed, index="bloom", dtype=dtype)
+        return bloom if 10 * bloom.nbytes <= 9 * bitmap.nbytes else bitmap
 
     def reseeded(self, seed: int) -> Sketch:
         """Return the same sketch with other hashes."""
