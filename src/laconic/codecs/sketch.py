@@ -131,7 +131,9 @@ class Sketch:
         self._expect_block(data)
         split = self._cell_type.itemsize * (self.cells + 1)
         if not data.flags.c_contiguous or data.ctypes.data % self._cell_type.itemsize:
-            raise ConfigError("sketch: expected a contiguous, aligned block, got parts of another; copy it first")
+            raise ConfigError(
+                "sketch: expected a contiguous, aligned block, got parts of another; copy it first"
+            )
         return data[:split].view(self._cell_type), data[split:].view("<u4")
 
     def encode(self, x: Tensor) -> Tensor:
