@@ -27,8 +27,8 @@ SHAPES = [
     (8193, 300, 600, True),
     (100_003, 20, 80, True),
     (70_000, 30_000, 40_000, False),
-    (400_000, 220_000, 280_001, False),
-    (400_000, 150_000, 290_000, True),
+    (400_000, 200_000, 280_001, False),
+    (400_000, 120_000, 290_000, True),
     (0, 0, 0, False),
 ]
 every_shape = pytest.mark.parametrize(("size", "nonzeros", "cells", "bloom"), SHAPES)
@@ -122,7 +122,7 @@ def test_the_format_does_not_change(name):
         x[places] = (np.arange(nonzeros) * 104729 + 1).astype(np.int32)
         for part in encode(name, layout, x, np.int32)[:2]:
             crc = zlib.crc32(part.tobytes(), crc)
-    assert crc == 0xCFC21A70
+    assert crc == 0x2320DA0C
 
 
 @every_kernels
@@ -140,15 +140,13 @@ def test_arrays_that_do_not_fit_the_layout_are_refused(name):
 
 
 @pytest.mark.parametrize("name", [name for name in kernels.available() if name != "reference"])
-@pytest.mark.parametrize("field", range(7))
-def test_a_layout_that_contradicts_itself_is_refused(name, field):
+@pytest.mark.parametrize(("field", "value"), [(0, 10), (1, 20), (3, 9), (4, 30), (5, 5), (6, 17)])
+def test_a_layout_that_contradicts_itself_is_refused(name, field, value):
     from laconic.kernels.cpu import _native
 
     numbers = SketchLayout.of(100, 30, 0, False).numbers
-    numbers[field] = {0: 10, 1: 20, 2: 0, 3: 9, 4: 30, 5: 5, 6: 17}[field]
-    if field == 2:
-        return  # any key will do
-    with pytest.raises(ValueError, match="layout|does not have as many"):
+    numbers[field] = value
+    with pytest.raises(ValueError, match=r"layout|does not have as many"):
         _native.decode_sketch(
             name, numbers, np.zeros(30, np.int32), np.zeros(4, np.uint32), np.zeros(100, np.int32)
         )

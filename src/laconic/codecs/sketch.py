@@ -126,7 +126,7 @@ class Sketch:
         return self.nbytes
 
     def cells_and_index(self, block: Tensor | NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """Views of a block for whoever adds it: cells with the reach, by sum; index, by bitwise or."""
+        """Return views of a block for whoever adds it: cells with the reach, by sum; index, by bitwise or."""
         data = block.numpy() if isinstance(block, Tensor) else block
         self._expect_block(data)
         split = self._cell_type.itemsize * (self.cells + 1)

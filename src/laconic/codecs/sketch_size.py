@@ -1,8 +1,8 @@
 """How many cells a sketch needs, so that about one in 1,000 stalls.
 
 The numbers come from simulation: 10,000 nonzeros need 1.28 cells each, a million 1.165. Few nonzeros need more
-cells each, because two of them that share all three cells stall alone: that happens to one sketch of ``n`` nonzeros
-and ``c n`` cells in ``2 c^3 n / 27``. From 215,000 on, many segments (``kernels.sketch_layout``) need fewer.
+cells each, because two of them that share all three cells stall alone: of sketches with ``n`` nonzeros and ``c n``
+cells, one in ``2 c^3 n / 27`` has such a pair. From 215,000 on, many segments (``kernels.sketch_layout``) need fewer.
 All in integers, so that every rank computes the same.
 """
 

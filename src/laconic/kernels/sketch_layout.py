@@ -28,7 +28,7 @@ _MASK = 2**64 - 1
 
 
 def mix(h: int) -> int:
-    """Finalizer of MurmurHash3, 64 bits: every bit of the result depends on every bit of ``h``."""
+    """Mix 64 bits: every bit of the result depends on every bit of ``h`` (the finalizer of MurmurHash3)."""
     h = ((h ^ h >> 33) * 0xFF51AFD7ED558CCD) & _MASK
     h = ((h ^ h >> 33) * 0xC4CEB9FE1A85EC53) & _MASK
     return h ^ h >> 33

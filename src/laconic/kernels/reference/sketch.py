@@ -46,7 +46,8 @@ def decode_sketch(layout: SketchLayout, cells_C: Array, index_W: Array, out_N: A
     values_K = np.zeros(len(positions_K), sums_C.dtype)
     left_K = np.arange(len(positions_K))
     while len(left_K):
-        counts_C = sum(np.bincount(cells_K[left_K], minlength=layout.cells) for cells_K in places_3K)
+        taken = np.concatenate([cells_K[left_K] for cells_K in places_3K])
+        counts_C = np.bincount(taken, minlength=layout.cells)
         alone_K = np.zeros(len(left_K), bool)
         for cells_K in places_3K:  # an entry that is alone in several cells may take its value from any
             alone = counts_C[cells_K[left_K]] == 1
@@ -82,7 +83,8 @@ def _cells_of(layout: SketchLayout, positions_K: Array) -> list[Array]:
 def _mix(h_K: Array) -> Array:
     h_K = (h_K ^ h_K >> _U64(33)) * _U64(0xFF51AFD7ED558CCD)
     h_K = (h_K ^ h_K >> _U64(33)) * _U64(0xC4CEB9FE1A85EC53)
-    return h_K ^ h_K >> _U64(33)
+    mixed_K: Array = h_K ^ h_K >> _U64(33)
+    return mixed_K
 
 
 # ---- index --------------------------------------------------------------------------------------
