@@ -14,9 +14,9 @@ namespace {
 
 #include "bloom.inl"
 
-constexpr size_t kChunk = 8192;  // entries that are looked at and then hashed, while they are in the cache
+constexpr size_t kChunk = 8192;   // entries that are looked at and then hashed, while they are in the cache
 constexpr size_t kShelf = 65536;  // entries that are written together, in the cache
-constexpr size_t kBatch = 64;    // entries whose cells are fetched while others are hashed
+constexpr size_t kBatch = 64;     // entries whose cells are fetched while others are hashed
 
 uint64_t mix(uint64_t h) {
   h = (h ^ h >> 33) * 0xff51afd7ed558ccdu;

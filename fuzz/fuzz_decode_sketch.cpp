@@ -2,9 +2,11 @@
 // just these cells.
 //
 //   form uint8: 1 cells of 64 bits, 2 no hashes, rest probes   size uint16   segments uint8   length uint8
-//   words uint8   key uint64   payload: cells and index, repeated or cut
-#include "input.h"
+//   words uint8   key uint64   payload: cells and index, zeros where it ends
+#include <string>
+
 #include "bytes.h"
+#include "input.h"
 #include "sketch.h"
 
 namespace {

@@ -84,7 +84,7 @@ class Sketch:
     def for_union(cls, size: int, nonzeros: int, *, seed: int = 0, dtype: CellType = "int32") -> Sketch:
         """Choose cells and index for sums in which up to ``nonzeros`` entries are in some summand.
 
-        About one sketch in 1,000 stalls at that number (docs/formats/sketch.md); with a few per cent more
+        One or two sketches in 1,000 stall at that number (docs/formats/sketch.md); with a few per cent more
         entries every one does, so leave room if the number is an estimate. A Bloom filter must save a tenth of
         the bytes: looking all entries up takes time.
         """

@@ -1,4 +1,4 @@
-"""How many cells a sketch needs, so that about one in 1,000 stalls.
+"""How many cells a sketch needs, so that one or two in 1,000 stall, and fewer above 10,000 nonzeros.
 
 The numbers come from simulation: 10,000 nonzeros need 1.28 cells each, a million 1.165. Few nonzeros need more
 cells each, because two of them that share all three cells stall alone: of sketches with ``n`` nonzeros and ``c n``

@@ -72,7 +72,7 @@ class SketchLayout:
 def _filter_size(size: int, cells: int) -> tuple[int, int]:
     """Words and probes of the filter: about 9 bits an entry and 1.5 more each time the vector gets twice as sparse.
 
-    So a filter mistakes 5 to 8 positions for entries where it has 100. Fewer bits would cost more cells than
+    So a filter mistakes 8 positions at most for entries where it has 100. Fewer bits would cost more cells than
     they save.
     """
     log_sparsity = (size // cells).bit_length() - 1
