@@ -177,6 +177,10 @@ void define_rows(nb::module_& m) {
 }  // namespace
 }  // namespace laconic
 
+namespace laconic {
+void define_sketch(nb::module_& m);  // bind_sketch.cpp
+}  // namespace laconic
+
 NB_MODULE(_native, m) {
   using namespace laconic;
   nb::register_exception_translator(
@@ -202,4 +206,5 @@ NB_MODULE(_native, m) {
   define_rows<float>(m);
   define_rows<double>(m);
   define_sparse(m);
+  define_sketch(m);
 }

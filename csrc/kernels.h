@@ -75,6 +75,31 @@ struct RowKernels {
   size_t (*update_rows)(const RowUpdate<T>& update);  // returns the number of distinct rows
 };
 
+inline constexpr uint32_t kMaxProbes = 16;
+
+// Knows a set of positions, and some by mistake; see bloom.inl.
+struct BloomFilter {
+  const uint32_t* words;
+  uint32_t size;  // of words
+  uint32_t probes;
+  uint32_t keys[kMaxProbes];
+};
+
+// The index of a sketch, see sketch.inl. `mask` receives one bit per entry, the first lowest, whole words.
+struct SketchKernels {
+  // Which of x are not 0; returns the largest magnitude.
+  uint64_t (*nonzero32)(const int32_t* x, size_t n, uint32_t* mask);
+  uint64_t (*nonzero64)(const int64_t* x, size_t n, uint32_t* mask);
+
+  size_t (*count_bits)(const uint32_t* mask, size_t words);
+
+  // first + i for every bit i that is set; returns how many. Needs room for 8 more.
+  size_t (*list_bits)(const uint32_t* mask, size_t words, uint32_t first, uint32_t* positions);
+
+  // Which of the positions first..first+n the filter knows.
+  void (*bloom_candidates)(const BloomFilter& filter, uint32_t first, size_t n, uint32_t* mask);
+};
+
 struct Kernels {
   const char* name;
 
@@ -153,6 +178,8 @@ struct Kernels {
 
   RowKernels<float> float_rows;
   RowKernels<double> double_rows;
+
+  SketchKernels sketch;
 };
 
 const Kernels* scalar_kernels();

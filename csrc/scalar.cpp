@@ -17,6 +17,8 @@ namespace {
 #include "squares.inl"
 #include "rows.inl"
 #include "sparse.inl"
+#include "bloom.inl"
+#include "sketch.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

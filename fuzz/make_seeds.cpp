@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "id_list.h"
+#include "sketch.h"
 #include "sparse.h"
 
 namespace {
@@ -195,6 +196,36 @@ void save_sparse(size_t words, size_t log_unit, uint32_t one_in) {
   save("fuzz_decode_sparse", seed);
 }
 
+// form, size, segments, length, words, key, cells, index: as fuzz_decode_sketch.cpp reads them
+template <typename C>
+void save_sketch(uint8_t form, uint16_t size, uint8_t segments, uint8_t length, uint8_t words, size_t nonzeros) {
+  const uint32_t probes = form / 4 % 17u;
+  const auto bitmap = uint32_t((size + 31) / 32);
+  const laconic::SketchLayout layout =
+      form & 2 ? laconic::SketchLayout{size, size, 9, 0, 0, bitmap, 0}
+               : laconic::SketchLayout{size, (segments + 2u) * length, 9, segments, length, probes ? words : bitmap, probes};
+  std::vector<C> x(size), cells(layout.cells);
+  for (size_t i = 0; i < nonzeros; ++i) x[draw() % size] = C(draw());
+  std::vector<uint32_t> index(layout.words);
+  laconic::encode_sketch<C, C>(*laconic::scalar_kernels(), layout, x.data(), cells.data(), index.data());
+  Bytes seed{form};
+  append(seed, size);
+  for (const int number : {segments - 1, length - 1, words - 1}) seed.push_back(uint8_t(number));
+  append(seed, layout.key);
+  for (const C cell : cells) append(seed, cell);
+  for (const uint32_t word : index) append(seed, word);
+  save("fuzz_decode_sketch", seed);
+}
+
+void save_sketches() {
+  for (const uint8_t form : {0, 2, 4 * 3, 4 * 5, 4 * 16}) {
+    save_sketch<int32_t>(form, 100, 1, 10, 8, 5);
+    save_sketch<int32_t>(form, 2000, 1, 40, 40, 30);
+    save_sketch<int32_t>(form, 3000, 8, 30, 200, 150);
+    save_sketch<int64_t>(uint8_t(form | 1), 900, 3, 20, 30, 20);
+  }
+}
+
 // What no encoder writes and every decoder must take: the widest packed values.
 void save_widest() {
   Bytes ids{3, 0, 3, 1, 0, 32 << 2};  // three ids, two classes
@@ -229,5 +260,6 @@ int main(int argc, char** argv) {
   for (const size_t words : {1, 64, 100, 1000, 5000})
     for (const size_t log_unit : {0, 3, 6})
       for (const uint32_t one_in : {1u, 2u, 10u, 200u}) save_sparse(words, log_unit, one_in);
+  save_sketches();
   return 0;
 }

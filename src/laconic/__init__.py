@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Huffman,
         Hybrid,
         IdList,
+        Sketch,
         VectorLz,
     )
     from laconic.collectives import RowwiseAdagrad, Sgd, Table, Threshold, all_reduce
@@ -39,6 +40,7 @@ _HOMES = {
         "Huffman",
         "Hybrid",
         "IdList",
+        "Sketch",
         "VectorLz",
     ),
     "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "Threshold", "all_reduce"),
@@ -63,6 +65,7 @@ __all__ = [
     "RowwiseAdagrad",
     "Sgd",
     "ShardedEmbeddings",
+    "Sketch",
     "Table",
     "TableCodecs",
     "TableRule",

@@ -85,6 +85,10 @@ class Frame:
             raise ConfigError(
                 f"frame: expected at most {_MAX_DIMENSIONS} dimensions, got {x.dim()}; reshape first"
             )
+        if codec.wire_id not in _DECODERS:
+            raise ConfigError(
+                f"frame: a block of {type(codec).__name__} does not say all that decoding it needs; use another codec"
+            )
         dtype = torch.int64 if codec.wire_id == IdList.wire_id else torch.float32
         return cls(wire_id=codec.wire_id, dtype=dtype, shape=tuple(x.shape), block=codec.encode(x))
 

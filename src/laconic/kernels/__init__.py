@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from laconic.errors import BackendError
 from laconic.kernels.blocks import BlockTable
 from laconic.kernels.optimizer import Optimizer
+from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["ENVIRONMENT", "Array", "Kernels", "Optimizer", "active", "available", "load"]
 
@@ -163,6 +164,20 @@ class Kernels(Protocol):
         ``order`` sorts ``rows`` stably, as ``argsort(rows, kind="stable")`` does; the contributions of a row
         are summed in their order. ``state`` is None for SGD. With an epsilon of 0, a row that has only
         ever had gradients of 0 becomes NaN.
+        """
+        ...
+
+    def encode_sketch(self, layout: SketchLayout, x: Array, cells: Array, index: Array) -> int:
+        """Fill ``cells`` and ``index`` (uint32) with the sketch of ``x``; return the largest magnitude in ``x``.
+
+        ``x`` and ``cells`` are int32 or int64, each for itself; cells wrap.
+        """
+        ...
+
+    def decode_sketch(self, layout: SketchLayout, cells: Array, index: Array, out: Array) -> int:
+        """Fill ``out``, of the type of ``cells``, and return 0; or return how many entries could not be peeled.
+
+        ``FormatError`` if no vector has these cells and this index.
         """
         ...
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from laconic.kernels.blocks import BlockTable
 from laconic.kernels.cpu import _native
+from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["NativeKernels", "available"]
 
@@ -140,3 +141,11 @@ class NativeKernels:
         return _native.update_rows(
             self.name, weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon
         )
+
+    def encode_sketch(self, layout: SketchLayout, x: Array, cells: Array, index: Array) -> int:
+        """Find, hash and add the entries in one pass."""
+        return _native.encode_sketch(self.name, layout.numbers, x, cells, index)
+
+    def decode_sketch(self, layout: SketchLayout, cells: Array, index: Array, out: Array) -> int:
+        """Peel."""
+        return _native.decode_sketch(self.name, layout.numbers, cells, index, out)

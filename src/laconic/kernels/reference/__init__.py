@@ -4,6 +4,7 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
 
     tables        rows
     sparse        sparse  positions
+    vectors       sketch
     many blocks   batch
     block kinds   rows_block  sc24_blocks  cast  id_list
     sections      quantized_block  code_section  code_counts  deduplicate
@@ -31,6 +32,8 @@ from laconic.kernels.reference.batch import (
     write_blocks,
 )
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
+from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
+from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["ReferenceKernels"]
 
@@ -161,3 +164,11 @@ class ReferenceKernels:
     ) -> int:
         """Update one row after the other."""
         return update_rows(weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon)
+
+    def encode_sketch(self, layout: SketchLayout, x: Array, cells: Array, index: Array) -> int:
+        """Add one hash after the other."""
+        return encode_sketch(layout, x, cells, index)
+
+    def decode_sketch(self, layout: SketchLayout, cells: Array, index: Array, out: Array) -> int:
+        """Peel in rounds: all entries that are alone in a cell, then those that thereby are."""
+        return decode_sketch(layout, cells, index, out)

@@ -1,0 +1,79 @@
+"""Where the entries of a sketched vector go: a function of four numbers that all ranks know.
+
+Cells are segments of equal length, one after the other. An entry starts in one of all segments but the last
+two, and has one cell there and one in each of the two segments after it. One start, three segments, is the
+classical layout of three hashes; many starts make the first and last segments peel first and the rest follow
+like a zip fastener, which needs fewer cells, and keeps each step of peeling within three segments. Few entries
+do better with one start: in short segments, two entries that share all three cells are not rare.
+
+As many cells as entries need no hash: cell ``i`` is entry ``i``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SketchLayout", "mix"]
+
+_COUPLED_CELLS = 2**18
+"""From so many cells on there is more than one start."""
+_CELLS_PER_START = 512
+"""Starts are the root of cells over this: one pair of entries in 1,000 sketches shares all its cells."""
+_MASK = 2**64 - 1
+
+
+def mix(h: int) -> int:
+    """Mix 64 bits: every bit of the result depends on every bit of ``h`` (the finalizer of MurmurHash3)."""
+    h = ((h ^ h >> 33) * 0xFF51AFD7ED558CCD) & _MASK
+    h = ((h ^ h >> 33) * 0xC4CEB9FE1A85EC53) & _MASK
+    return h ^ h >> 33
+
+
+@dataclass(frozen=True, slots=True)
+class SketchLayout:
+    """What the kernels need to know of a sketch."""
+
+    size: int
+    """Entries of the vector."""
+    cells: int
+    """Of the sketch."""
+    key: int
+    """Of the hashes, 64 bits."""
+    segments: int
+    """In which an entry may start; 0: cell ``i`` is entry ``i``."""
+    length: int
+    """Cells of a segment."""
+    words: int
+    """Of the index, 32 bits each."""
+    probes: int
+    """Words of the Bloom filter that know an entry; 0: the index is a bitmap."""
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def of(cls, size: int, cells: int, seed: int, bloom: bool) -> SketchLayout:
+        """Lay ``cells`` and the index out for ``size`` entries."""
+        segments = 0 if cells == size else 1 if cells < _COUPLED_CELLS else isqrt(cells // _CELLS_PER_START)
+        length = cells // (segments + 2) if segments else 0
+        words, probes = _filter_size(size, cells) if bloom else (-(-size // 32), 0)
+        return cls(size, cells, mix((seed + 0x9E3779B97F4A7C15) & _MASK), segments, length, words, probes)
+
+    @property
+    def numbers(self) -> NDArray[np.uint64]:
+        """The fields in their order, for the native kernels."""
+        fields = (self.size, self.cells, self.key, self.segments, self.length, self.words, self.probes)
+        return np.array(fields, np.uint64)
+
+
+def _filter_size(size: int, cells: int) -> tuple[int, int]:
+    """Words and probes of the filter: about 9 bits an entry and 1.5 more each time the vector gets twice as sparse.
+
+    So a filter mistakes 8 positions at most for entries where it has 100. Fewer bits would cost more cells than
+    they save.
+    """
+    log_sparsity = (size // cells).bit_length() - 1
+    return -(-cells * (35 + 6 * log_sparsity) // 160), 3 + log_sparsity // 3
