@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 import laconic
 from laconic.collectives.reduction import Reducer
 from laconic.collectives.world import Alone
-from laconic.errors import CommError, ConfigError, PlanError
+from laconic.errors import CommError, ConfigError, HeadroomError, PlanError
 from tests.distributed.ranks import run_ranks
+from tests.reduction.campaign import METHODS as CAMPAIGN_METHODS
+from tests.reduction.campaign import wrong_ranks
 from tests.reduction.cases import METHODS, Case, random_case, same_bits
 from tests.reduction.threads import in_threads
 
@@ -68,6 +70,65 @@ def test_one_rank_that_has_nothing(method):
         return x
 
     assert all((x == 2).all() for x in in_threads(3, run))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6))
+def test_sketches_of_integers_return_the_sum(seed, ranks):
+    case = random_case(np.random.default_rng(seed), 200_000, ("int32", "int64"))
+    results = in_threads(ranks, lambda world: sum_case(case, "sketch", Reducer(world), world.rank))
+    assert all(same_bits(x.numpy(), case.total(ranks)) for x, _ in results)
+    assert len({report.stalls for _, report in results}) == 1
+
+
+def test_sketches_of_floats_sum_what_was_rounded():
+    case, step = Case(100_000, 0.02, "float32", 1, False, 3), 2.0**-10
+
+    def small(rank):
+        return np.clip(np.nan_to_num(case.tensor(rank)), -100, 100)
+
+    def run(world):
+        x = torch.from_numpy(small(world.rank))
+        Reducer(world).sum(x, "sketch", step=step)
+        return x
+
+    expected = sum(np.rint(small(rank) / step) for rank in range(3)) * step
+    assert all(np.array_equal(x.numpy(), expected) for x in in_threads(3, run))
+
+
+def test_a_sketch_that_does_not_peel_is_made_again_and_then_by_owners(monkeypatch):
+    """A sample that promises far too little; and hashes that never peel."""
+    from laconic.codecs import Sketch
+    from laconic.collectives.reduction import sketched
+
+    case = Case(200_000, 0.05, "int32", 1, False, 5)
+
+    def stalls():
+        results = in_threads(2, lambda world: sum_case(case, "sketch", Reducer(world), world.rank))
+        assert all(same_bits(x.numpy(), case.total(2)) for x, _ in results)
+        return {report.stalls for _, report in results}
+
+    assert stalls() == {0}
+    real = sketched.sample_fullness
+    monkeypatch.setattr(
+        sketched,
+        "sample_fullness",
+        lambda p, x: type(full := real(p, x))(full.ranks, (0.0,) * len(full.union)),
+    )
+    assert stalls() == {1}
+    smallest = Sketch.for_union(200_000, 10)
+    monkeypatch.setattr(sketched.Sketch, "for_union", classmethod(lambda *a, **k: smallest))
+    assert stalls() == {2}
+
+
+def test_sums_that_might_not_fit_are_refused_on_all_ranks():
+    def run(world):
+        x = torch.zeros(1000, dtype=torch.int32)
+        x[3] = 2**30 if world.rank == 1 else 5
+        with pytest.raises(HeadroomError, match="int32"):
+            Reducer(world).sum(x, "sketch")
+
+    in_threads(3, run)
 
 
 def test_integers_wrap_as_anywhere():
@@ -137,6 +198,7 @@ def test_ranks_that_sum_different_things_all_raise():
         (torch.ones(3), "ring", "no such method 'ring'"),
         (torch.ones(3, dtype=torch.float16), "auto", "torch.float16"),
         (torch.ones(3, dtype=torch.bool), "auto", "torch.bool"),
+        (torch.ones(3), "sketch", "step="),
     ],
 )
 def test_what_can_not_be_summed_is_refused(tensor, method, message):
@@ -147,3 +209,12 @@ def test_what_can_not_be_summed_is_refused(tensor, method, message):
 def test_without_a_process_group_there_is_a_clear_error():
     with pytest.raises(PlanError, match="init_process_group"):
         laconic.all_reduce(torch.ones(3))
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_a_few_of_the_campaign(number):
+    """``python -m tests.reduction.campaign --cases 10000`` does the rest."""
+    rng = np.random.default_rng(number)
+    case = random_case(rng, 100_000, ("int32", "int64"))
+    wrong, _ = wrong_ranks(case, int(rng.integers(1, 17)), CAMPAIGN_METHODS[number % 4])
+    assert wrong == 0

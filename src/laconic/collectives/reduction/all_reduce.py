@@ -14,17 +14,18 @@ __all__ = ["all_reduce"]
 _reducers: dict[int, Reducer] = {}
 
 
-def all_reduce(tensor: Tensor, method: Method = "auto") -> Tensor:
+def all_reduce(tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Tensor:
     """Sum a tensor over all ranks of the default process group, in place, and return it.
 
     Integers come out as any all-reduce would make them; floats as ``0 + x0 + x1 + ...`` in rank order, bit for
     bit the same on every rank and by every method. All ranks call it with tensors of the same size, one after the
     other in the same order.
 
-    ``method``: ``"dense"``; ``"gather"``, ``"owners"`` and ``"union"`` for tensors that are mostly zero; ``"auto"``
-    looks how full they are, knows how fast the link is, and takes what will be fastest.
+    ``method``: ``"dense"``; ``"gather"``, ``"owners"`` and ``"union"`` for tensors that are mostly zero; ``"sketch"``
+    for sparse integers, or floats rounded to multiples of ``step``; ``"auto"`` looks how full they are, knows how fast
+    the link is, and takes what will be fastest.
     """
-    _reducer().sum(tensor, method)
+    _reducer().sum(tensor, method, step=step)
     return tensor
 
 

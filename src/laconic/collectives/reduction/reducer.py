@@ -18,6 +18,7 @@ from laconic.collectives.reduction.coded import sum_coded
 from laconic.collectives.reduction.dense import sum_dense
 from laconic.collectives.reduction.parcels import Parcels
 from laconic.collectives.reduction.sample import UNITS, Fullness, sample_fullness
+from laconic.collectives.reduction.sketched import sum_sketched, to_codes
 from laconic.collectives.reduction.sparse import sum_by_owners, sum_gathered, sum_union
 from laconic.collectives.reduction.speeds import measure_speeds
 from laconic.collectives.reduction.threshold import LayerMemory, Threshold, sum_large
@@ -28,7 +29,7 @@ from laconic.errors import ConfigError
 __all__ = ["Method", "Reducer", "Report"]
 
 Values = NDArray[Any]
-Method = Literal["auto", "dense", "gather", "owners", "union"]
+Method = Literal["auto", "dense", "gather", "owners", "union", "sketch"]
 _TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 _SMALL = 4096  # words; looking costs more than sending them
 
@@ -41,6 +42,8 @@ class Report:
     unit: int
     bytes_sent: int
     """By this rank."""
+    stalls: int = 0
+    """Sketches that did not peel, and were made again; 2: the sum was made by owners."""
 
 
 class Reducer:
@@ -55,11 +58,12 @@ class Reducer:
         """Whether a tensor is of a type that kernels can sum."""
         return tensor.dtype in _TYPES and tensor.device.type == "cpu"
 
-    def sum(self, tensor: Tensor, method: Method = "auto") -> Report:
+    def sum(self, tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Report:
         """Sum a tensor over all ranks, in place.
 
         Integers are what any all-reduce makes of them. Floats are ``0 + x0 + x1 + ...`` in rank order,
-        the same bits on every rank and by every method.
+        the same bits on every rank and by every method. ``step``: floats are rounded to multiples of it first, and
+        the multiples summed as integers, as a sketch or a switch needs.
         """
         known = get_args(Method)
         if method not in known:
@@ -69,15 +73,24 @@ class Reducer:
                 f"all-reduce: expected float32, float64, int32 or int64 on the CPU, got {tensor.dtype} on "
                 f"{tensor.device}; convert it first"
             )
+        if tensor.is_floating_point() and (method == "sketch") != (step is not None):
+            raise ConfigError(
+                "all-reduce: a sketch adds integers, so floats need step=, the rounding that all ranks share, "
+                f"and no other method takes one; got method={method!r} and step={step!r}"
+            )
         flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
         flat = flat if flat.is_contiguous() else flat.contiguous()
         x: Values = flat.numpy()
         before = self.parcels.bytes_sent
-        choice = self.choose(x) if method == "auto" else Choice(method, self._unit(x, method))
-        self.sum_as(x, choice)
+        choice, stalls = Choice(method), 0
+        if method == "sketch":
+            stalls = self._sum_sketched(x, step)
+        else:
+            choice = self.choose(x) if method == "auto" else Choice(method, self._unit(x, method))
+            self.sum_as(x, choice)
         if flat.data_ptr() != tensor.data_ptr():
             tensor.detach().copy_(flat.view(tensor.shape))
-        return Report(choice.method, choice.unit, self.parcels.bytes_sent - before)
+        return Report(choice.method, choice.unit, self.parcels.bytes_sent - before, stalls)
 
     def sum_as(self, x: Values, choice: Choice) -> None:
         """Sum in the way that all ranks agreed on."""
@@ -126,6 +139,15 @@ class Reducer:
     def close(self) -> None:
         """Leave the wire."""
         self.parcels.wire.close()
+
+    def _sum_sketched(self, x: Values, step: float | None) -> int:
+        self._begin(f"sketch {step}", x)
+        if step is None:
+            return 0 if self.parcels.ranks == 1 else sum_sketched(self.parcels, x)
+        codes = to_codes(self.parcels, x, step)
+        stalls = 0 if self.parcels.ranks == 1 else sum_sketched(self.parcels, codes)
+        np.multiply(codes, x.dtype.type(step), out=x)
+        return stalls
 
     def _begin(self, what: str, x: Values) -> None:
         self.parcels.begin(zlib.crc32(f"{what} {x.dtype} {len(x)}".encode()))
