@@ -79,7 +79,7 @@ class DenseSettings(Settings):
     """What gradients travel as. ``exact``: as they are; ``bounded``: within a bound, entropy-coded, rounded without bias;
     ``large``: the large entries of every layer within a bound, while the rest waits."""
 
-    bound: float = Field(default=0.35, gt=0)
+    bound: float = Field(default=0.05, gt=0)
     """Largest error of an entry that is sent, as a share of the layer's root mean square."""
 
     keep: float = Field(default=0.02, gt=0, le=1)

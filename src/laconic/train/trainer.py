@@ -84,7 +84,7 @@ class Trainer:
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=0.5, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
-            self.compressor = self._compress(self._replica, settings, world)
+            self.compressor = _compress(self._replica, settings)
         self.optimizer = {
             "adagrad": torch.optim.Adagrad,
             "sgd": torch.optim.SGD,
@@ -183,28 +183,6 @@ class Trainer:
             logits: Tensor = self._whole(samples.dense_BF, _Here(rows_BTD))
         return logits
 
-    def _compress(
-        self, replica: DistributedDataParallel, settings: RunSettings, world: World | None
-    ) -> Compressor | None:
-        dense = settings.dense
-        if dense.send == "exact":
-            replica.register_comm_hook(None, sum_gradients)
-            return None
-        how: dict[str, Any]
-        if dense.send == "bounded":
-            how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
-        else:
-            values = Bounded(bound=dense.bound, relative="rms")
-            how = {"threshold": Threshold(keep=dense.keep, refresh=dense.refresh, values=values)}
-        return register(
-            replica,
-            **how,
-            warmup=dense.warmup_steps,
-            average=False,
-            bypass=settings.exchange.economy or settings.policy == "auto",
-            world=world,
-        )
-
     def _settle_buckets(self, schema: Schema) -> None:
         """Let DDP rebuild its buckets on a batch of no samples.
 
@@ -261,6 +239,27 @@ def make_tables(settings: EmbeddingSettings, schema: Schema) -> list[Table]:
             )
         )
     return tables
+
+
+def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:
+    """Let dense gradients travel as the settings say."""
+    dense = settings.dense
+    if dense.send == "exact":
+        replica.register_comm_hook(None, sum_gradients)
+        return None
+    how: dict[str, Any]
+    if dense.send == "bounded":
+        how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
+    else:
+        values = Bounded(bound=dense.bound, relative="rms")
+        how = {"threshold": Threshold(keep=dense.keep, refresh=dense.refresh, values=values)}
+    return register(
+        replica,
+        **how,
+        warmup=dense.warmup_steps,
+        average=False,
+        bypass=settings.exchange.economy or settings.policy == "auto",
+    )
 
 
 def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:

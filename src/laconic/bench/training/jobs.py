@@ -59,6 +59,7 @@ class Answer(Settings):
     """The same exchange uncompressed."""
     before_backward: float = 0.0
     before_ids: float = 0.0
+    before_dense: float = 0.0
     auc: float | None = None
     log_loss: float | None = None
     curve: tuple[dict[str, float | None], ...] = Field(default=())

@@ -28,7 +28,13 @@ from laconic.train.effective_exchange import effective_exchange
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation
 from laconic.train.ranks import Ranks, process_group
-from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings, TrainSettings
+from laconic.train.settings import (
+    DenseSettings,
+    EmbeddingSettings,
+    ExchangeSettings,
+    RunSettings,
+    TrainSettings,
+)
 from laconic.train.trainer import Trainer
 
 _BATCHES = 8  # generated before the clock starts, used in turn
@@ -158,7 +164,9 @@ def _trainer(
         data=job.data,
         model=job.model,
         embeddings=chosen.embeddings(EmbeddingSettings(rate=recipe.rows)),
-        dense=DenseSettings(rate=recipe.dense),
+        dense=DenseSettings(rate=recipe.dense, send=chosen.dense),
+        # what adapts leaves dense gradients alone where the link is fast, too
+        exchange=ExchangeSettings(economy=policy is not None),
         train=TrainSettings(seed=seed, rate_warmup=recipe.warmup),
     )
     world = Joined(pairwise=chosen.pairwise)
@@ -217,6 +225,7 @@ def _answer(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> Answ
     return Answer(
         method=method,
         bytes_dense=trainer.dense_bytes,
+        before_dense=trainer.dense_bytes_before,
         **{f"bytes_{direction}": sent for direction, (sent, _) in sums.items()},
         **{f"before_{direction}": before for direction, (_, before) in sums.items()},
         tables=tuple(_tables(trainer)),
