@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs.batch import BlockCodec
-from laconic.collectives.reduction import Choice, LayerMemory, Reducer, Threshold
+from laconic.collectives.reduction import Choice, LayerMemory, Network, Reducer, Threshold
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, World
 from laconic.errors import ConfigError
@@ -41,6 +41,8 @@ def register(
     *,
     codec: BlockCodec | None = None,
     threshold: Threshold | None = None,
+    rounded: bool = False,
+    network: Network | None = None,
     include: Sequence[str] = ("*",),
     exclude: Sequence[str] = (),
     warmup: int = 0,
@@ -50,9 +52,10 @@ def register(
 ) -> "Compressor":
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
-    Sums are exact, and zeros are left out where that is faster, unless one of two is given. ``codec``: every parameter
+    Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every parameter
     is a block of it; bounded ones should round without bias (``dither=0``). ``threshold``: large entries are sent,
-    the rest waits in memory. Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and
+    the rest waits in memory. ``rounded``: gradients are summed as int32 multiples of a shared step, by the ranks or
+    by a ``network`` that adds (``InNetwork``); the result is the same bits. Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and
     so do all in the first ``warmup`` steps. ``average=False``: gradients
     are summed, for a loss that is already divided by the global batch. ``bypass=False``: compress even where the
     link is so fast that it does not pay.
@@ -74,7 +77,7 @@ def register(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
             f"{', '.join(sorted(names.values())[:5])}, ..."
         )
-    settings = _Settings(codec, threshold, frozenset(chosen), warmup, average, bypass)
+    settings = _Settings(codec, threshold, rounded, network, frozenset(chosen), warmup, average, bypass)
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, _hook)
     return compressor
@@ -88,11 +91,17 @@ def _hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]: 
 class _Settings:
     codec: BlockCodec | None
     threshold: Threshold | None
+    rounded: bool
+    network: Network | None
     chosen: frozenset[str]
     """Parameters that need not be exact."""
     warmup: int
     average: bool
     bypass: bool
+
+    @property
+    def exact(self) -> bool:
+        return self.codec is None and self.threshold is None and not self.rounded
 
 
 @dataclass(slots=True)
@@ -209,8 +218,7 @@ class Compressor:
             x = buffer.numpy()
             if state.choice is None or step - state.looked >= _LOOK_EVERY:
                 state.choice, state.looked = self._look(x), step
-            exact = self._settings.codec is None and self._settings.threshold is None
-            if exact or (state.choice.method == "dense" and self._settings.bypass):
+            if self._settings.exact or (state.choice.method == "dense" and self._settings.bypass):
                 self._reducer.sum_as(x, state.choice)
             elif all(state.chosen):
                 self._sum_chosen(x, state, step)
@@ -229,6 +237,8 @@ class Compressor:
             return self._reducer.pays(len(x), self._settings.threshold.keep)
         if self._settings.codec is not None:
             return self._reducer.pays(len(x), _CODED_SHARE)
+        if self._settings.rounded:
+            return Choice("rounded")
         return self._reducer.choose(x)
 
     def _sum_chosen(self, x: Any, state: _Bucket, step: int) -> None:
@@ -237,6 +247,8 @@ class Compressor:
             self._reducer.sum_large(x, state.memory, self._settings.threshold)
         elif self._settings.codec is not None:
             self._reducer.sum_coded(x, state.layers, self._settings.codec, step)
+        else:
+            self._reducer.sum_rounded(x, self._settings.network)
 
     def _sum_parts(self, gradients: list[Tensor], state: _Bucket, step: int) -> None:
         """Sum the parameters of a bucket that need not be exact together, and then the others."""

@@ -75,9 +75,10 @@ class DenseSettings(Settings):
     rate: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
-    send: Literal["exact", "bounded", "large"] = "exact"
+    send: Literal["exact", "bounded", "large", "rounded", "network"] = "exact"
     """What gradients travel as. ``exact``: as they are; ``bounded``: within a bound, entropy-coded, rounded without bias;
-    ``large``: the large entries of every layer within a bound, while the rest waits."""
+    ``large``: the large entries of every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of
+    a step that ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR names."""
 
     bound: float = Field(default=0.05, gt=0)
     """Largest error of an entry that is sent, as a share of the layer's root mean square."""

@@ -17,6 +17,7 @@ from laconic.collectives.reduction.choice import Choice, Speeds, choose, predict
 from laconic.collectives.reduction.coded import sum_coded
 from laconic.collectives.reduction.dense import sum_dense
 from laconic.collectives.reduction.parcels import Parcels
+from laconic.collectives.reduction.rounded import Network, sum_rounded
 from laconic.collectives.reduction.sample import UNITS, Fullness, sample_fullness
 from laconic.collectives.reduction.sketched import sum_sketched, to_codes
 from laconic.collectives.reduction.sparse import sum_by_owners, sum_gathered, sum_union
@@ -49,8 +50,8 @@ class Report:
 class Reducer:
     """One wire on which tensors are summed, one after the other, in the same order on every rank."""
 
-    def __init__(self, world: World | None = None) -> None:
-        self.parcels = Parcels((world or Joined()).wire("all-reduce"))
+    def __init__(self, world: World | None = None, name: str = "all-reduce") -> None:
+        self.parcels = Parcels((world or Joined()).wire(name))
         self._speeds: Speeds | None = None
         self._link: Link | None = None
 
@@ -115,6 +116,12 @@ class Reducer:
         """Sum gradients that travel within a codec's bound, each layer a block."""
         self._begin("coded", x)
         sum_coded(self.parcels, x, layers, codec, step)
+
+    def sum_rounded(self, x: NDArray[np.float32], network: Network | None = None) -> None:
+        """Sum gradients as integers of a step that ranks share: by hosts, or by a network that adds."""
+        self._begin("rounded", x)
+        if self.parcels.ranks > 1:
+            sum_rounded(self.parcels, x, network)
 
     def choose(self, x: Values) -> Choice:
         """Look how full the tensors of all ranks are, and take the way that will be fastest."""
