@@ -7,7 +7,7 @@ from pydantic import Field
 from laconic.bench.training.recipe import Recipe
 from laconic.config import Settings
 from laconic.data import DataSettings
-from laconic.train.settings import ModelSettings
+from laconic.train.settings import DenseSettings, ModelSettings
 
 __all__ = ["Answer", "Epoch", "Steps"]
 
@@ -38,6 +38,8 @@ class Epoch(_Job):
     seed: int = 0
     steps: int | None = None
     evaluate: bool = True
+    dense: DenseSettings | None = None
+    """How the dense part is trained, where it is not as the recipe and the method say."""
     curve_every: int = 0
     """Evaluate every so many steps, for a curve; 0: only at the end."""
 

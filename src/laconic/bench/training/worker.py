@@ -160,11 +160,12 @@ def _trainer(
     policy: Policy | None = None,
 ) -> Trainer:
     chosen, recipe = find_method(method), job.recipe
+    own = job.dense if isinstance(job, Epoch) else None
     settings = RunSettings(
         data=job.data,
         model=job.model,
         embeddings=chosen.embeddings(EmbeddingSettings(rate=recipe.rows)),
-        dense=DenseSettings(rate=recipe.dense, send=chosen.dense),
+        dense=own or DenseSettings(rate=recipe.dense, send=chosen.dense),
         # what adapts leaves dense gradients alone where the link is fast, too
         exchange=ExchangeSettings(economy=policy is not None),
         train=TrainSettings(seed=seed, rate_warmup=recipe.warmup),
