@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.codecs import Bounded
+from laconic.codecs import Bounded, Cast
 from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table, Threshold
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
@@ -248,7 +248,9 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
         replica.register_comm_hook(None, sum_gradients)
         return None
     how: dict[str, Any]
-    if dense.send == "bounded":
+    if dense.send == "bf16":
+        how = {"codec": Cast(dtype="bf16")}
+    elif dense.send == "bounded":
         how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
     else:
         values = Bounded(bound=dense.bound, relative="rms")
