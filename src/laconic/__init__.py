@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Sketch,
         VectorLz,
     )
-    from laconic.collectives import RowwiseAdagrad, Sgd, Table, Threshold, all_reduce
+    from laconic.collectives import LargeFirst, RowwiseAdagrad, Sgd, Table, all_reduce
     from laconic.exchange_plan import ExchangePlan, TableCodecs
     from laconic.integrations.ddp import register as register_ddp
     from laconic.lookups import Lookups
@@ -43,7 +43,7 @@ _HOMES = {
         "Sketch",
         "VectorLz",
     ),
-    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "Threshold", "all_reduce"),
+    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "LargeFirst", "all_reduce"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.lookups": ("Lookups",),
     "laconic.nn": ("ShardedEmbeddings", "sum_gradients"),
@@ -61,6 +61,7 @@ __all__ = [
     "Huffman",
     "Hybrid",
     "IdList",
+    "LargeFirst",
     "Lookups",
     "RowwiseAdagrad",
     "Sgd",
@@ -69,7 +70,6 @@ __all__ = [
     "Table",
     "TableCodecs",
     "TableRule",
-    "Threshold",
     "VectorLz",
     "all_reduce",
     "plan_from_rules",

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import laconic
-from laconic.collectives import Threshold
+from laconic.collectives import LargeFirst
 from laconic.errors import ConfigError
 from tests.distributed.ranks import run_ranks
 
@@ -65,7 +65,7 @@ def _exact(rank, ranks, accumulate):
 
 
 @pytest.mark.parametrize(("ranks", "accumulate"), [(1, 1), (2, 1), (3, 1), (2, 3)])
-def test_without_a_threshold_gradients_are_those_of_ddp(ranks, accumulate):
+def test_unless_asked_gradients_are_those_of_ddp(ranks, accumulate):
     for same, summary in run_ranks(ranks, _exact, accumulate):
         assert same
         assert summary["steps"] == STEPS
@@ -81,7 +81,7 @@ def _replicas_agree(rank, ranks, how):
     return [p.detach().numpy().tobytes() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("how", [{"threshold": Threshold(keep=0.02)}, {"codec": CODEC}])
+@pytest.mark.parametrize("how", [{"large": LargeFirst(keep=0.02)}, {"codec": CODEC}])
 def test_replicas_stay_equal_to_the_bit(how):
     results = run_ranks(3, _replicas_agree, how)
     assert all(result == results[0] for result in results)
@@ -90,8 +90,8 @@ def test_replicas_stay_equal_to_the_bit(how):
 def _nothing_lost(rank, ranks, values):
     """Gradients of frozen weights: what was sent and what waits is all that there was."""
     model, plain = wrapped(), wrapped()
-    how = Threshold(keep=0.05, values=values, refresh=3)
-    compressor = laconic.register_ddp(model, threshold=how, average=False, bypass=False)
+    how = LargeFirst(keep=0.05, values=values, refresh=3)
+    compressor = laconic.register_ddp(model, large=how, average=False, bypass=False)
     plain.register_comm_hook(None, laconic.sum_gradients)
     totals = [[torch.zeros_like(p) for p in model.parameters()] for _ in range(2)]
     for step in range(8):
@@ -121,7 +121,7 @@ def test_what_is_not_sent_waits_and_is_not_lost(values):
 def _some_exact(rank, ranks):
     plain, ours = wrapped(), wrapped()
     compressor = laconic.register_ddp(
-        ours, threshold=Threshold(keep=0.01), exclude=["*.bias", "4.*"], bypass=False
+        ours, large=LargeFirst(keep=0.01), exclude=["*.bias", "4.*"], bypass=False
     )
     (first,), (second,) = train(rank, plain, 1), train(rank, ours, 1)
     names = [name for name, _ in plain.module.named_parameters()]
@@ -160,7 +160,7 @@ def test_a_codec_keeps_its_bound_and_leaves_out_what_it_should():
 
 def _warm(rank, ranks):
     plain, ours = wrapped(), wrapped()
-    compressor = laconic.register_ddp(ours, threshold=Threshold(keep=0.01), warmup=3, bypass=False)
+    compressor = laconic.register_ddp(ours, large=LargeFirst(keep=0.01), warmup=3, bypass=False)
     first, second = train(rank, plain, 5), train(rank, ours, 5)
     return [close([a], [b], 1e-6) for a, b in zip(first, second, strict=True)], compressor.summary()
 
@@ -175,7 +175,7 @@ def test_the_first_steps_are_exact():
 def _resume(rank, ranks):
     def fresh():
         model = wrapped()
-        return model, laconic.register_ddp(model, threshold=Threshold(keep=0.03), bypass=False)
+        return model, laconic.register_ddp(model, large=LargeFirst(keep=0.03), bypass=False)
 
     whole, _ = fresh()
     train(rank, whole, 8)
@@ -224,7 +224,7 @@ def test_where_nothing_is_gained_ddp_sends_as_ever():
 
 def _a_rank_dies(rank, ranks):
     model = wrapped()
-    laconic.register_ddp(model, threshold=Threshold(keep=0.01), bypass=False)
+    laconic.register_ddp(model, large=LargeFirst(keep=0.01), bypass=False)
     train(rank, model, 2)
     if rank == 1:
         return "gone"
@@ -243,4 +243,4 @@ def test_what_makes_no_sense_is_refused():
         laconic.register_ddp(make_model())
     for bad in ({"keep": 0}, {"keep": 1.5}, {"refresh": 0}, {"drift": 0.5}, {"sample": 0}):
         with pytest.raises(ConfigError, match=next(iter(bad))):
-            Threshold(**bad)
+            LargeFirst(**bad)

@@ -3,10 +3,11 @@
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Ledger
 from laconic.collectives.optimizer import RowOptimizer, RowwiseAdagrad, Sgd
-from laconic.collectives.reduction import Reducer, Threshold, all_reduce
+from laconic.collectives.reduction import LargeFirst, Reducer, all_reduce
 from laconic.collectives.table import Table
 
 __all__ = [
+    "LargeFirst",
     "Layout",
     "Ledger",
     "Reducer",
@@ -14,6 +15,5 @@ __all__ = [
     "RowwiseAdagrad",
     "Sgd",
     "Table",
-    "Threshold",
     "all_reduce",
 ]

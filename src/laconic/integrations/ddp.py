@@ -5,7 +5,7 @@
     model = DistributedDataParallel(model)
     compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
     compressor = laconic.register_ddp(model, codec=Bounded(bound=0.35, relative="rms", dither=0))
-    compressor = laconic.register_ddp(model, threshold=Threshold(keep=0.01))  # large entries first (DCT)
+    compressor = laconic.register_ddp(model, large=LargeFirst(keep=0.01))  # large entries first (DCT)
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
 bucket travels as DDP would send it, and is counted as bypassed. What thresholding holds back is in
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs.batch import BlockCodec
-from laconic.collectives.reduction import Choice, LayerMemory, Network, Reducer, Threshold
+from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Network, Reducer
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, World
 from laconic.errors import ConfigError
@@ -40,7 +40,7 @@ def register(
     model: DistributedDataParallel,
     *,
     codec: BlockCodec | None = None,
-    threshold: Threshold | None = None,
+    large: LargeFirst | None = None,
     rounded: bool = False,
     network: Network | None = None,
     include: Sequence[str] = ("*",),
@@ -53,7 +53,7 @@ def register(
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
     Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every parameter
-    is a block of it; bounded ones should round without bias (``dither=0``). ``threshold``: large entries are sent,
+    is a block of it; bounded ones should round without bias (``dither=0``). ``large``: large entries are sent,
     the rest waits in memory. ``rounded``: gradients are summed as int32 multiples of a shared step, by the ranks or
     by a ``network`` that adds (``InNetwork``); the result is the same bits. Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and
     so do all in the first ``warmup`` steps. ``average=False``: gradients
@@ -68,16 +68,16 @@ def register(
         raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
-    if codec is not None and threshold is not None:
+    if codec is not None and large is not None:
         raise ConfigError(
-            "register_ddp: expected a codec or a threshold, got both; a Threshold has values=codec"
+            "register_ddp: expected a codec or a threshold, got both; a LargeFirst has values=codec"
         )
-    if (codec is not None or threshold is not None) and not chosen:
+    if (codec is not None or large is not None) and not chosen:
         raise ConfigError(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
             f"{', '.join(sorted(names.values())[:5])}, ..."
         )
-    settings = _Settings(codec, threshold, rounded, network, frozenset(chosen), warmup, average, bypass)
+    settings = _Settings(codec, large, rounded, network, frozenset(chosen), warmup, average, bypass)
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, _hook)
     return compressor
@@ -90,7 +90,7 @@ def _hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]: 
 @dataclass(frozen=True, slots=True)
 class _Settings:
     codec: BlockCodec | None
-    threshold: Threshold | None
+    large: LargeFirst | None
     rounded: bool
     network: Network | None
     chosen: frozenset[str]
@@ -101,7 +101,7 @@ class _Settings:
 
     @property
     def exact(self) -> bool:
-        return self.codec is None and self.threshold is None and not self.rounded
+        return self.codec is None and self.large is None and not self.rounded
 
 
 @dataclass(slots=True)
@@ -233,8 +233,8 @@ class Compressor:
         future.set_result(buffer)
 
     def _look(self, x: Any) -> Choice:
-        if self._settings.threshold is not None:
-            return self._reducer.pays(len(x), self._settings.threshold.keep)
+        if self._settings.large is not None:
+            return self._reducer.pays(len(x), self._settings.large.keep)
         if self._settings.codec is not None:
             return self._reducer.pays(len(x), _CODED_SHARE)
         if self._settings.rounded:
@@ -243,8 +243,8 @@ class Compressor:
 
     def _sum_chosen(self, x: Any, state: _Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""
-        if self._settings.threshold is not None:
-            self._reducer.sum_large(x, state.memory, self._settings.threshold)
+        if self._settings.large is not None:
+            self._reducer.sum_large(x, state.memory, self._settings.large)
         elif self._settings.codec is not None:
             self._reducer.sum_coded(x, state.layers, self._settings.codec, step)
         else:
@@ -274,7 +274,7 @@ class Compressor:
         names = [self._names[i] for i in key]
         chosen = [name in self._settings.chosen for name in names]
         layers = [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
-        memory = self._lay_out(layers if self._settings.threshold is not None else [])
+        memory = self._lay_out(layers if self._settings.large is not None else [])
         ends = np.cumsum([0, *(size for _, size in layers)])
         state = _Bucket(chosen, ends, memory)
         self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast
-from laconic.collectives import RowOptimizer, RowwiseAdagrad, Sgd, Table, Threshold
+from laconic.collectives import LargeFirst, RowOptimizer, RowwiseAdagrad, Sgd, Table
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
@@ -254,7 +254,7 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
         how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
     else:
         values = Bounded(bound=dense.bound, relative="rms")
-        how = {"threshold": Threshold(keep=dense.keep, refresh=dense.refresh, values=values)}
+        how = {"large": LargeFirst(keep=dense.keep, refresh=dense.refresh, values=values)}
     return register(
         replica,
         **how,

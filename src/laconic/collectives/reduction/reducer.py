@@ -16,13 +16,13 @@ from laconic.collectives.link_probe import probe_link
 from laconic.collectives.reduction.choice import Choice, Speeds, choose, predict
 from laconic.collectives.reduction.coded import sum_coded
 from laconic.collectives.reduction.dense import sum_dense
+from laconic.collectives.reduction.large_first import LargeFirst, LayerMemory, sum_large
 from laconic.collectives.reduction.parcels import Parcels
 from laconic.collectives.reduction.rounded import Network, sum_rounded
 from laconic.collectives.reduction.sample import UNITS, Fullness, sample_fullness
 from laconic.collectives.reduction.sketched import sum_sketched, to_codes
 from laconic.collectives.reduction.sparse import sum_by_owners, sum_gathered, sum_union
 from laconic.collectives.reduction.speeds import measure_speeds
-from laconic.collectives.reduction.threshold import LayerMemory, Threshold, sum_large
 from laconic.collectives.world import Joined, World
 from laconic.cost import Link
 from laconic.errors import ConfigError
@@ -105,7 +105,7 @@ class Reducer:
             way = {"gather": sum_gathered, "owners": sum_by_owners, "union": sum_union}[choice.method]
             way(self.parcels, x, choice.unit)
 
-    def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: Threshold) -> int:
+    def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: LargeFirst) -> int:
         """Sum what ranks send of their gradients, and keep the rest; returns how many entries this one sent."""
         self._begin("large", gradient)
         return sum_large(self.parcels, gradient, memory, how)

@@ -26,7 +26,7 @@ from laconic.collectives.reduction.coded import decode_pieces, encode_pieces
 from laconic.collectives.reduction.parcels import Parcels
 from laconic.errors import ConfigError
 
-__all__ = ["LayerMemory", "Threshold", "sum_large"]
+__all__ = ["LargeFirst", "LayerMemory", "sum_large"]
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ _TINY, _HUGE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class LargeFirst:
     """Which entries are large, and how they travel."""
 
     keep: float = 0.01
@@ -59,15 +59,15 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
-            raise ConfigError(f"threshold.keep: expected a share above 0 and up to 1, got {self.keep!r}")
+            raise ConfigError(f"large_first.keep: expected a share above 0 and up to 1, got {self.keep!r}")
         if self.least < 1:
-            raise ConfigError(f"threshold.least: expected at least 1 entry, got {self.least!r}")
+            raise ConfigError(f"large_first.least: expected at least 1 entry, got {self.least!r}")
         if self.refresh < 1:
-            raise ConfigError(f"threshold.refresh: expected at least 1 step, got {self.refresh!r}")
+            raise ConfigError(f"large_first.refresh: expected at least 1 step, got {self.refresh!r}")
         if self.drift is not None and not self.drift > 1:
-            raise ConfigError(f"threshold.drift: expected a factor above 1, or None, got {self.drift!r}")
+            raise ConfigError(f"large_first.drift: expected a factor above 1, or None, got {self.drift!r}")
         if self.sample is not None and self.sample < 1:
-            raise ConfigError(f"threshold.sample: expected at least 1 entry, or None, got {self.sample!r}")
+            raise ConfigError(f"large_first.sample: expected at least 1 entry, or None, got {self.sample!r}")
 
     def kept(self, words: int) -> int:
         """Entries to send out of so many."""
@@ -85,7 +85,7 @@ class LayerMemory:
         self.ages: Ints = np.zeros(len(sizes), np.int64)
         """Steps since each threshold was looked for; 0: it is due."""
 
-    def look(self, gradient: Floats, how: Threshold) -> None:
+    def look(self, gradient: Floats, how: LargeFirst) -> None:
         """Set thresholds that are due so that the wanted share of their layer passes."""
         for layer in np.flatnonzero((self.ages == 0) | (self.ages >= how.refresh)).tolist():
             start, end = self.bounds[layer : layer + 2].tolist()
@@ -97,7 +97,7 @@ class LayerMemory:
                 self.thresholds[layer] = np.clip(np.partition(sizes, -kept)[-kept], _TINY, _HUGE)
             self.ages[layer] = 0
 
-    def grow_older(self, counts_L: Ints, how: Threshold) -> None:
+    def grow_older(self, counts_L: Ints, how: LargeFirst) -> None:
         """Note what was sent: thresholds of layers that send too much or too little are due."""
         self.ages += 1
         if how.drift is not None:
@@ -105,7 +105,7 @@ class LayerMemory:
             self.ages[(counts_L > how.drift * wanted_L) | (counts_L * how.drift < wanted_L)] = 0
 
 
-def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Threshold) -> int:
+def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: LargeFirst) -> int:
     """Replace the gradient by the sum of what ranks send of theirs; returns how many entries this one sent."""
     active = kernels.active()
     memory.look(gradient, how)
