@@ -19,6 +19,9 @@
 using namespace nanobind::literals;
 
 namespace laconic {
+
+void define_threshold(nb::module_& m);
+
 namespace {
 
 using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -201,4 +204,5 @@ NB_MODULE(_native, m) {
   m.def("count_ids", &py_count_ids, "block"_a.noconvert());
   define_rows<float>(m);
   define_rows<double>(m);
+  define_threshold(m);
 }

@@ -89,3 +89,7 @@ class NativeKernels:
         return _native.update_rows(
             self.name, weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon
         )
+
+    def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
+        """Find and compact all rows' largest entries in one call."""
+        return _native.threshold_rows(x, keep, method, places, values)

@@ -2,7 +2,7 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
-    tables        rows
+    tables        rows  threshold_rows
     many blocks   batch
     block kinds   rows_block  sc24_blocks  cast  id_list
     sections      quantized_block  code_section  code_counts  deduplicate
@@ -30,6 +30,7 @@ from laconic.kernels.reference.batch import (
     write_blocks,
 )
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
+from laconic.kernels.reference.threshold_rows import threshold_rows
 
 __all__ = ["ReferenceKernels"]
 
@@ -109,3 +110,7 @@ class ReferenceKernels:
     ) -> int:
         """Update one row after the other."""
         return update_rows(weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon)
+
+    def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
+        """Threshold one row after the other."""
+        return threshold_rows(x, keep, method, places, values)
