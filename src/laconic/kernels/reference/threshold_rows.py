@@ -27,7 +27,6 @@ _MOST = 2**32 - 1
 
 def threshold_rows(x_BD: Array, keep: float, method: int, places: Array, values: Array) -> int:
     """Fill the first K of ``places`` and ``values``, and return K."""
-    rows, cols = x_BD.shape
     check(x_BD.size <= _MOST, "threshold_rows: more than 2^32 - 1 entries")
     check(0 < keep <= 1, "threshold_rows: keep must be above 0 and at most 1")
     check(method in (0, 1), "threshold_rows: method must be 0 or 1")
@@ -39,7 +38,7 @@ def threshold_rows(x_BD: Array, keep: float, method: int, places: Array, values:
     kept_BD = np.stack([kept_of(np.abs(row_D), keep) for row_D in x_BD])
     columns_K, rows_K = np.nonzero(kept_BD.T)
     count = len(rows_K)
-    places[:count] = columns_K * rows + rows_K
+    places[:count] = columns_K * len(x_BD) + rows_K
     values[:count] = x_BD[rows_K, columns_K]
     return count
 
@@ -51,7 +50,8 @@ def _laplace(size_D: Array, keep: float) -> Array:
     if wanted < m:
         total = _sum(np.where(finite_D, size_D, 0).astype(np.float64))
         threshold = -(total / m) * math.log(wanted / m)
-    return ~finite_D | ((size_D > 0) & (size_D.astype(np.float64) >= threshold))
+    reached_D: Array = (size_D > 0) & (size_D.astype(np.float64) >= threshold)
+    return reached_D | ~finite_D
 
 
 def _top_k(size_D: Array, keep: float) -> Array:
