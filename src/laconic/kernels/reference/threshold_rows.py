@@ -57,9 +57,10 @@ def _laplace(size_D: Array, keep: float) -> Array:
 def _top_k(size_D: Array, keep: float) -> Array:
     k = max(1, int(keep * len(size_D) + 0.5))
     order_D = np.argsort(-np.where(np.isfinite(size_D), size_D, np.inf), kind="stable")
-    kept_D = ~np.isfinite(size_D)
+    kept_D: Array = ~np.isfinite(size_D)
     kept_D[order_D[:k]] = True
-    return kept_D & (size_D != 0)
+    kept_D &= size_D != 0
+    return kept_D
 
 
 def _sum(x_N: Array) -> float:
