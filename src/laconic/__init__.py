@@ -20,12 +20,13 @@ if TYPE_CHECKING:
         Huffman,
         Hybrid,
         IdList,
+        Threshold,
         VectorLz,
     )
     from laconic.collectives import RowwiseAdagrad, Sgd, Table
     from laconic.exchange_plan import ExchangePlan, TableCodecs
     from laconic.lookups import Lookups
-    from laconic.nn import ShardedEmbeddings, sum_gradients
+    from laconic.nn import DividedMlp, ShardedEmbeddings, Split, sum_gradients
 
 _HOMES = {
     "laconic.adapt": ("FixedPolicy", "TableRule", "plan_from_rules"),
@@ -38,12 +39,13 @@ _HOMES = {
         "Huffman",
         "Hybrid",
         "IdList",
+        "Threshold",
         "VectorLz",
     ),
     "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.lookups": ("Lookups",),
-    "laconic.nn": ("ShardedEmbeddings", "sum_gradients"),
+    "laconic.nn": ("DividedMlp", "ShardedEmbeddings", "Split", "sum_gradients"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -52,6 +54,7 @@ __all__ = [
     "Bounded",
     "BoundedRows",
     "Cast",
+    "DividedMlp",
     "ExchangePlan",
     "FixedPolicy",
     "Frame",
@@ -62,9 +65,11 @@ __all__ = [
     "RowwiseAdagrad",
     "Sgd",
     "ShardedEmbeddings",
+    "Split",
     "Table",
     "TableCodecs",
     "TableRule",
+    "Threshold",
     "VectorLz",
     "plan_from_rules",
     "sum_gradients",

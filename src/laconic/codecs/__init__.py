@@ -7,6 +7,7 @@ from laconic.codecs.cast import Cast
 from laconic.codecs.frame import Frame
 from laconic.codecs.id_list import IdList
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
+from laconic.codecs.threshold import Threshold
 
 __all__ = [
     "Batch",
@@ -18,5 +19,6 @@ __all__ = [
     "Huffman",
     "Hybrid",
     "IdList",
+    "Threshold",
     "VectorLz",
 ]
