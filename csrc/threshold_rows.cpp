@@ -34,12 +34,18 @@ uint32_t at_least(double threshold) {
 
 uint32_t laplace_threshold(const uint32_t* size, size_t cols, double keep) {
   double lane[8] = {};
+  uint32_t some[8] = {};  // finite ones that are not 0; cols has 32 bits
+  const auto add = [&](size_t c, size_t j) {
+    const uint32_t v = size[c] < kInfinity ? size[c] : 0;
+    lane[j] += double(from_magnitude(v));
+    some[j] += uint32_t(v != 0);
+  };
+  size_t c = 0;
+  for (; c + 8 <= cols; c += 8)
+    for (size_t j = 0; j < 8; ++j) add(c + j, j);
+  for (size_t j = 0; c + j < cols; ++j) add(c + j, j);
   size_t m = 0;
-  for (size_t c = 0; c < cols; ++c) {
-    const bool finite = size[c] < kInfinity;
-    lane[c & 7] += finite ? double(from_magnitude(size[c])) : 0.0;
-    m += size_t(finite && size[c] != 0);
-  }
+  for (const uint32_t n : some) m += n;
   const double wanted = keep * double(cols);
   if (wanted >= double(m)) return 1;
   const double sum = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
