@@ -210,6 +210,7 @@ def different_batches(rank: int, ranks: int):
 def vanish(rank: int, ranks: int, when: str):
     """Rank 1 ends before it has received, or before it has sent a gradient; or rank 0, before it has sent."""
     split = Split(0, 1, threshold=Threshold.exact())
+    dist.barrier()  # both have joined
     if (when, rank) in (("source", 0), ("target", 1)):
         return
     if rank == 0:

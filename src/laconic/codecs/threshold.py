@@ -36,7 +36,7 @@ Floats = NDArray[np.float32]
 class Threshold:
     """What travels of a matrix of activations, and of its gradient, and as what."""
 
-    keep: float = 0.1
+    keep: float = 0.25
     """Share of a row's entries that travel; 1: all, without a mask."""
 
     method: ThresholdMethod = "laplace"

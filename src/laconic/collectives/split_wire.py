@@ -10,7 +10,10 @@ garbled tensor. Messages are matched by sender, receiver and tag; every split ha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -47,6 +50,7 @@ class SplitWire:
     def __init__(self, name: str, rank: int, tag: int, digest: int, group: Any) -> None:
         self.name, self.rank = name, rank
         self._tag, self._digest, self._group = tag, digest, group
+        self._waited_s = 0.0
 
     def send(self, parcels: dict[int, Parcel], turn: int) -> list[tuple[Any, Any]]:
         """Begin to send each rank its parcel; give what this returns to ``finish``."""
@@ -56,11 +60,11 @@ class SplitWire:
             pieces = [torch.tensor((self._digest, turn, *sizes))]
             pieces += [torch.from_numpy(piece) for piece in (p.mask, p.values) if len(piece)]
             for piece in pieces:
-                with _LostPeer(self, turn):
+                with self._waiting(turn):
                     works.append((dist.isend(piece, target, group=self._group, tag=self._tag), piece))
         return works
 
-    def receive(self, source: int, turn: int, most_value_bytes: Any) -> Parcel:
+    def receive(self, source: int, turn: int, most_value_bytes: Callable[[int], int]) -> Parcel:
         """Return the parcel of this turn; ``CommError`` if its rank is elsewhere.
 
         ``most_value_bytes(count)`` limits what a header can make us allocate.
@@ -88,23 +92,25 @@ class SplitWire:
     def finish(self, works: list[tuple[Any, Any]], turn: int) -> None:
         """Wait until everything is sent."""
         for work, _ in works:
-            with _LostPeer(self, turn):
+            with self._waiting(turn):
                 work.wait()
 
+    def take_time(self) -> float:
+        """Return the time spent in messages since the last call."""
+        waited, self._waited_s = self._waited_s, 0.0
+        return waited
+
+    @contextmanager
+    def _waiting(self, turn: int) -> Iterator[None]:
+        """Count time, and say what it means when torch gives up."""
+        start = perf_counter()
+        try:
+            yield
+        except RuntimeError as error:
+            raise lost_peer(f"{self.name}, turn {turn}", self.rank, error) from error
+        finally:
+            self._waited_s += perf_counter() - start
+
     def _receive(self, piece: torch.Tensor, source: int, turn: int) -> None:
-        with _LostPeer(self, turn):
+        with self._waiting(turn):
             dist.irecv(piece, source, group=self._group, tag=self._tag).wait()  # type: ignore[union-attr]
-
-
-class _LostPeer:
-    """Turns what torch raises into what it means."""
-
-    def __init__(self, wire: SplitWire, turn: int) -> None:
-        self._wire, self._turn = wire, turn
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, RuntimeError) and not isinstance(error, CommError):
-            raise lost_peer(f"{self._wire.name}, turn {self._turn}", self._wire.rank, error) from error

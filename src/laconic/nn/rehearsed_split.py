@@ -77,7 +77,7 @@ class _Cross(torch.autograd.Function):
         ctx.split, ctx.source, ctx.turn, ctx.selection = split, source, turn, selection
         others = [target for target in split.targets if target != source]
         if split.training:
-            split._part.record("forward", [parcel] * len(others), turn, 0.0, 0.0)
+            split._part.record("forward", [parcel] * len(others), turn)
             split.kept += selection.count
             split.entries += x_BD.numel()
         return tuple(
@@ -100,5 +100,5 @@ class _Cross(torch.autograd.Function):
                 arrived = split._part.unpack_gradient(selection, parcel)
             total = arrived if total is None else total + arrived
         if split.training:
-            split._part.record("backward", parcels, ctx.turn, 0.0, 0.0)
+            split._part.record("backward", parcels, ctx.turn)
         return total, None, None, None

@@ -34,7 +34,7 @@ from torch.autograd.function import once_differentiable
 
 from laconic.codecs.selection import Selection
 from laconic.codecs.threshold import Threshold
-from laconic.collectives.ledger import Ledger
+from laconic.collectives.ledger import Direction, Ledger
 from laconic.collectives.split_wire import Parcel, SplitWire
 from laconic.errors import CommError, ConfigError
 from laconic.nn.split_part import SplitPart, ranks_of, tag_of
@@ -98,6 +98,7 @@ class Split(nn.Module):
         if is_target:
             self._receive(x_BD, passing)
         self._wire.finish(works, turn)
+        self._record("forward", passing.sent, passing)
         if passing.wants_gradient:
             return _Cross.apply(self.anchor, x_BD, self, passing)  # type: ignore[no-any-return, no-untyped-call]
         return self._joined(x_BD, passing)
@@ -115,8 +116,7 @@ class Split(nn.Module):
         if not others:
             return []
         passing.selection, parcel = self._part.pack(x, passing.own_wants)
-        if self.training:
-            self._part.record("forward", [parcel] * len(others), passing.turn, perf_counter() - start, 0.0)
+        passing.sent, passing.encode_s = [parcel] * len(others), perf_counter() - start
         return self._wire.send(dict.fromkeys(others, parcel), passing.turn)
 
     def _receive(self, x_BD: Tensor | None, passing: _Pass) -> None:
@@ -138,7 +138,9 @@ class Split(nn.Module):
                     f"{self.name}: rank {source} waits for a gradient of turn {passing.turn}, but rank {self.rank} "
                     "computes none; use torch.no_grad() on all ranks or on none"
                 )
+            start = perf_counter()
             selection, activations = self._part.unpack(parcel)
+            passing.decode_s += perf_counter() - start
             passing.heard[source] = _Heard(selection, activations, parcel.wants_gradient)
             passing.widths.append(parcel.cols)
 
@@ -168,11 +170,11 @@ class Split(nn.Module):
                 elif passing.heard[source].wants_gradient:
                     selection = passing.heard[source].selection
                     parcels[source] = self._part.pack_gradient(selection, part_BD, passing.turn, place)
-        if self.training and parcels:
-            self._part.record("backward", list(parcels.values()), passing.turn, perf_counter() - start, 0.0)
+        passing.encode_s, passing.decode_s = perf_counter() - start, 0.0
         works = self._wire.send(parcels, passing.turn)
         total = self._sum_gradients(own, passing) if passing.own_wants else None
         self._wire.finish(works, passing.turn)
+        self._record("backward", list(parcels.values()), passing)
         return total
 
     def _sum_gradients(self, own_BD: Tensor | None, passing: _Pass) -> Tensor:
@@ -190,10 +192,19 @@ class Split(nn.Module):
                         f"{self.name}: rank {target} sent {parcel.count} gradients at turn {passing.turn}, "
                         f"{passing.selection.count} activations had been sent; the ranks are out of step"
                     )
+                start = perf_counter()
                 gradient = self._part.unpack_gradient(passing.selection, parcel)
+                passing.decode_s += perf_counter() - start
             total = gradient if total is None else total + gradient
         assert total is not None, "a split has targets"
         return total
+
+    def _record(self, direction: Direction, parcels: list[Parcel], passing: _Pass) -> None:
+        """Enter one direction of one pass, if this rank sent something in it."""
+        wire_s = self._wire.take_time()
+        if self.training and parcels:
+            times = {"encode_s": passing.encode_s, "wire_s": wire_s, "decode_s": passing.decode_s}
+            self._part.record(direction, parcels, passing.turn, **times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +228,9 @@ class _Pass:
     heard: dict[int, _Heard] = field(default_factory=dict)
     widths: list[int] = field(default_factory=list)
     """Columns of each source."""
+    sent: list[Parcel] = field(default_factory=list)
+    encode_s: float = 0.0
+    decode_s: float = 0.0
 
     @property
     def wants_gradient(self) -> bool:

@@ -84,14 +84,21 @@ class SplitPart:
         return max(4 * count, *(codec.max_bytes((count,)) for codec in codecs if codec is not None), 0)
 
     def record(
-        self, direction: Direction, parcels: Sequence[Parcel], turn: int, encode_s: float, wire_s: float
+        self,
+        direction: Direction,
+        parcels: Sequence[Parcel],
+        turn: int,
+        *,
+        encode_s: float = 0.0,
+        wire_s: float = 0.0,
+        decode_s: float = 0.0,
     ) -> None:
         """Enter what was sent; masks go under ``ids``."""
         before = sum(4 * p.rows * p.cols for p in parcels)
         values, mask = sum(len(p.values) for p in parcels), sum(len(p.mask) for p in parcels)
         sizes = HEADER_BYTES * len(parcels)
         self.ledger.record(
-            direction, Entry(turn, np.array([before]), np.array([values]), sizes, encode_s, wire_s, 0.0)
+            direction, Entry(turn, np.array([before]), np.array([values]), sizes, encode_s, wire_s, decode_s)
         )
         if direction == "forward":
             self.ledger.record("ids", Entry(turn, np.array([0]), np.array([mask]), 0, 0.0, 0.0, 0.0))

@@ -26,7 +26,7 @@ from laconic.train.trainer import Trainer
 
 __all__ = ["PLAIN", "Case", "Outcome", "Trial", "run_trial"]
 
-_MODEL = ModelSettings(dim=16, bottom=(128, 64), top=(512, 256))
+_MODEL = ModelSettings(dim=16, bottom=(64,), top=(256, 128))
 _BATCH = 1024
 
 
