@@ -92,38 +92,38 @@ class Split(nn.Module):
             raise ConfigError(
                 f"{self.name}: rank {self.rank} is {role} activations, got {type(x_BD).__name__}"
             )
-        turn, self.turn = self.turn, self.turn + 1
-        passing = _Pass(turn)
-        works = [] if x_BD is None else self._send(x_BD, passing)
+        own_BD = None if x_BD is None else self._part.check(x_BD)
+        passing = _Pass(self.turn)
+        passing.own_wants = x_BD is not None and x_BD.requires_grad and torch.is_grad_enabled()
+        self.turn += 1
+        works = [] if own_BD is None else self._send(own_BD, passing)
         if is_target:
-            self._receive(x_BD, passing)
-        self._wire.finish(works, turn)
+            self._receive(own_BD, passing)
+        self._wire.finish(works, passing.turn)
         self._record("forward", passing.sent, passing)
         if passing.wants_gradient:
             return _Cross.apply(self.anchor, x_BD, self, passing)  # type: ignore[no-any-return, no-untyped-call]
-        return self._joined(x_BD, passing)
+        return passing.joined()
 
     def extra_repr(self) -> str:
         """Say who sends what to whom."""
         return f"{self.name!r}, {self.sources} -> {self.targets}, {self.threshold}"
 
-    def _send(self, x_BD: Tensor, passing: _Pass) -> list[tuple[Any, Any]]:
+    def _send(self, own_BD: Floats, passing: _Pass) -> list[tuple[Any, Any]]:
         start = perf_counter()
-        x = self._part.check(x_BD)
-        passing.own_wants = x_BD.requires_grad and torch.is_grad_enabled()
-        passing.rows = len(x)
+        passing.rows = len(own_BD)
         others = [target for target in self.targets if target != self.rank]
         if not others:
             return []
-        passing.selection, parcel = self._part.pack(x, passing.own_wants)
+        passing.selection, parcel = self._part.pack(own_BD, passing.own_wants)
         passing.sent, passing.encode_s = [parcel] * len(others), perf_counter() - start
         return self._wire.send(dict.fromkeys(others, parcel), passing.turn)
 
-    def _receive(self, x_BD: Tensor | None, passing: _Pass) -> None:
+    def _receive(self, own_BD: Floats | None, passing: _Pass) -> None:
         for source in self.sources:
             if source == self.rank:
-                assert x_BD is not None, "a source has given its activations"
-                passing.widths.append(x_BD.shape[1])
+                assert own_BD is not None, "a source has given its activations"
+                passing.take(torch.from_numpy(own_BD).clone())
                 continue
             parcel = self._wire.receive(source, passing.turn, self._part.most_value_bytes)
             if passing.rows is None:
@@ -141,21 +141,8 @@ class Split(nn.Module):
             start = perf_counter()
             selection, activations = self._part.unpack(parcel)
             passing.decode_s += perf_counter() - start
-            passing.heard[source] = _Heard(selection, activations, parcel.wants_gradient)
-            passing.widths.append(parcel.cols)
-
-    def _joined(self, x_BD: Tensor | None, passing: _Pass) -> Tensor:
-        """Activations of all sources side by side; of a rank that is no target, none."""
-        if self.rank not in self.targets:
-            return torch.empty(passing.rows or 0, 0)
-        parts = []
-        for source in self.sources:
-            if source == self.rank:
-                assert x_BD is not None, "a source has given its activations"
-                parts.append(x_BD.detach().clone())
-            else:
-                parts.append(torch.from_numpy(passing.heard[source].activations))
-        return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+            passing.heard[source] = _Heard(selection, parcel.wants_gradient)
+            passing.take(torch.from_numpy(activations))
 
     def _backward(self, gradient_BN: Tensor, passing: _Pass) -> Tensor | None:
         start = perf_counter()
@@ -212,7 +199,6 @@ class _Heard:
     """What came from one source."""
 
     selection: Selection
-    activations: Floats
     wants_gradient: bool
 
 
@@ -228,6 +214,8 @@ class _Pass:
     heard: dict[int, _Heard] = field(default_factory=dict)
     widths: list[int] = field(default_factory=list)
     """Columns of each source."""
+    parts: list[Tensor] = field(default_factory=list)
+    """Their activations, until they are joined."""
     sent: list[Parcel] = field(default_factory=list)
     encode_s: float = 0.0
     decode_s: float = 0.0
@@ -236,6 +224,18 @@ class _Pass:
     def wants_gradient(self) -> bool:
         return self.own_wants or any(heard.wants_gradient for heard in self.heard.values())
 
+    def take(self, part_BD: Tensor) -> None:
+        """Take the activations of the next source."""
+        self.parts.append(part_BD)
+        self.widths.append(part_BD.shape[1])
+
+    def joined(self) -> Tensor:
+        """Activations of all sources side by side; on a rank that is no target, no columns."""
+        parts, self.parts = self.parts, []
+        if not parts:
+            return torch.empty(self.rows or 0, 0)
+        return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
 
 class _Cross(torch.autograd.Function):
     """The way across; the anchor makes autograd come back even to a rank that gave no activations."""
@@ -243,7 +243,7 @@ class _Cross(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, x_BD: Tensor | None, split: Split, passing: _Pass) -> Tensor:
         ctx.split, ctx.passing, ctx.anchor = split, passing, anchor
-        return split._joined(x_BD, passing)
+        return passing.joined()
 
     @staticmethod
     @once_differentiable
