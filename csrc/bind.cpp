@@ -19,6 +19,9 @@
 using namespace nanobind::literals;
 
 namespace laconic {
+
+void define_threshold(nb::module_& m);
+
 namespace {
 
 using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -207,4 +210,5 @@ NB_MODULE(_native, m) {
   define_rows<double>(m);
   define_sparse(m);
   define_sketch(m);
+  define_threshold(m);
 }

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
         Hybrid,
         IdList,
         Sketch,
+        Threshold,
         VectorLz,
     )
     from laconic.collectives import LargeFirst, RowwiseAdagrad, Sgd, Table, all_reduce
     from laconic.exchange_plan import ExchangePlan, TableCodecs
     from laconic.integrations.ddp import register as register_ddp
     from laconic.lookups import Lookups
-    from laconic.nn import ShardedEmbeddings, sum_gradients
+    from laconic.nn import DividedMlp, ShardedEmbeddings, Split, sum_gradients
 
 _HOMES = {
     "laconic.adapt": ("FixedPolicy", "TableRule", "plan_from_rules"),
@@ -41,12 +42,13 @@ _HOMES = {
         "Hybrid",
         "IdList",
         "Sketch",
+        "Threshold",
         "VectorLz",
     ),
     "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "LargeFirst", "all_reduce"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.lookups": ("Lookups",),
-    "laconic.nn": ("ShardedEmbeddings", "sum_gradients"),
+    "laconic.nn": ("DividedMlp", "ShardedEmbeddings", "Split", "sum_gradients"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -55,6 +57,7 @@ __all__ = [
     "Bounded",
     "BoundedRows",
     "Cast",
+    "DividedMlp",
     "ExchangePlan",
     "FixedPolicy",
     "Frame",
@@ -67,9 +70,11 @@ __all__ = [
     "Sgd",
     "ShardedEmbeddings",
     "Sketch",
+    "Split",
     "Table",
     "TableCodecs",
     "TableRule",
+    "Threshold",
     "VectorLz",
     "all_reduce",
     "plan_from_rules",

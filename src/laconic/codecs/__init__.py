@@ -8,6 +8,7 @@ from laconic.codecs.frame import Frame
 from laconic.codecs.id_list import IdList
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
 from laconic.codecs.sketch import Sketch
+from laconic.codecs.threshold import Threshold
 
 __all__ = [
     "Batch",
@@ -20,5 +21,6 @@ __all__ = [
     "Hybrid",
     "IdList",
     "Sketch",
+    "Threshold",
     "VectorLz",
 ]

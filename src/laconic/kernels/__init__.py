@@ -181,6 +181,15 @@ class Kernels(Protocol):
         """
         ...
 
+    def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
+        """Entries of the float32 matrix ``x`` that reach their row's threshold; returns how many do.
+
+        Entry ``i`` is ``values[i]`` and was at row ``places[i] % rows``, column ``places[i] // rows``; places
+        ascend. ``method`` is 0 for a Laplace fit, 1 for exact top-k. Zeros are never kept, NaN and infinities
+        always. ``places`` (int64) and ``values`` need room for every entry.
+        """
+        ...
+
 
 def available() -> tuple[str, ...]:
     """Names of the kernels that run on this machine, best first."""

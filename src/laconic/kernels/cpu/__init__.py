@@ -149,3 +149,7 @@ class NativeKernels:
     def decode_sketch(self, layout: SketchLayout, cells: Array, index: Array, out: Array) -> int:
         """Peel."""
         return _native.decode_sketch(self.name, layout.numbers, cells, index, out)
+
+    def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
+        """Find and compact all rows' largest entries in one call."""
+        return _native.threshold_rows(x, keep, method, places, values)

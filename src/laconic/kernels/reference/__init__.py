@@ -2,7 +2,7 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
-    tables        rows
+    tables        rows  threshold_rows
     sparse        sparse  positions
     vectors       sketch
     many blocks   batch
@@ -33,6 +33,7 @@ from laconic.kernels.reference.batch import (
 )
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
 from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
+from laconic.kernels.reference.threshold_rows import threshold_rows
 from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["ReferenceKernels"]
@@ -172,3 +173,7 @@ class ReferenceKernels:
     def decode_sketch(self, layout: SketchLayout, cells: Array, index: Array, out: Array) -> int:
         """Peel in rounds: all entries that are alone in a cell, then those that thereby are."""
         return decode_sketch(layout, cells, index, out)
+
+    def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
+        """Threshold one row after the other."""
+        return threshold_rows(x, keep, method, places, values)

@@ -1,0 +1,108 @@
+"""Threshold: of every row only the largest entries travel; the gradient comes back on the same entries.
+
+After DCT-MP (Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Model and Data
+Parallelism", KDD 2021). Different here: the Laplace fit is over entries that are not zero, so that after a ReLU the
+share that is kept is the share that was asked for; zeros never travel; the mask is entropy-coded, and values
+are quantized, gradients without bias. Nothing is remembered from step to step.
+
+Shape legend: ``B`` rows, ``D`` columns, ``K`` entries that travel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic import kernels
+from laconic.codecs.batch import BlockCodec
+from laconic.codecs.bounded import Bounded
+from laconic.codecs.bounded_rows import BoundedRows
+from laconic.codecs.selection import Selection
+from laconic.errors import ConfigError, FormatError
+
+__all__ = ["Threshold", "ThresholdMethod"]
+
+ThresholdMethod = Literal["laplace", "topk"]
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Threshold:
+    """What travels of a matrix of activations, and of its gradient, and as what."""
+
+    keep: float = 0.25
+    """Share of a row's entries that travel; 1: all, without a mask."""
+
+    method: ThresholdMethod = "laplace"
+    """How a row's threshold is found: from a Laplace distribution fitted to it, or so that exactly
+    ``round(keep * D)`` entries reach it, which takes longer."""
+
+    values: BlockCodec | None = Bounded(bound=0.1, relative="rms")  # noqa: RUF009
+    """Codec of activations that travel; None: float32."""
+
+    gradients: BlockCodec | None = Bounded(bound=0.5, relative="rms", dither=0)  # noqa: RUF009
+    """Codec of their gradients; None: float32. One that rounds without bias gets another seed at every step."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keep, bool) or not isinstance(self.keep, (int, float)) or not 0 < self.keep <= 1:
+            raise ConfigError(f"threshold.keep: expected a share above 0 and at most 1, got {self.keep!r}")
+        if self.method not in get_args(ThresholdMethod):
+            known = ", ".join(get_args(ThresholdMethod))
+            raise ConfigError(f"threshold.method: no such method {self.method!r} (known: {known})")
+        for name, codec in (("values", self.values), ("gradients", self.gradients)):
+            if codec is not None and not isinstance(codec, BlockCodec):
+                raise ConfigError(f"threshold.{name}: expected a codec of float32 or None, got {codec!r}")
+
+    @classmethod
+    def exact(cls) -> Threshold:
+        """Everything travels, bit by bit."""
+        return cls(keep=1.0, values=None, gradients=None)
+
+    def select(self, x_BD: Floats) -> tuple[Selection, Floats]:
+        """Return which entries travel, and their values."""
+        rows, cols = x_BD.shape
+        if self.keep == 1:
+            return Selection(rows, cols, None), x_BD.reshape(-1)
+        places, values = np.empty(x_BD.size, np.int64), np.empty(x_BD.size, np.float32)
+        method = get_args(ThresholdMethod).index(self.method)
+        count = kernels.active().threshold_rows(x_BD, self.keep, method, places, values)
+        return Selection(rows, cols, places[:count].copy()), values[:count].copy()
+
+    def encode_values(self, values_K: Floats) -> Bytes:
+        """Bytes of activations."""
+        return _encode(self.values, values_K)
+
+    def decode_values(self, block: Bytes, count: int) -> Floats:
+        """Undo ``encode_values``; ``FormatError`` unless the block has ``count`` values."""
+        return _decode(self.values, block, count)
+
+    def encode_gradients(self, gradients_K: Floats, seed: int) -> Bytes:
+        """Bytes of gradients; ``seed`` differs from step to step."""
+        codec = self.gradients
+        if isinstance(codec, BoundedRows) and codec.dither is not None:
+            codec = replace(codec, dither=(codec.dither + seed) % 2**64)
+        return _encode(codec, gradients_K)
+
+    def decode_gradients(self, block: Bytes, count: int) -> Floats:
+        """Undo ``encode_gradients``."""
+        return _decode(self.gradients, block, count)
+
+
+def _encode(codec: BlockCodec | None, values_K: Floats) -> Bytes:
+    if codec is None or not len(values_K):
+        return values_K.view(np.uint8)
+    return codec.encode(torch.from_numpy(values_K)).numpy()
+
+
+def _decode(codec: BlockCodec | None, block: Bytes, count: int) -> Floats:
+    if codec is None or not count:
+        if len(block) != 4 * count:
+            raise FormatError(f"threshold: expected {4 * count} bytes for {count} values, got {len(block)}")
+        return block.view(np.float32)
+    return codec.decode(torch.from_numpy(block), (count,)).numpy()

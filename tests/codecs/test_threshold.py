@@ -1,0 +1,136 @@
+"""Selections come back as they were or are refused; thresholds send what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laconic.codecs import Bounded, Cast, IdList
+from laconic.codecs.selection import Selection
+from laconic.codecs.threshold import Threshold
+from laconic.errors import ConfigError, FormatError
+
+
+def places_of(*places: int) -> np.ndarray:
+    return np.array(places, np.int64)
+
+
+def block_of(*places: int) -> np.ndarray:
+    return IdList().encode(torch.tensor(places)).numpy()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 70), st.sampled_from([0.0, 0.02, 0.2, 0.9, 1.0])
+)
+def test_a_selection_survives_its_bytes_and_values_their_way(seed, rows, cols, share):
+    rng = np.random.default_rng(seed)
+    x_BD = rng.standard_normal((rows, cols)).astype(np.float32)
+    mask_DB = rng.random((cols, rows)) < share
+    selection = Selection(rows, cols, np.flatnonzero(mask_DB))
+    again = Selection.decode(selection.encode(), rows, cols, selection.count)
+    values_K = again.take(x_BD)
+    assert values_K.tobytes() == x_BD.T[mask_DB].tobytes()
+    assert again.spread(values_K).tobytes() == np.where(mask_DB.T, x_BD, np.float32(0)).tobytes()
+
+
+def test_a_selection_of_everything_has_no_bytes_and_keeps_every_bit():
+    x_BD = np.array([[-0.0, np.nan], [np.inf, 1e-45]], np.float32)
+    selection = Selection(2, 2, None)
+    assert len(selection.encode()) == 0
+    again = Selection.decode(selection.encode(), 2, 2, 4)
+    assert again.places_K is None
+    assert again.spread(again.take(x_BD)).tobytes() == x_BD.tobytes()
+
+
+def test_neurons_that_are_kept_more_often_make_masks_cheaper_than_their_entropy():
+    rng = np.random.default_rng(1)
+    share_D = np.array([0.002, 0.2] * 128)
+    mask_BD = rng.random((1024, 256)) < share_D
+    selection = Selection(1024, 256, np.flatnonzero(mask_BD.T))
+    bits = 8 * len(selection.encode()) / mask_BD.size
+    p = mask_BD.mean()
+    entropy = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
+    by_column = -(share_D * np.log2(share_D) + (1 - share_D) * np.log2(1 - share_D)).mean()
+    assert by_column < bits < 0.85 * entropy
+
+
+@pytest.mark.parametrize(
+    ("block", "count", "text"),
+    [
+        (block_of(0, 1, 6), 3, "expected ascending places below 6, got others"),
+        (block_of(-1, 1, 2), 3, "expected ascending places below 6, got others"),
+        (block_of(2, 1, 3), 3, "expected ascending places below 6, got others"),
+        (block_of(1, 1, 3), 3, "expected ascending places below 6, got others"),
+        (block_of(1, 3), 3, "count: the block has 2 ids, expected 3"),
+        (block_of(1, 3)[:1], 2, "form: needs 1 bytes, the block has 0 left"),
+        (np.empty(0, np.uint8), 3, "3 of 6 entries travel, but no block says which"),
+        (block_of(1, 3), 7, "expected 0 to 6 entries, got 7"),
+        (block_of(1, 3), -1, "expected 0 to 6 entries, got -1"),
+    ],
+)
+def test_bytes_that_lie_are_refused(block, count, text):
+    with pytest.raises(FormatError, match=text):
+        Selection.decode(block, 2, 3, count)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=40), st.integers(0, 12))
+def test_any_bytes_decode_or_raise(data, count):
+    block = np.frombuffer(data, np.uint8).copy()
+    try:
+        selection = Selection.decode(block, 3, 4, count)
+    except FormatError:
+        return
+    assert selection.count == count
+    assert selection.spread(np.ones(count, np.float32)).sum() == count
+
+
+@pytest.mark.parametrize(
+    ("values", "gradients"), [(None, None), (Cast(dtype="fp16"), None), (Bounded(bound=1e-3), Bounded())]
+)
+@pytest.mark.parametrize("count", [0, 1, 1000])
+def test_values_come_back_as_their_codec_says(values, gradients, count):
+    threshold = Threshold(values=values, gradients=gradients)
+    x = np.random.default_rng(0).standard_normal(count).astype(np.float32)
+    arrived = threshold.decode_values(threshold.encode_values(x), count)
+    returned = threshold.decode_gradients(threshold.encode_gradients(x, 5), count)
+    for codec, back in ((values, arrived), (gradients, returned)):
+        if codec is None or not count:
+            assert back.tobytes() == x.tobytes()
+        else:
+            assert torch.equal(
+                torch.from_numpy(back), codec.decode(codec.encode(torch.from_numpy(x)), (count,))
+            )
+
+
+def test_float32_of_the_wrong_length_is_refused():
+    with pytest.raises(FormatError, match="expected 8 bytes for 2 values, got 4"):
+        Threshold(values=None).decode_values(np.zeros(4, np.uint8), 2)
+
+
+def test_unbiased_gradients_are_rounded_otherwise_at_every_seed():
+    threshold, x = Threshold(), np.random.default_rng(0).standard_normal(500).astype(np.float32)
+    first, second = (threshold.encode_gradients(x, seed).tobytes() for seed in (1, 2))
+    assert first != second
+    assert first == threshold.encode_gradients(x, 1).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ({"keep": 0}, "threshold.keep: expected a share above 0 and at most 1, got 0"),
+        ({"keep": 1.01}, "threshold.keep: expected a share above 0 and at most 1, got 1.01"),
+        ({"keep": float("nan")}, "threshold.keep: expected a share above 0 and at most 1, got nan"),
+        ({"keep": True}, "threshold.keep: expected a share above 0 and at most 1, got True"),
+        ({"method": "gauss"}, r"threshold.method: no such method 'gauss' \(known: laplace, topk\)"),
+        ({"values": IdList()}, "threshold.values: expected a codec of float32 or None, got IdList"),
+        ({"gradients": "fp16"}, "threshold.gradients: expected a codec of float32 or None, got 'fp16'"),
+    ],
+)
+def test_wrong_settings_are_refused_with_their_value(setting, text):
+    with pytest.raises(ConfigError, match=text):
+        Threshold(**setting)
