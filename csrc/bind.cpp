@@ -201,4 +201,5 @@ NB_MODULE(_native, m) {
   m.def("count_ids", &py_count_ids, "block"_a.noconvert());
   define_rows<float>(m);
   define_rows<double>(m);
+  define_packets(m);
 }

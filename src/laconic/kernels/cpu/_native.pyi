@@ -31,3 +31,35 @@ def update_rows(
     rate: float,
     epsilon: float,
 ) -> int: ...
+
+PACKET_VALUES: int
+PACKET_WORKERS: int
+PACKET_WINDOW: int
+PACKET_POOL: int
+PACKET_PORT: int
+
+class Outcome:
+    DONE: Outcome
+    OVERFLOW: Outcome
+    OUT_OF_STEP: Outcome
+    TIMEOUT: Outcome
+    SYSTEM_ERROR: Outcome
+
+class Worker:
+    def __init__(self, socket: int, job: int, worker: int, workers: int, timeout_s: float) -> None: ...
+    def add(self, values: Array) -> Outcome: ...
+    def unite(self, words: Array) -> Outcome: ...
+    round: int
+    seen: int
+    answered: bool
+    error: int
+    bytes_sent: int
+    bytes_received: int
+    repeated: int
+
+class Aggregator:
+    def __init__(self, most_jobs: int) -> None: ...
+    def add_job(self, token: int, workers: int) -> bool: ...
+    def remove_job(self, token: int) -> bool: ...
+    def serve(self, socket: int, seconds: float) -> int: ...
+    def counters(self) -> list[int]: ...
