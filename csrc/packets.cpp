@@ -16,7 +16,8 @@ constexpr size_t kBatch = 64;                                       // datagrams
 constexpr size_t kDatagram = sizeof(packet_header) + 4 * PACKET_VALUES;
 constexpr size_t kHeaders = 14 + 20 + 8;                            // Ethernet, IPv4, UDP: what a link counts besides
 constexpr size_t kKernelBytes = 2304;                               // what a full datagram takes of a socket's buffer
-constexpr double kFirstPatience = 0.05, kLeastPatience = 0.02, kMostPatience = 0.5;
+constexpr double kFirstPatience = 0.05, kLeastPatience = 0.01, kMostPatience = 0.5;
+constexpr uint64_t kOvertaken = 32;  // results of later packets that mean that this one is lost, not late
 constexpr double kLook = 0.002;  // how often lost packets are looked for
 
 double monotonic() {
@@ -105,7 +106,7 @@ bool Worker::send_ready(double now) {
     const size_t count = std::min({kBatch, ready_size_, size_t(window_ - flying_)});
     for (size_t i = 0; i < count; ++i) indices[i] = ready_[(ready_begin_ + i) % PACKET_WINDOW];
     const size_t sent = send(indices, count);
-    for (size_t i = 0; i < sent; ++i) lane_of(indices[i]) = {indices[i], now, 1};
+    for (size_t i = 0; i < sent; ++i) lane_of(indices[i]) = {indices[i], 1, ++serial_, now};
     ready_begin_ = (ready_begin_ + sent) % PACKET_WINDOW;
     ready_size_ -= sent;
     flying_ += uint32_t(sent);
@@ -187,6 +188,7 @@ void Worker::take_result(const packet_header& header, const uint8_t* values, siz
   std::memcpy(values_ + size_t(index) * PACKET_VALUES, values, bytes);
   overflow_ = overflow_ || (header.flags & PACKET_OVERFLOW);
   if (lane.tries == 1 && !stalled_) learn(now - lane.sent_at);  // an answer to a repeated packet tells no time
+  answered_serial_ = std::max(answered_serial_, lane.serial);
   lane.tries = 0;
   --flying_;
   --left_;
@@ -194,9 +196,10 @@ void Worker::take_result(const packet_header& header, const uint8_t* values, siz
     ready_[(ready_begin_ + ready_size_++) % PACKET_WINDOW] = index + PACKET_WINDOW;
   progress_at_ = now;
   if (!stalled_) return;
-  stalled_ = false;  // whoever was late is here: the other answers are on their way, so give them time
-  for (Lane& other : lanes_)
-    if (other.tries) other.sent_at = now;
+  stalled_ = false;
+  // The probe brought it: packets were lost, probably not one alone. Otherwise someone was late and is here now,
+  // and the other results are on their way.
+  if (index == probed_ && now - probed_at_ < patience_) repeat_all(now);
 }
 
 void Worker::learn(double seconds) {
@@ -207,7 +210,7 @@ void Worker::learn(double seconds) {
     deviation_ += (std::fabs(seconds - round_trip_) - deviation_) / 16;
     round_trip_ += (seconds - round_trip_) / 16;
   }
-  patience_ = std::clamp(round_trip_ + 6 * deviation_, kLeastPatience, kMostPatience);
+  patience_ = std::clamp(2 * round_trip_ + 4 * deviation_, kLeastPatience, kMostPatience);
 }
 
 uint32_t Worker::oldest() const {
@@ -217,37 +220,43 @@ uint32_t Worker::oldest() const {
   return found;
 }
 
-// While results come, a packet without an answer was lost, or its result was: send it again. When none come, a
-// worker is late or the wire is cut, and more packets would not help: ask about one block, ever more rarely.
-void Worker::repeat_lost(double now) {
-  looked_at_ = now;
-  uint32_t indices[kBatch];
-  size_t count = 0;
-  if (now - progress_at_ > patience_ && flying_ > 0) {
-    if (!stalled_) {
-      stalled_ = true;
-      probe_at_ = now;
-      probe_wait_ = patience_;
-    }
-    if (now < probe_at_) return;
-    probe_at_ = now + probe_wait_;
-    probe_wait_ = std::min(2 * probe_wait_, kMostPatience);
-    indices[count++] = oldest();
-  } else {
-    for (const Lane& lane : lanes_) {
-      if (count == kBatch) break;
-      if (lane.tries && now - lane.sent_at > patience_ * double(1u << std::min(lane.tries - 1, 4)))
-        indices[count++] = lane.index;
-    }
-  }
-  if (count == 0) return;
+void Worker::repeat(const uint32_t* indices, size_t count, double now) {
   const size_t sent = send(indices, count);
   repeated_ += sent;
   for (size_t i = 0; i < sent; ++i) {
     Lane& lane = lane_of(indices[i]);
-    lane.sent_at = now;
-    lane.tries = uint8_t(std::min(lane.tries + 1, 255));
+    lane = {lane.index, uint8_t(std::min(lane.tries + 1, 255)), ++serial_, now};
   }
+}
+
+void Worker::repeat_all(double now) {
+  uint32_t indices[PACKET_WINDOW];
+  size_t count = 0;
+  for (const Lane& lane : lanes_)
+    if (lane.tries) indices[count++] = lane.index;
+  for (size_t done = 0; done < count; done += kBatch) repeat(indices + done, std::min(kBatch, count - done), now);
+}
+
+// While results come, a packet that many later ones overtook was lost, or its result was: send it again.
+void Worker::repeat_lost(double now) {
+  looked_at_ = now;
+  if (flying_ > 0 && now - progress_at_ > patience_) return probe(now);
+  uint32_t indices[kBatch];
+  size_t count = 0;
+  for (const Lane& lane : lanes_)
+    if (count < kBatch && lane.tries && lane.serial + kOvertaken < answered_serial_) indices[count++] = lane.index;
+  if (count > 0) repeat(indices, count, now);
+}
+
+// When no results come, a worker is late or the wire is cut, and many packets would not help: ask about one block,
+// ever more rarely.
+void Worker::probe(double now) {
+  if (stalled_ && now < probed_at_ + probe_wait_) return;
+  probe_wait_ = stalled_ ? std::min(2 * probe_wait_, kMostPatience) : patience_;
+  stalled_ = true;
+  probed_ = oldest();
+  probed_at_ = now;
+  repeat(&probed_, 1, now);
 }
 
 }  // namespace laconic

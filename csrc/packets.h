@@ -37,8 +37,9 @@ class Worker {
  private:
   struct Lane {  // blocks b, b + 256, ...: at most one of them is on its way
     uint32_t index;  // of the block within the operation
+    uint8_t tries;   // 0: nothing on its way
+    uint64_t serial;  // of the last packet that carried it
     double sent_at;
-    uint8_t tries;  // 0: nothing on its way
   };
 
   uint32_t values_of(uint32_t index) const;
@@ -49,6 +50,9 @@ class Worker {
   void take(const uint8_t* datagram, size_t size, double now);
   void take_result(const packet_header& header, const uint8_t* values, size_t bytes, double now);
   void repeat_lost(double now);
+  void probe(double now);
+  void repeat(const uint32_t* indices, size_t count, double now);
+  void repeat_all(double now);
   void learn(double seconds);
   uint32_t oldest() const;
 
@@ -71,8 +75,10 @@ class Worker {
 
   double progress_at_ = 0;  // when a result came last
   double looked_at_ = 0;    // when lost packets were looked for
-  double probe_at_ = 0, probe_wait_ = 0;
-  bool stalled_ = false;
+  uint64_t serial_ = 0, answered_serial_ = 0;  // of the last packet sent; the highest that has its result
+  bool stalled_ = false;    // no result came for so long that one block is asked about
+  uint32_t probed_ = 0;
+  double probed_at_ = 0, probe_wait_ = 0;
   double round_trip_ = 0, deviation_ = 0, patience_;
 
   std::vector<uint8_t> inbox_;

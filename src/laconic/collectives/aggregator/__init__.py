@@ -7,7 +7,6 @@ client                 ``InNetwork``: one worker's end
 server                 the aggregator in user space
 xdp                    the aggregator in the kernel, on the ports of a switch
 aggregator             what both have in common: jobs come and go, counters
-bpf                    eBPF programs through clang and libbpf
 address, job           ``host:port``; 64-bit names of jobs
 packet.h switch.bpf.c  the packet, for every language; the program for the kernel
 ====================== ==================================================================

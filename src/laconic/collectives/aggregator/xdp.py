@@ -16,7 +16,7 @@ from typing import Self
 
 from laconic.collectives.aggregator.address import Address
 from laconic.collectives.aggregator.aggregator import MOST_JOBS, Counters
-from laconic.collectives.aggregator.bpf import Program
+from laconic.bpf import Program
 from laconic.collectives.aggregator.job import check_job, check_workers, format_job
 from laconic.errors import PlanError
 from laconic.kernels.cpu import _native

@@ -89,7 +89,7 @@ def library() -> ctypes.CDLL:
     """Load libbpf, with the types of what we call."""
     found = _find_library()
     if found is None:
-        raise PlanError(f"aggregator: no libbpf found ({', '.join(_LIBRARIES)}); {INSTALL}")
+        raise PlanError(f"eBPF: no libbpf found ({', '.join(_LIBRARIES)}); {INSTALL}")
     pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "bpf_object__open_file": (pointer, [text, pointer]),
@@ -113,10 +113,10 @@ def library() -> ctypes.CDLL:
     return found
 
 
-def compile_program(source: Path, folder: Path, definitions: Mapping[str, int]) -> Path:
+def compile_program(source: Path, folder: Path, definitions: Mapping[str, object]) -> Path:
     """Compile a program for the kernel's machine; PlanError with what clang said where it can not."""
     if (lacking := tools_lacking()) is not None:
-        raise PlanError(f"aggregator: eBPF: {lacking}")
+        raise PlanError(f"eBPF: {lacking}")
     compiled = folder / source.with_suffix(".o").name
     command = [
         *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"),
@@ -127,7 +127,7 @@ def compile_program(source: Path, folder: Path, definitions: Mapping[str, int]) 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise PlanError(
-            f"aggregator: eBPF: expected clang to compile {source.name}, got: {done.stderr.strip()[-600:]};"
+            f"eBPF: expected clang to compile {source.name}, got: {done.stderr.strip()[-600:]};"
             " install the kernel's headers (Debian, Ubuntu: apt-get install linux-libc-dev)"
         )
     return compiled
@@ -136,7 +136,7 @@ def compile_program(source: Path, folder: Path, definitions: Mapping[str, int]) 
 class Program:
     """An object file in the kernel: its programs, its maps, and where they are attached."""
 
-    def __init__(self, source: Path, definitions: Mapping[str, int]) -> None:
+    def __init__(self, source: Path, definitions: Mapping[str, object]) -> None:
         self._links: list[int] = []
         self._hooks: list[_TcHook] = []
         self._object: int | None = None
@@ -155,7 +155,7 @@ class Program:
             last = b"".join(said).decode(errors="replace").strip()[-600:]
             self.close()
             raise PlanError(
-                f"aggregator: eBPF: expected the kernel to load {source.name}, got {os.strerror(-code)!r}"
+                f"eBPF: expected the kernel to load {source.name}, got {os.strerror(-code)!r}"
                 f" ({last or 'no reason given'}); run as root, outside of a user namespace"
                 " (CAP_BPF and CAP_NET_ADMIN), on Linux 5.13 or newer"
             )
@@ -199,7 +199,7 @@ class Program:
         link = self._library.bpf_link_create(self._program(name), interface, _XDP, ctypes.byref(options))
         if link < 0:
             raise PlanError(
-                f"aggregator: XDP: expected the kernel to attach to interface {interface}, got"
+                f"eBPF: XDP: expected the kernel to attach to interface {interface}, got"
                 f" {os.strerror(ctypes.get_errno())!r}; another XDP program may be there, see 'ip link'"
             )
         self._links.append(link)
@@ -218,7 +218,7 @@ class Program:
         code = self._library.bpf_tc_attach(ctypes.byref(hook), ctypes.byref(options))
         if code != 0:
             raise PlanError(
-                f"aggregator: tc: expected the kernel to attach to interface {interface}, got"
+                f"eBPF: tc: expected the kernel to attach to interface {interface}, got"
                 f" {os.strerror(-code)!r}; load it with 'modprobe -a sch_ingress cls_bpf'"
             )
         self._hooks.append(hook)
