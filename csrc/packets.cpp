@@ -16,7 +16,7 @@ constexpr size_t kBatch = 64;                                       // datagrams
 constexpr size_t kDatagram = sizeof(packet_header) + 4 * PACKET_VALUES;
 constexpr size_t kHeaders = 14 + 20 + 8;                            // Ethernet, IPv4, UDP: what a link counts besides
 constexpr size_t kKernelBytes = 2304;                               // what a full datagram takes of a socket's buffer
-constexpr double kFirstPatience = 0.05, kLeastPatience = 0.01, kMostPatience = 0.5;
+constexpr double kFirstPatience = 0.05, kLeastPatience = 0.02, kMostPatience = 0.5;
 constexpr uint64_t kOvertaken = 32;  // results of later packets that mean that this one is lost, not late
 constexpr double kLook = 0.002;  // how often lost packets are looked for
 
@@ -87,7 +87,7 @@ Outcome Worker::proceed(double seconds) {
     if (error_ && !is_transient(error_)) return Outcome::kSystemError;
     if (out_of_step_) return Outcome::kOutOfStep;
     now = monotonic();
-    if (now - looked_at_ >= kLook) repeat_lost(now);
+    if (!came && now - looked_at_ >= kLook) repeat_lost(now);  // not while results wait in the socket
     if (now - progress_at_ > timeout_s_) return Outcome::kTimeout;
     if (now > until) return Outcome::kRunning;
     if (came || (ready_size_ > 0 && flying_ < window_ && !blocked_)) continue;
@@ -197,9 +197,11 @@ void Worker::take_result(const packet_header& header, const uint8_t* values, siz
   progress_at_ = now;
   if (!stalled_) return;
   stalled_ = false;
-  // The probe brought it: packets were lost, probably not one alone. Otherwise someone was late and is here now,
-  // and the other results are on their way.
-  if (index == probed_ && now - probed_at_ < patience_) repeat_all(now);
+  if (index != probed_) return;
+  // If what was probed was lost, others before it probably were too. Or someone was late and is here now, and the
+  // other results are on their way: leave them the time.
+  recovered_serial_ = answered_serial_;
+  recovered_at_ = now + round_trip_;
 }
 
 void Worker::learn(double seconds) {
@@ -229,22 +231,18 @@ void Worker::repeat(const uint32_t* indices, size_t count, double now) {
   }
 }
 
-void Worker::repeat_all(double now) {
-  uint32_t indices[PACKET_WINDOW];
-  size_t count = 0;
-  for (const Lane& lane : lanes_)
-    if (lane.tries) indices[count++] = lane.index;
-  for (size_t done = 0; done < count; done += kBatch) repeat(indices + done, std::min(kBatch, count - done), now);
-}
-
-// While results come, a packet that many later ones overtook was lost, or its result was: send it again.
+// While results come, a packet that many later ones overtook was lost, or its result was: send it again. Time must
+// have gone by too: cores that take turns overtake each other by many packets. Other lanes go on meanwhile.
 void Worker::repeat_lost(double now) {
   looked_at_ = now;
   if (flying_ > 0 && now - progress_at_ > patience_) return probe(now);
   uint32_t indices[kBatch];
   size_t count = 0;
-  for (const Lane& lane : lanes_)
-    if (count < kBatch && lane.tries && lane.serial + kOvertaken < answered_serial_) indices[count++] = lane.index;
+  for (const Lane& lane : lanes_) {
+    const bool lost = lane.serial + kOvertaken < answered_serial_ ||
+                      (lane.serial < recovered_serial_ && now >= recovered_at_);
+    if (count < kBatch && lane.tries && lost && now - lane.sent_at > patience_) indices[count++] = lane.index;
+  }
   if (count > 0) repeat(indices, count, now);
 }
 

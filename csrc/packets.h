@@ -52,7 +52,6 @@ class Worker {
   void repeat_lost(double now);
   void probe(double now);
   void repeat(const uint32_t* indices, size_t count, double now);
-  void repeat_all(double now);
   void learn(double seconds);
   uint32_t oldest() const;
 
@@ -79,6 +78,8 @@ class Worker {
   bool stalled_ = false;    // no result came for so long that one block is asked about
   uint32_t probed_ = 0;
   double probed_at_ = 0, probe_wait_ = 0;
+  uint64_t recovered_serial_ = 0;  // what was sent before this, a probe with a result, is lost
+  double recovered_at_ = 0;        // from this moment on
   double round_trip_ = 0, deviation_ = 0, patience_;
 
   std::vector<uint8_t> inbox_;
