@@ -49,15 +49,6 @@ class Faults:
         """Whether anything happens at all."""
         return self.loss + self.duplication + self.reordering > 0
 
-    def as_dict(self) -> dict[str, float]:
-        """Settings, to send to the keeper."""
-        return {
-            "loss": self.loss,
-            "duplication": self.duplication,
-            "reordering": self.reordering,
-            "seed": self.seed,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Way:

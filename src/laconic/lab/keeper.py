@@ -156,7 +156,7 @@ def main(control_descriptor: int, lab_pid: int, plan: dict[str, Any]) -> None:
         network.set_rate(None if plan["rate"] is None else Rate.parse(plan["rate"]))
         aggregation = None
         if plan["aggregator"] is not None:
-            network.add_aggregator_address()
+            network.add_aggregator(plan["aggregator"])
             aggregation = Aggregation(plan["aggregator"], network.bridge_ports)
     except StepError as error:
         failure = {"step": error.step, "code": error.code, "reason": error.reason}

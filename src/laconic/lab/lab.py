@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import shutil
@@ -71,7 +72,7 @@ class Lab:
             "hosts": self.hosts,
             "rate": None if self.rate is None else str(self.rate),
             "aggregator": self.aggregator,
-            "faults": None if self.faults is None else self.faults.as_dict(),
+            "faults": None if self.faults is None else dataclasses.asdict(self.faults),
         }
         self._keeper = Connection(plan)
 
@@ -182,7 +183,9 @@ class Lab:
     def aggregator_counters(self) -> dict[str, int]:
         """Say what became of the packets that the aggregator got, since the lab was opened."""
         if self.aggregator is None:
-            raise PlanError("lab: expected a lab with an aggregator, got one without; use Lab(aggregator='xdp')")
+            raise PlanError(
+                "lab: expected a lab with an aggregator, got one without; use Lab(aggregator='xdp')"
+            )
         counters: dict[str, int] = self._connected().ask("aggregator")["counters"]
         return counters
 

@@ -31,7 +31,7 @@ class Address:
             found = str(ipaddress.IPv4Address(host))
         except ValueError:
             try:
-                found = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0] if host else ""
+                found = socket.gethostbyname(host) if host else ""
             except OSError:
                 found = ""
         if not found:

@@ -39,9 +39,7 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 class InNetwork:
     """One worker's end; after an error other than an overflow it is of no more use."""
 
-    def __init__(
-        self, address: str, *, job: int, worker: int, workers: int, timeout_s: float = 20.0
-    ) -> None:
+    def __init__(self, address: str, *, job: int, worker: int, workers: int, timeout_s: float = 20.0) -> None:
         self._address = Address.parse(address)
         self._job = check_job(job)
         self._workers = check_workers(workers)
@@ -79,9 +77,7 @@ class InNetwork:
                 " run the job by 'laconic lab --aggregator xdp' or set them"
             )
         address, job, rank, world = (environment[name] for name in names)
-        return cls(
-            address, job=parse_job(job), worker=int(rank), workers=int(world), timeout_s=timeout_s
-        )
+        return cls(address, job=parse_job(job), worker=int(rank), workers=int(world), timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from laconic.bpf import Program
 from laconic.collectives.aggregator.address import Address
 from laconic.collectives.aggregator.aggregator import MOST_JOBS, Counters
-from laconic.bpf import Program
 from laconic.collectives.aggregator.job import check_job, check_workers, format_job
 from laconic.errors import PlanError
 from laconic.kernels.cpu import _native
@@ -66,7 +66,9 @@ class XdpAggregator:
         everyone = (1 << workers) - 1
         for entry in range(pool):
             head = _ENTRY_HEAD.pack(0, (entry - pool) % (1 << 32), 0, 0, everyone, 0)
-            self._program.update("pool", struct.pack("=I", number * pool + entry), head.ljust(_ENTRY_BYTES, b"\0"))
+            self._program.update(
+                "pool", struct.pack("=I", number * pool + entry), head.ljust(_ENTRY_BYTES, b"\0")
+            )
         self._program.update("jobs", struct.pack("=Q", job), _JOB.pack(number, workers))
         self._numbers[job] = number
 
