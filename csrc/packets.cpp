@@ -1,6 +1,8 @@
 #include "packets.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -12,10 +14,12 @@
 namespace laconic {
 namespace {
 
-constexpr size_t kBatch = 64;                                       // datagrams per system call
+constexpr size_t kBatch = 64;  // packets per system call
 constexpr size_t kDatagram = sizeof(packet_header) + 4 * PACKET_VALUES;
-constexpr size_t kHeaders = 14 + 20 + 8;                            // Ethernet, IPv4, UDP: what a link counts besides
-constexpr size_t kKernelBytes = 2304;                               // what a full datagram takes of a socket's buffer
+constexpr size_t kHeaders = 14 + 20 + 8;  // Ethernet, IPv4, UDP: what a link counts besides
+constexpr size_t kKernelBytes = 2304;     // what a full datagram takes of a socket's buffer
+constexpr uint32_t kBusy = 32;            // packets on their way that make it worth to wait for several results
+constexpr double kGather = 0.0005;
 constexpr double kFirstPatience = 0.05, kLeastPatience = 0.02, kMostPatience = 0.5;
 constexpr uint64_t kOvertaken = 32;  // results of later packets that mean that this one is lost, not late
 constexpr double kLook = 0.002;  // how often lost packets are looked for
@@ -91,9 +95,12 @@ Outcome Worker::proceed(double seconds) {
     if (now - progress_at_ > timeout_s_) return Outcome::kTimeout;
     if (now > until) return Outcome::kRunning;
     if (came || (ready_size_ > 0 && flying_ < window_ && !blocked_)) continue;
+    if (flying_ > kBusy) {  // one awakening for many results: on few cores they cost more than packets do
+      const timespec pause{0, long(1e9 * std::min(kGather, round_trip_ / 8))};
+      nanosleep(&pause, nullptr);
+    }
     pollfd wait{socket_, short(POLLIN | (blocked_ ? POLLOUT : 0)), 0};
-    const double pause = std::min(until - now, kLook);
-    poll(&wait, 1, std::max(1, int(std::ceil(1e3 * pause))));
+    poll(&wait, 1, std::max(1, int(std::ceil(1e3 * std::min(until - now, kLook)))));
     if (wait.revents & POLLOUT) blocked_ = false;
   }
   return overflow_ ? Outcome::kOverflow : Outcome::kDone;
@@ -116,26 +123,48 @@ bool Worker::send_ready(double now) {
   return true;
 }
 
+// Several packets of one size make one message, which the kernel cuts where it leaves the machine.
 size_t Worker::send(const uint32_t* indices, size_t count) {
   packet_header headers[kBatch];
-  iovec parts[kBatch][2];
+  iovec parts[2 * kBatch];
   mmsghdr messages[kBatch];
-  std::memset(messages, 0, count * sizeof(mmsghdr));
-  for (size_t i = 0; i < count; ++i) {
-    headers[i] = header_;
-    headers[i].block = first_block_ + indices[i];
-    parts[i][0] = {&headers[i], sizeof(packet_header)};
-    parts[i][1] = {values_ + size_t(indices[i]) * PACKET_VALUES, 4 * size_t(values_of(indices[i]))};
-    messages[i].msg_hdr.msg_iov = parts[i];
-    messages[i].msg_hdr.msg_iovlen = 2;
+  alignas(cmsghdr) char controls[kBatch][CMSG_SPACE(sizeof(uint16_t))];
+  size_t packets[kBatch], made = 0;
+  for (size_t i = 0; i < count; ++made) {
+    msghdr& message = messages[made].msg_hdr;
+    message = {};
+    message.msg_iov = parts + 2 * i;
+    const size_t first = i;
+    do {
+      headers[i] = header_;
+      headers[i].block = first_block_ + indices[i];
+      parts[2 * i] = {&headers[i], sizeof(packet_header)};
+      parts[2 * i + 1] = {values_ + size_t(indices[i]) * PACKET_VALUES, 4 * size_t(values_of(indices[i]))};
+      ++i;
+    } while (i < count && i - first < segments_ && values_of(indices[i - 1]) == PACKET_VALUES);
+    packets[made] = i - first;
+    message.msg_iovlen = 2 * packets[made];
+    if (packets[made] == 1) continue;
+    const uint16_t size = kDatagram;
+    message.msg_control = controls[made];
+    message.msg_controllen = sizeof controls[made];
+    cmsghdr* const control = CMSG_FIRSTHDR(&message);
+    *control = {CMSG_LEN(sizeof size), SOL_UDP, UDP_SEGMENT};
+    std::memcpy(CMSG_DATA(control), &size, sizeof size);
   }
-  const int sent = sendmmsg(socket_, messages, unsigned(count), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent < 0) {
+  const int went = sendmmsg(socket_, messages, unsigned(made), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (went < 0) {
+    if (segments_ > 1 && (errno == EIO || errno == EINVAL)) {  // a card that can not cut
+      segments_ = 1;
+      return send(indices, count);
+    }
     error_ = errno;
     return 0;
   }
-  for (int i = 0; i < sent; ++i) bytes_sent_ += kHeaders + sizeof(packet_header) + parts[i][1].iov_len;
-  return size_t(sent);
+  size_t sent = 0;
+  for (int i = 0; i < went; ++i) sent += packets[i];
+  for (size_t i = 0; i < sent; ++i) bytes_sent_ += kHeaders + sizeof(packet_header) + parts[2 * i + 1].iov_len;
+  return sent;
 }
 
 bool Worker::receive(double now) {

@@ -59,6 +59,7 @@ class Worker {
   uint32_t bit_, all_;
   double timeout_s_;
   packet_header header_{};
+  size_t segments_ = 8;  // packets per message
   uint32_t window_;  // packets on their way at most: what the receive buffer holds
 
   std::array<Lane, PACKET_WINDOW> lanes_{};

@@ -32,7 +32,6 @@ ADDRESS_VARIABLE = "LACONIC_AGGREGATOR"
 JOB_VARIABLE = "LACONIC_AGGREGATION_JOB"
 
 _RECEIVE_BYTES = 1 << 20
-_SO_NO_CHECK = 11
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 
@@ -52,8 +51,6 @@ class InNetwork:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
-            # the program in the kernel changes values and would have to sum them up again for UDP
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
             self._socket.connect(self._address.pair)
         except OSError as error:
