@@ -150,24 +150,24 @@ void Aggregator::take(const uint8_t* datagram, size_t size, const sockaddr_in& s
     answers.open(header, count);
   };
 
-  bool is_first = false;
-  if (entry.block != header.block) {
-    if (header.block - entry.block != PACKET_POOL || entry.seen != job.all) {
-      ++counters_[COUNT_STALE];
-      return;
-    }
+  const bool is_first = entry.block != header.block, is_complete = entry.seen == job.all;
+  const bool differs = entry.round != header.round || entry.shape != shape;
+  if (is_first ? header.block - entry.block != PACKET_POOL || !is_complete : differs && is_complete) {
+    ++counters_[COUNT_STALE];
+    return;
+  }
+  if (is_first) {
     entry.block = header.block;
     entry.round = header.round;
     entry.shape = shape;
     entry.seen = entry.flags = 0;
-    is_first = true;
-  } else if (entry.round != header.round || entry.shape != shape) {
-    if (entry.seen != job.all) entry.flags = PACKET_OUT_OF_STEP;
+  } else if (differs) {
+    entry.flags = PACKET_OUT_OF_STEP;
     ++counters_[COUNT_OUT_OF_STEP];
     return pend(PACKET_OUT_OF_STEP);
   } else if (entry.seen & bit) {
     ++counters_[COUNT_REPEATED];
-    if (entry.seen != job.all) return pend(entry.flags);
+    if (!is_complete) return pend(entry.flags);
     result(PACKET_REPEATED);
     answers.tell(sender);
     return answers.close();

@@ -184,20 +184,20 @@ SEC("xdp") int aggregate(struct xdp_md *context) {
   if (!entry) return drop(COUNT_MALFORMED);
 
   bpf_spin_lock(&entry->lock);
-  int is_first = 0;
-  if (entry->block != block) {
-    if (block - entry->block != PACKET_POOL || entry->seen != all) {
-      bpf_spin_unlock(&entry->lock);
-      return drop(COUNT_STALE);
-    }
+  const int is_first = entry->block != block, is_complete = entry->seen == all;
+  const int differs = entry->round != round || entry->shape != shape;
+  if (is_first ? block - entry->block != PACKET_POOL || !is_complete : differs && is_complete) {
+    bpf_spin_unlock(&entry->lock);
+    return drop(COUNT_STALE);
+  }
+  if (is_first) {
     entry->block = block;
     entry->round = round;
     entry->shape = shape;
     entry->seen = 0;
     entry->flags = 0;
-    is_first = 1;
-  } else if (entry->round != round || entry->shape != shape) {
-    if (entry->seen != all) entry->flags = PACKET_OUT_OF_STEP;
+  } else if (differs) {
+    entry->flags = PACKET_OUT_OF_STEP;
     const __u32 seen = entry->seen;
     bpf_spin_unlock(&entry->lock);
     count(COUNT_OUT_OF_STEP);
@@ -206,7 +206,7 @@ SEC("xdp") int aggregate(struct xdp_md *context) {
     const __u32 seen = entry->seen, flags = entry->flags;
     bpf_spin_unlock(&entry->lock);
     count(COUNT_REPEATED);
-    return seen == all ? answer_result(context, key, values, PACKET_REPEATED)
+    return is_complete ? answer_result(context, key, values, PACKET_REPEATED)
                        : answer_pending(context, frame, values, seen, flags);
   }
   if (operation == PACKET_SUM) {
