@@ -14,6 +14,7 @@ from laconic.collectives.aggregator.aggregator import MOST_JOBS
 from laconic.errors import ConfigError, PlanError
 from tests.aggregator.conftest import JOB, free_address, together
 from tests.aggregator.conversation import EXPECTED, MALFORMED, converse
+from tests.aggregator.packets import HEADER
 
 
 def test_a_conversation_by_the_book(aggregator):
@@ -71,14 +72,19 @@ def test_memory_does_not_grow_whatever_arrives(aggregator):
 
     aggregator.register(JOB, 2)
     generator = np.random.default_rng(0)
-    from tests.aggregator.packets import HEADER
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect(aggregator.address.pair)
         before, sent = None, 40_000
         for number in range(sent):
             header = HEADER.pack(
-                0x4C, 1, 1, 0, 1 << int(generator.integers(32)), JOB + number % 3, number, number * 7919 % 2**32
+                0x4C,
+                1,
+                1,
+                0,
+                1 << int(generator.integers(32)),
+                JOB + number % 3,
+                number,
+                number * 7919 % 2**32,
             )
             sender.send(header + bytes(4 * int(generator.integers(400))))
             if number == 5_000:
@@ -101,5 +107,5 @@ def test_a_closed_aggregator_gives_its_address_back():
 
 
 def test_a_number_of_workers_out_of_range_is_refused(aggregator):
-    with pytest.raises(ConfigError, match="^aggregator: workers: expected 1 to 32, got 0$"):
+    with pytest.raises(ConfigError, match=r"^aggregator: workers: expected 1 to 32, got 0$"):
         aggregator.register(JOB, 0)

@@ -66,11 +66,11 @@ def aggregator(
     with XdpAggregator(listen, indices) if indices else UserAggregator(listen) as running:
         for number in jobs:
             running.register(number, workers)
-        where = f"in the kernel on {', '.join(interface)}" if interface else "in user space"
-        console.print(f"aggregating on {running.address}, {where}")
-        for number in jobs:
-            console.print(f"job {format_job(number)}: {workers} workers")
         with suppress(KeyboardInterrupt, SystemExit):
+            where = f"in the kernel on {', '.join(interface)}" if interface else "in user space"
+            console.print(f"aggregating on {running.address}, {where}")
+            for number in jobs:
+                console.print(f"job {format_job(number)}: {workers} workers")
             _show(console, running)
         counters = running.counters()
     console.print(_table(counters))
