@@ -32,6 +32,7 @@ ADDRESS_VARIABLE = "LACONIC_AGGREGATOR"
 JOB_VARIABLE = "LACONIC_AGGREGATION_JOB"
 
 _RECEIVE_BYTES = 1 << 20
+_SEND_BYTES = 1 << 16  # what waits in the queue of a slow card; more would be dropped there
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 
@@ -51,6 +52,7 @@ class InNetwork:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
             self._socket.connect(self._address.pair)
         except OSError as error:
