@@ -99,9 +99,10 @@ Outcome Worker::proceed(double seconds) {
       const timespec pause{0, long(1e9 * std::min(kGather, round_trip_ / 8))};
       nanosleep(&pause, nullptr);
     }
-    pollfd wait{socket_, short(POLLIN | (blocked_ ? POLLOUT : 0)), 0};
+    const bool full = blocked_ && error_ == EAGAIN;  // after other errors, such as a pulled cable, time must go by
+    pollfd wait{socket_, short(POLLIN | (full ? POLLOUT : 0)), 0};
     poll(&wait, 1, std::max(1, int(std::ceil(1e3 * std::min(until - now, kLook)))));
-    if (wait.revents & POLLOUT) blocked_ = false;
+    if (!full || wait.revents & POLLOUT) blocked_ = false;
   }
   return overflow_ ? Outcome::kOverflow : Outcome::kDone;
 }
@@ -118,6 +119,7 @@ bool Worker::send_ready(double now) {
     ready_size_ -= sent;
     flying_ += uint32_t(sent);
     if (sent < count) blocked_ = true;
+    if (sent > 0 && sent < count) error_ = EAGAIN;
     if (error_ && !is_transient(error_)) return false;
   }
   return true;

@@ -191,6 +191,29 @@ with InNetwork.from_environment(timeout_s=12) as network:
         job.stop()
 
 
+def test_a_cable_that_is_put_back_in_time_does_no_harm(kernel):
+    script = """
+import os, numpy as np
+from laconic.collectives.aggregator import InNetwork
+with InNetwork.from_environment() as network:
+    for number in range(200):
+        values = np.full(20_000, number, dtype=np.int32)
+        network.add(values)
+        assert (values == 2 * number).all()
+        if number == 3:
+            print("under way", flush=True)
+"""
+    with Lab(hosts=2, rate="50mbit", aggregator="xdp") as lab:
+        env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        job = lab.start([sys.executable, "-c", script], env=env, grace_s=30)
+        job.wait_for("under way", host=1, timeout_s=PATIENCE_S)
+        lab.link_down(1)
+        assert job.running
+        time.sleep(1.5)  # not to synchronise: so long is the cable out
+        lab.link_up(1)
+        job.wait(PATIENCE_S).check()
+
+
 def test_training_gives_the_same_model_as_the_host_all_reduce_of_the_same_integers(kernel):
     script = """
 import hashlib, os
