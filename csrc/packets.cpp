@@ -203,12 +203,12 @@ void Worker::take(const uint8_t* datagram, size_t size, double now) {
   if (index >= blocks_) return;
   const Lane& lane = lane_of(index);
   if (lane.tries == 0 || lane.index != index) return;
-  answered_ = true;
   if (header.flags & PACKET_RESULT) {
     take_result(header, datagram + sizeof header, size - sizeof header, now);
   } else if (header.flags & PACKET_PENDING) {
     out_of_step_ = out_of_step_ || (header.flags & PACKET_OUT_OF_STEP);
     seen_ = header.workers;
+    answered_ = true;
   }
 }
 
@@ -226,6 +226,7 @@ void Worker::take_result(const packet_header& header, const uint8_t* values, siz
   if (uint64_t(index) + PACKET_WINDOW < blocks_)
     ready_[(ready_begin_ + ready_size_++) % PACKET_WINDOW] = index + PACKET_WINDOW;
   progress_at_ = now;
+  answered_ = false;
   if (!stalled_) return;
   stalled_ = false;
   if (index != probed_) return;

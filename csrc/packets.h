@@ -27,8 +27,8 @@ class Worker {
   Outcome proceed(double seconds);
 
   uint32_t round() const { return round_; }
-  uint32_t seen() const { return seen_; }  // who was in, by the last answer about the oldest block
-  bool answered() const { return answered_; }  // whether the aggregator said anything in this operation
+  bool answered() const { return answered_; }  // whether the aggregator said who is in, since the last result
+  uint32_t seen() const { return seen_; }      // who, then
   int error() const { return error_; }         // errno of kSystemError, or of the last failed send
   uint64_t bytes_sent() const { return bytes_sent_; }
   uint64_t bytes_received() const { return bytes_received_; }

@@ -217,6 +217,19 @@ def test_an_aggregator_that_does_not_answer_is_named(aggregator, known):
     )
 
 
+def test_an_aggregator_that_ends_on_the_way_is_not_taken_for_a_missing_worker(aggregator):
+    aggregator.register(JOB, 1)
+    with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=1, timeout_s=0.5) as network:
+
+        def add_on_and_on():
+            while True:
+                network.add(np.ones(300_000, dtype=np.int32))
+
+        threading.Timer(0.2, aggregator.close).start()
+        with pytest.raises(CommError, match="expected an answer of the aggregator"):
+            add_on_and_on()
+
+
 def test_an_interrupt_ends_the_wait(aggregator):
     aggregator.register(JOB, 2)
     with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=2, timeout_s=60) as network:

@@ -95,6 +95,44 @@ if os.environ["RANK"] == "0":
     }
 
 
+def test_headers_that_lie_are_dropped_in_the_kernel(kernel):
+    """Frames made from the first byte: lengths that are too long, too short, or a part of a datagram."""
+    script = """
+import os, socket, struct
+from tests.aggregator.packets import contribution
+job = int(os.environ["LACONIC_AGGREGATION_JOB"], 16)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+    end.connect(("10.0.0.254", 9917))
+    end.settimeout(20)
+    end.send(contribution([1], job=job, worker=0))
+    assert len(end.recv(2000)) == 28
+    mine = end.getsockname()[1]
+hardware = next(line.split()[3] for line in open("/proc/net/arp") if line.startswith("10.0.0.254 "))
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+wire.bind(("eth0", 0))
+
+def send(payload, *, udp_length=None, fragment=0, head=0x45):
+    ethernet = bytes.fromhex(hardware.replace(":", "")) + wire.getsockname()[4] + b"\\x08\\x00"
+    udp = struct.pack(">HHHH", mine, 9917, udp_length if udp_length is not None else 8 + len(payload), 0)
+    ip = struct.pack(">BBHHHBBH4s4s", head, 0, 28 + len(payload), 0, fragment, 64, 17, 0,
+                     socket.inet_aton("10.0.0.1"), socket.inet_aton("10.0.0.254"))
+    wire.send(ethernet + ip + udp + payload)
+
+good = contribution([1, 2], job=job, worker=0, block=1, round_number=1)
+for length in (0, 7, 8, 31, 32, 33, 41, 44, 1480, 65535):  # 40 is right, 36 is a packet of one value
+    send(good, udp_length=length)
+send(good, fragment=0x2000)
+send(good, fragment=0x0001)
+send(good[:23])
+send(b"")
+"""
+    with Lab(hosts=1, aggregator="xdp") as lab:
+        run(lab, script).check()
+        counters = lab.aggregator_counters()
+    assert counters["malformed"] == 14
+    assert (counters["packets"], counters["results"], counters["stale"]) == (15, 1, 0)
+
+
 def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
     faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7)
     with Lab(hosts=4, rate="200mbit", aggregator=kind, faults=faults) as lab:
