@@ -35,7 +35,7 @@ class Row:
     seconds: float
     """Of the fastest sum; of each sum, the slowest host counts."""
     bytes_sent: float
-    """By one host, per sum: mean over hosts and sums, setting up included."""
+    """By one host, per sum: mean over all hosts, sums and turns, fast and slow, setting up included."""
     ring_bytes_share: float
     ring_time_share: float
 
@@ -60,13 +60,16 @@ def run_switch_benchmark(
             method: stack.enter_context(Lab(hosts=hosts, aggregator=kind)) for method, kind in METHODS.items()
         }
         for rate_mbit in rates_mbit:
-            best: dict[str, tuple[float, float]] = {}
+            found: dict[str, list[tuple[float, float]]] = {method: [] for method in labs}
             for turn in range(turns):
                 for method, lab in labs.items():
                     say(f"{rate_mbit:g} Mbit/s, {method}, turn {turn + 1} of {turns}")
                     lab.set_rate(str(Rate(rate_mbit * 1e6)))
-                    found = _run(lab, values, rounds)
-                    best[method] = min(best.get(method, found), found)
+                    found[method].append(_run(lab, values, rounds))
+            best = {
+                method: (min(seconds for seconds, _ in runs), sum(sent for _, sent in runs) / turns)
+                for method, runs in found.items()
+            }
             ring_seconds, ring_bytes = best["ring (gloo)"]
             for method, (seconds, sent) in best.items():
                 rows.append(
