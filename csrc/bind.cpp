@@ -20,7 +20,6 @@ using namespace nanobind::literals;
 
 namespace laconic {
 
-void define_threshold(nb::module_& m);
 
 namespace {
 
@@ -180,10 +179,6 @@ void define_rows(nb::module_& m) {
 }  // namespace
 }  // namespace laconic
 
-namespace laconic {
-void define_sketch(nb::module_& m);  // bind_sketch.cpp
-}  // namespace laconic
-
 NB_MODULE(_native, m) {
   using namespace laconic;
   nb::register_exception_translator(
@@ -211,4 +206,5 @@ NB_MODULE(_native, m) {
   define_sparse(m);
   define_sketch(m);
   define_threshold(m);
+  define_packets(m);
 }

@@ -31,6 +31,10 @@ inline const Kernels& kernels_named(const std::string& name) {
   throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
 }
 
+// One function per file called bind_*.
+void define_packets(nb::module_& m);
+void define_sketch(nb::module_& m);
 void define_sparse(nb::module_& m);
+void define_threshold(nb::module_& m);
 
 }  // namespace laconic

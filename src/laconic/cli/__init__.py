@@ -8,7 +8,7 @@ import sys
 import typer
 
 from laconic import __version__
-from laconic.cli import bench, codec, demo, info, lab, prepare, report, train, tune
+from laconic.cli import aggregator, bench, codec, demo, info, lab, prepare, report, train, tune
 from laconic.errors import LaconicError
 
 __all__ = ["app", "main"]
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("aggregator")(aggregator.aggregator)
 app.command("demo")(demo.demo)
 app.command("info")(info.info)
 app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)

@@ -88,6 +88,40 @@ def train(
         write_json(result.as_json(), json_file)
 
 
+@app.command("switch")
+def switch(
+    rates: str = typer.Option("200,1000", help="Rates of the links, in Mbit/s, separated by commas."),
+    hosts: int = typer.Option(4, min=2, max=32, help="Number of hosts."),
+    values: int = typer.Option(4_000_000, min=1, help="Integers of 32 bits that each host contributes."),
+    rounds: int = typer.Option(5, min=1, help="Sums of every run; the fastest counts."),
+    turns: int = typer.Option(2, min=1, help="Runs of every method, in turn."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Sum of integers by a switch, in the kernel and in user space, against gloo's ring all-reduce."""
+    from rich.console import Console
+
+    from laconic.bench.machine import Machine
+    from laconic.bench.reduction.switch import render, run_switch_benchmark
+    from laconic.errors import ConfigError
+
+    check_json_file(json_file)
+    try:
+        rates_mbit = [float(rate) for rate in rates.split(",") if rate.strip()]
+    except ValueError as error:
+        raise ConfigError(f"--rates: expected numbers separated by commas, got {rates!r}") from error
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.print(str(Machine.this()))
+    with console.status("starting") as status:
+        rows = run_switch_benchmark(
+            rates_mbit=rates_mbit, hosts=hosts, values=values, rounds=rounds, turns=turns, say=status.update
+        )
+    console.print(render(rows))
+    if json_file is not None:
+        write_json([row.as_dict() for row in rows], json_file)
+
+
 @app.command("adapt")
 def adapt(
     data: Path | None = typer.Option(

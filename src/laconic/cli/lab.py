@@ -28,6 +28,13 @@ def lab(
     rate: str | None = typer.Option(
         None, help="Rate of every link in each direction: 200mbit, 1.5gbit; left out: no limit."
     ),
+    aggregator: str | None = typer.Option(
+        None, help="Aggregate in the switch: xdp (in the kernel) or user (in user space)."
+    ),
+    loss: float = typer.Option(0.0, help="Share of packets lost, in each direction of each link."),
+    duplication: float = typer.Option(0.0, help="Share of packets doubled."),
+    reordering: float = typer.Option(0.0, help="Share of packets that others overtake."),
+    seed: int = typer.Option(0, help="Seed of loss, duplication and reordering."),
     pin: bool = typer.Option(True, help="Give every host one core, in turn, and one thread."),
     grace: float = typer.Option(
         2.0, min=0.0, help="Seconds that hosts have to notice that another failed, before they are ended."
@@ -44,7 +51,7 @@ def lab(
     from rich.console import Console
 
     from laconic.errors import ConfigError
-    from laconic.lab import Lab
+    from laconic.lab import Faults, Lab
     from laconic.lab import check as check_machine
 
     console = Console(stderr=True, highlight=False)  # standard output belongs to the job
@@ -60,16 +67,23 @@ def lab(
     to_stdout = json_file is not None and str(json_file) == "-"
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    faults = Faults(loss=loss, duplication=duplication, reordering=reordering, seed=seed)
+    counters = None
     try:
-        with Lab(hosts=hosts, rate=rate) as built:
+        with Lab(
+            hosts=hosts, rate=rate, aggregator=aggregator, faults=faults if faults.any else None
+        ) as built:
             stream = sys.stderr if to_stdout else sys.stdout
             result = built.run(command, pin_cores=pin, stream=stream, grace_s=grace)
+            counters = built.aggregator_counters() if aggregator is not None else None
     except KeyboardInterrupt:
         console.print("laconic lab: interrupted; every host was ended")
         raise typer.Exit(_INTERRUPTED) from None
     _print_result(console, result, rate)
+    if counters is not None:
+        console.print(f"aggregator: {', '.join(f'{name} {count:,}' for name, count in counters.items())}")
     if json_file is not None:
-        write_json({"rate": rate, **result.as_dict()}, json_file)
+        write_json({"rate": rate, **result.as_dict(), "aggregator": counters}, json_file)
     raise typer.Exit(result.exit_code)
 
 

@@ -11,10 +11,11 @@ Nothing appears outside: no interface, no named namespace, no route. What is mad
 process and goes with it, whatever ends the lab.
 """
 
+from laconic.lab.faults import Faults
 from laconic.lab.job import Job
 from laconic.lab.lab import Lab
 from laconic.lab.needs import Fact, check
 from laconic.lab.rate import Rate
 from laconic.lab.result import HostResult, Result
 
-__all__ = ["Fact", "HostResult", "Job", "Lab", "Rate", "Result", "check"]
+__all__ = ["Fact", "Faults", "HostResult", "Job", "Lab", "Rate", "Result", "check"]

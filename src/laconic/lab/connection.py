@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -21,7 +22,8 @@ _CLOSE_S = 10.0
 class Connection:
     """A running keeper. Threads may ask at the same time; answers come in turn."""
 
-    def __init__(self, hosts: int, rate: str | None) -> None:
+    def __init__(self, plan: dict[str, Any]) -> None:
+        """Start a keeper and let it build; ``plan`` has what ``keeper.main`` reads."""
         if sys.platform != "linux":
             raise PlanError(
                 f"lab: expected Linux with network namespaces, got {sys.platform!r}; run it in a Linux machine"
@@ -30,7 +32,7 @@ class Connection:
             raise PlanError("lab: pyroute2 is not installed; run \"pip install 'laconic[lab]'\"")
         self._turn = threading.Lock()
         self._channel, theirs = socket.socketpair()
-        arguments = [str(theirs.fileno()), str(os.getpid()), str(hosts), rate or ""]
+        arguments = [str(theirs.fileno()), str(os.getpid()), json.dumps(plan)]
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "laconic.lab.keeper", *arguments],
@@ -48,6 +50,9 @@ class Connection:
         if failure := answer.get("failure"):
             self.close()
             raise StepError(**failure)
+        if text := answer.get("error"):
+            self.close()
+            raise PlanError(text)
         self.privilege: str = answer["privilege"]
         self.pid = self._process.pid
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 INTERFACE = "eth0"
 MOST_HOSTS = 250
+AGGREGATOR_ADDRESS = "10.0.0.254"
 _FIRST_PORT = 29500
 
 
@@ -16,7 +17,12 @@ def addresses(hosts: int) -> list[str]:
 
 
 def environments(
-    hosts: int, *, run: int, pin_cores: bool, own: Mapping[str, str] | None = None
+    hosts: int,
+    *,
+    run: int,
+    pin_cores: bool,
+    aggregation_job: str | None = None,
+    own: Mapping[str, str] | None = None,
 ) -> list[dict[str, str]]:
     """Environment of every host: the caller's, then what torchrun would set, then ``own``.
 
@@ -34,6 +40,9 @@ def environments(
         "NCCL_SOCKET_IFNAME": INTERFACE,
         "PYTHONUNBUFFERED": "1",
     }
+    if aggregation_job is not None:
+        together["LACONIC_AGGREGATOR"] = AGGREGATOR_ADDRESS
+        together["LACONIC_AGGREGATION_JOB"] = aggregation_job
     if pin_cores:
         together["OMP_NUM_THREADS"] = "1"
     return [

@@ -18,6 +18,8 @@ from typing import Any
 
 from laconic.errors import PlanError
 from laconic.lab import channel, linux, processes
+from laconic.lab.aggregation import Aggregation
+from laconic.lab.faults import Faults
 from laconic.lab.namespaces import separate
 from laconic.lab.network import Network
 from laconic.lab.rate import Rate
@@ -27,10 +29,15 @@ from laconic.lab.steps import StepError
 class Keeper:
     """Answers the lab's messages; one method ``do_...`` per kind of message."""
 
-    def __init__(self, control: socket.socket, lab: int, network: Network) -> None:
+    def __init__(
+        self, control: socket.socket, lab: int, network: Network, aggregation: Aggregation | None
+    ) -> None:
         self._control = control
         self._lab = lab
         self._network = network
+        self._aggregation = aggregation
+        self._job: int | None = None
+        """What the aggregator knows the job as."""
         self._running: dict[int, int] = {}
         """Host of every process that leads one."""
         self._events = -1
@@ -82,6 +89,8 @@ class Keeper:
 
     def do_start(self, events: int, *outputs: int, **settings: Any) -> dict[str, Any]:
         """Start one process per host; its output, and the exit codes of all, go to the descriptors given."""
+        if self._aggregation is not None:
+            self._register(settings["aggregation_job"], len(outputs))
         self._events = events
         pids = []
         for host, output in enumerate(outputs):
@@ -98,6 +107,18 @@ class Keeper:
             pids.append(pid)
             self._running[pid] = host
         return {"pids": pids}
+
+    def _register(self, job: int, workers: int) -> None:
+        assert self._aggregation is not None
+        if self._job is not None:
+            self._aggregation.ask("release", job=self._job)
+        self._aggregation.ask("register", job=job, workers=workers)
+        self._job = job
+
+    def do_aggregator(self) -> dict[str, Any]:
+        """Counters of the aggregator; it is there, the lab has checked."""
+        assert self._aggregation is not None
+        return {"counters": self._aggregation.ask("counters")}
 
     def do_signal(self, hosts: list[int], number: int) -> None:
         """Signal the processes of hosts, where they still run."""
@@ -118,7 +139,7 @@ class Keeper:
         return {"counters": self._network.counters()}
 
 
-def main(control_descriptor: int, lab_pid: int, hosts: int, rate: str) -> None:
+def main(control_descriptor: int, lab_pid: int, plan: dict[str, Any]) -> None:
     """Build the network, say so or say what failed, and serve."""
     control = socket.socket(fileno=control_descriptor)
     control.set_inheritable(False)
@@ -130,19 +151,26 @@ def main(control_descriptor: int, lab_pid: int, hosts: int, rate: str) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     try:
-        privilege = separate(hosts)
-        network = Network(hosts)
-        network.set_rate(Rate.parse(rate) if rate else None)
+        privilege = separate(plan["hosts"])
+        network = Network(plan["hosts"], None if plan["faults"] is None else Faults(**plan["faults"]))
+        network.set_rate(None if plan["rate"] is None else Rate.parse(plan["rate"]))
+        aggregation = None
+        if plan["aggregator"] is not None:
+            network.add_aggregator(plan["aggregator"])
+            aggregation = Aggregation(plan["aggregator"], network.bridge_ports)
     except StepError as error:
         failure = {"step": error.step, "code": error.code, "reason": error.reason}
         channel.send(control, {"failure": failure})
         return
+    except PlanError as error:
+        channel.send(control, {"error": str(error)})
+        return
     channel.send(control, {"privilege": privilege, "pid": os.getpid()})
     try:
-        Keeper(control, lab, network).serve()
+        Keeper(control, lab, network, aggregation).serve()
     finally:
         processes.end_all()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))

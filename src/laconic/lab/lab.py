@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,9 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from laconic.errors import ConfigError, PlanError
+from laconic.lab.aggregation import KINDS
 from laconic.lab.connection import Connection
+from laconic.lab.faults import Faults
 from laconic.lab.hosts import MOST_HOSTS, addresses, cores, environments
 from laconic.lab.job import Job
 from laconic.lab.output import Output, Screen
@@ -26,14 +30,27 @@ class Lab:
     """Hosts in network namespaces, joined by a switch; a context manager.
 
     ``rate`` limits every link in each direction (``'200mbit'``, ``'1.5gbit'``); None leaves it to the
-    machine. Needs root, or a kernel that allows user namespaces.
+    machine. ``aggregator`` puts one into the switch, in the kernel (``'xdp'``) or in user space (``'user'``);
+    jobs join it by ``InNetwork.from_environment``. ``faults`` makes links lose, double and reorder packets.
+    Needs root, or a kernel that allows user namespaces; root alone may have ``'xdp'`` and faults.
     """
 
-    def __init__(self, *, hosts: int, rate: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        hosts: int,
+        rate: str | None = None,
+        aggregator: str | None = None,
+        faults: Faults | None = None,
+    ) -> None:
         if isinstance(hosts, bool) or not isinstance(hosts, int) or not 1 <= hosts <= MOST_HOSTS:
             raise ConfigError(f"lab: hosts: expected a number from 1 to {MOST_HOSTS}, got {hosts!r}")
         self.hosts = hosts
         self.rate = None if rate is None else Rate.parse(rate)
+        if aggregator is not None and aggregator not in KINDS:
+            raise ConfigError(f"lab: aggregator: expected {' or '.join(KINDS)}, got {aggregator!r}")
+        self.aggregator = aggregator
+        self.faults = faults
         self._keeper: Connection | None = None
         self._job: Job | None = None
         self._runs = 0
@@ -51,7 +68,13 @@ class Lab:
         """Build the network; PlanError says what the machine lacks."""
         if self._keeper is not None:
             raise PlanError("lab: expected a closed lab to open, got one that is open; close it first")
-        self._keeper = Connection(self.hosts, None if self.rate is None else str(self.rate))
+        plan = {
+            "hosts": self.hosts,
+            "rate": None if self.rate is None else str(self.rate),
+            "aggregator": self.aggregator,
+            "faults": None if self.faults is None else dataclasses.asdict(self.faults),
+        }
+        self._keeper = Connection(plan)
 
     def close(self) -> None:
         """End what runs and take the network down; a second call does nothing."""
@@ -119,10 +142,18 @@ class Lab:
             raise PlanError("lab: expected no job to run, got one that does; wait for it or stop it")
         found = _executable(command, env or {})
         self._runs += 1
+        job = secrets.randbits(64)  # a job of its own for every run: packets of the last one are unknown
         screen = Screen(sys.stdout if stream is True else stream or None, self.hosts)
         settings: dict[str, Any] = {
             "command": found,
-            "environments": environments(self.hosts, run=self._runs, pin_cores=pin_cores, own=env),
+            "environments": environments(
+                self.hosts,
+                run=self._runs,
+                pin_cores=pin_cores,
+                aggregation_job=None if self.aggregator is None else f"{job:016x}",
+                own=env,
+            ),
+            "aggregation_job": job,
             "folder": str(Path.cwd() if cwd is None else Path(cwd).absolute()),
             "cores": cores(self.hosts) if pin_cores else None,
         }
@@ -148,6 +179,15 @@ class Lab:
             kill_after_s=_KILL_AFTER_S,
         )
         return self._job
+
+    def aggregator_counters(self) -> dict[str, int]:
+        """Say what became of the packets that the aggregator got, since the lab was opened."""
+        if self.aggregator is None:
+            raise PlanError(
+                "lab: expected a lab with an aggregator, got one without; use Lab(aggregator='xdp')"
+            )
+        counters: dict[str, int] = self._connected().ask("aggregator")["counters"]
+        return counters
 
     def set_rate(self, rate: str | None) -> None:
         """Change the rate of all links, between runs or during one."""

@@ -6,7 +6,8 @@
                 <====tbf======                      ======tbf====>
 
 Each end limits what leaves it, so both directions have the full rate at the same time. Descriptors of this
-process are all that holds the namespaces: they are gone when it is gone.
+process are all that holds the namespaces: they are gone when it is gone. ``faults.py`` draws the stage that
+a lab with faults has between links and ports.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from typing import Any
 from pyroute2 import IPRoute
 
 from laconic.lab import linux
-from laconic.lab.hosts import INTERFACE, addresses
+from laconic.lab.faults import Faults, Stage, Way
+from laconic.lab.hosts import AGGREGATOR_ADDRESS, INTERFACE, addresses
 from laconic.lab.rate import Rate
 from laconic.lab.steps import step
 
 _HANDLE = 0x10000
 _ROOT = 0xFFFFFFFF
 _NO_LIMIT_PIECE_BYTES = 65536
+_LANE_SLOWER = 4
+_UNLIMITED_LANE = Rate(500e6)
+_ETHERNET_BYTES = 14
+_PACKET_BYTES = 1600  # a full one, and no second
 # an interface without an IPv6 address sends nothing by itself, so counters show the job alone
 _NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", 1)]})]}
 
@@ -31,7 +37,7 @@ _NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE
 class Network:
     """Hosts, switch and links, in namespaces made by this process; it ends up in the switch's."""
 
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, hosts: int, faults: Faults | None = None) -> None:
         with step("network namespaces"):
             linux.unshare(linux.CLONE_NEWNET)
             switch_space = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -47,28 +53,63 @@ class Network:
             self._switch.link("add", ifname="switch", kind="bridge")
             bridge = self._switch.link_lookup(ifname="switch")[0]
             self._switch.link("set", index=bridge, state="up", IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
+        self._bridge = bridge
         self._ports: list[int] = []
         self._cards: list[int] = []
+        self._lanes: list[int] = []
+        self._ways: list[Way] = []
+        self.bridge_ports: list[int] = []
+        """Interfaces where packets of hosts enter the bridge."""
         for host in range(hosts):
-            self._connect(host, bridge)
+            self._connect(host, has_stage=faults is not None)
+        if faults is not None:
+            self._stage = Stage(faults, self._ways)
         with step("addresses"):
             for host, address in enumerate(addresses(hosts)):
                 self._address(host, address)
         self._limited = False
+        self._has_xdp = False
 
-    def _connect(self, host: int, bridge: int) -> None:
+    def _connect(self, host: int, *, has_stage: bool) -> None:
         inside, namespace = self._inside[host], self.namespaces[host]
+        name = f"cable{host}" if has_stage else f"port{host}"
         with step("veth"):
             peer = {"ifname": INTERFACE, "net_ns_fd": namespace}
-            self._switch.link("add", ifname=f"port{host}", kind="veth", peer=peer)
-            port = self._switch.link_lookup(ifname=f"port{host}")[0]
+            self._switch.link("add", ifname=name, kind="veth", peer=peer)
+            port = self._switch.link_lookup(ifname=name)[0]
             card = inside.link_lookup(ifname=INTERFACE)[0]
             self._switch.link("set", index=port, IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
             inside.link("set", index=card, IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
+        bridge_port = self._add_stage(host, port) if has_stage else port
         with step("bridge"):
-            self._switch.link("set", index=port, master=bridge)
+            self._switch.link("set", index=bridge_port, master=self._bridge)
         self._ports.append(port)
         self._cards.append(card)
+        self.bridge_ports.append(bridge_port)
+
+    def _add_stage(self, host: int, cable: int) -> int:
+        """Wire the stage of a host's faults; return the port behind it."""
+        with step("veth"):
+            plug, port = self._pair(f"plug{host}", f"port{host}")
+            lane, lane_exit = self._pair(f"lane{host}", f"exit{host}")
+        self._ways += [Way(cable, plug, lane, lane_exit), Way(plug, cable, lane, lane_exit)]
+        self._lanes.append(lane)
+        return port
+
+    def _pair(self, name: str, peer: str) -> tuple[int, int]:
+        """Add a veth pair to the switch's namespace."""
+        self._switch.link("add", ifname=name, kind="veth", peer={"ifname": peer})
+        first, second = (self._switch.link_lookup(ifname=end)[0] for end in (name, peer))
+        for index in (first, second):
+            self._switch.link("set", index=index, state="up", IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
+        return first, second
+
+    def add_aggregator(self, kind: str) -> None:
+        """Give the switch itself an address, for hosts to send to."""
+        with step("addresses"):
+            self._switch.addr("add", index=self._bridge, address=AGGREGATOR_ADDRESS, prefixlen=24)
+        # a port with XDP counts what it receives without the header of Ethernet
+        self._has_xdp = kind == "xdp" and self._ports == self.bridge_ports
 
     def _address(self, host: int, address: str) -> None:
         inside = self._inside[host]
@@ -88,17 +129,12 @@ class Network:
                 piece = _NO_LIMIT_PIECE_BYTES if rate is None else rate.piece_bytes
                 netlink.link("set", index=index, gso_max_size=piece)
                 if rate is not None:
-                    netlink.tc(
-                        "replace",
-                        "tbf",
-                        index=index,
-                        handle=_HANDLE,
-                        rate=f"{round(rate.bits_per_s)}bit",
-                        burst=rate.burst_bytes,
-                        limit=rate.queue_bytes,
-                    )
+                    _limit(netlink, index, rate, burst=rate.burst_bytes)
                 elif self._limited:
                     netlink.tc("del", index=index, parent=_ROOT)
+            slow = _UNLIMITED_LANE if rate is None else Rate(rate.bits_per_s / _LANE_SLOWER)
+            for lane in self._lanes:
+                _limit(self._switch, lane, slow, burst=_PACKET_BYTES)
         self._limited = rate is not None
 
     def set_link(self, host: int, *, up: bool) -> None:
@@ -110,5 +146,18 @@ class Network:
         found = []
         for port in self._ports:
             statistics = self._switch.get_links(port)[0].get_attr("IFLA_STATS64")
-            found.append((statistics["rx_bytes"], statistics["tx_bytes"]))
+            uncounted = _ETHERNET_BYTES * statistics["rx_packets"] if self._has_xdp else 0
+            found.append((statistics["rx_bytes"] + uncounted, statistics["tx_bytes"]))
         return found
+
+
+def _limit(netlink: Any, index: int, rate: Rate, burst: int) -> None:
+    netlink.tc(
+        "replace",
+        "tbf",
+        index=index,
+        handle=_HANDLE,
+        rate=f"{round(rate.bits_per_s)}bit",
+        burst=burst,
+        limit=rate.queue_bytes,
+    )
