@@ -77,7 +77,7 @@ def measure(
     for samples in stage.stream(trained):
         losses += stage.train([samples], stage.exact, done)
     slope = _slope(losses)
-    tables = measure_tables(stage, Effort(), slope, done)
+    tables = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
     return Measured(tuple(tables), ranks, trained, fmean(losses[-max(len(losses) // 10, 1) :]), slope)
 
 
