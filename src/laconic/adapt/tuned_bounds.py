@@ -18,7 +18,7 @@ from laconic.adapt.curves import Curve, TableCurves
 
 __all__ = ["MOST_ERROR", "Choice", "TunedBounds", "tune_bounds"]
 
-MOST_ERROR = {"forward": 0.25, "backward": 0.08}
+MOST_ERROR = {"forward": 0.25, "backward": 0.2}
 """Mean square error beside the mean square of what is sent, up to which bounds are offered."""
 
 _WORTH_MENTIONING = 0.005  # share of bytes: less would read as 0 %
