@@ -31,7 +31,7 @@ def tune(
     budget: str | None = typer.Option(
         None,
         help="Largest increase of the loss, as a share of it: 0.05% or 0.0005. "
-        "Default: what takes back 0.2% of all that has been learnt.",
+        "Default: what takes back 0.3% of all that has been learnt.",
     ),
     out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
     force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),
