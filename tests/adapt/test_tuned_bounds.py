@@ -51,8 +51,8 @@ def test_a_sensitivity_below_zero_is_noise():
 
 def test_errors_that_rival_the_signal_are_not_offered_whatever_their_harm():
     harmless = table(
-        forward=rows_curve(0.0, error=(0.1, MOST_ERROR["forward"], 0.26)),
-        backward=gradients_curve(0.0, error=(0.09, 0.3)),
+        forward=rows_curve(0.0, error=(0.1, MOST_ERROR["forward"], MOST_ERROR["forward"] + 0.01)),
+        backward=gradients_curve(0.0, error=(MOST_ERROR["backward"] + 0.01, 0.9)),
     )
     tuned = tune_bounds([harmless], budget=0.5)
     assert tuned.forward[0].bound == 0.03

@@ -107,7 +107,7 @@ def test_a_policy_file_is_replaced_only_by_force(tuned):
         (("--out", "policy"), "--out: expected a file named *.toml, got 'policy'; a run knows it by that"),
         (
             ("--set", "data.samples=640"),
-            "tune: an epoch has 10 batches of 32 samples on 2 ranks, and measuring takes 28 of them; "
+            "tune: an epoch has 10 batches of 32 samples on 2 ranks, and measuring takes 36 of them; "
             "expected --steps of 8 to 0, got 16",
         ),
     ],

@@ -21,7 +21,7 @@ ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\
 
 
 def tuned_of(tables, budget=0.0005):
-    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031)
+    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031, entropy=0.69)
     return Tuned(measured, tune_bounds(tables, budget), budget)
 
 
@@ -103,7 +103,7 @@ gradient_bound = 0.5    # 8.0x fewer bytes; loss +0.0040%; the loosest that is o
 
 
 def test_a_result_has_the_totals_of_the_choices():
-    tuned = tuned_of([table("a"), table("b", forward=rows_curve(0.1, error=(0.01, 0.04, 0.3)))])
+    tuned = tuned_of([table("a"), table("b", forward=rows_curve(0.1, error=(0.01, 0.04, 0.9)))])
     result = tune_result(tuned, "run.toml")
     assert TuneResult.model_validate_json(result.model_dump_json()) == result
     assert result.bytes_sent == tuned.bounds.bytes_sent

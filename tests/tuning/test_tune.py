@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from laconic.adapt.tuned_bounds import MOST_ERROR
 from laconic.errors import ConfigError
 from laconic.tuning.measure import FORWARD_BOUNDS, GRADIENT_BOUNDS, Effort
-from laconic.tuning.tune import choose, measure, work_of
+from laconic.tuning.tune import choose, default_budget, measure, work_of
 from tests.tuning.planted import ROWS, SETTINGS, OneTableMatters
 
 RANKS, STEPS = 2, 64
@@ -85,6 +88,21 @@ def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():
     )
     with pytest.raises(ConfigError, match=rf"expected --steps of 8 to {128 - needed}, got 128$"):
         work_of(SETTINGS, OneTableMatters(), RANKS, 128)
+
+
+def test_the_default_budget_is_a_share_of_what_was_learnt(measured):
+    entropy = math.log(2)
+    known = replace(measured, entropy=entropy, loss=0.8 * entropy)
+    assert default_budget(known) == pytest.approx(0.003 * 0.2 / 0.8, rel=1e-12)
+    assert default_budget(known, 0.01) == pytest.approx(0.01 * 0.2 / 0.8, rel=1e-12)
+    assert choose(known).budget == default_budget(known)
+    nothing = replace(measured, entropy=entropy, loss=1.1 * entropy)
+    assert default_budget(nothing) == 1e-5
+
+
+def test_the_entropy_of_labels_is_more_than_the_loss(measured):
+    assert 0.5 < measured.entropy <= math.log(2)
+    assert measured.loss < measured.entropy
 
 
 @pytest.mark.parametrize("budget", [0.0, 1.0, -0.1])

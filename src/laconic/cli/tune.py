@@ -28,8 +28,10 @@ def tune(
     steps: int | None = typer.Option(
         None, min=8, help="Steps to train before measuring. Default: 0.7 of an epoch, at most 1,000."
     ),
-    budget: str = typer.Option(
-        "0.05%", help="Largest increase of the loss, as a share of it: 0.05% or 0.0005."
+    budget: str | None = typer.Option(
+        None,
+        help="Largest increase of the loss, as a share of it: 0.05% or 0.0005. "
+        "Default: what takes back 0.3% of all that has been learnt.",
     ),
     out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
     force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),
@@ -49,7 +51,7 @@ def tune(
     from laconic.tuning.tune import choose
     from laconic.whole_file import write_whole
 
-    allowed = parse_budget(budget)
+    allowed = None if budget is None else parse_budget(budget)
     _check_outputs(out, force, json_file, report)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
     tuned = choose(_measured(settings, ranks, steps), allowed)

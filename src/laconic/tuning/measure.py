@@ -3,10 +3,7 @@
 Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm
 done (``train.harm``) over the error of those rows is the table's sensitivity.
 
-Backward: from one state, some steps with one table's gradients rounded and the same steps exactly. Rounding is
-unbiased, so it does not lead astray; but noise makes Adagrad's steps shorter, and the batches are learnt less
-well. The share of learning that is lost, times how fast the loss still falls with the logarithm of the steps,
-is taken for what the run will lack at its end. It is a poor guide: design note 0006 has what came true.
+Backward: short forks with one table's gradients rounded, see ``tuning.gradient_harm``.
 
 Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions, ``B`` samples.
 """
@@ -31,7 +28,8 @@ from laconic.collectives.rehearsal import RehearsedBatch
 from laconic.collectives.update_error import UpdateError, relative_error_T
 from laconic.data import Samples
 from laconic.exchange_plan import ExchangePlan, TableCodecs
-from laconic.train.harm import curvature_harm, loss_change, sample_losses
+from laconic.train.harm import curvature_harm, sample_losses
+from laconic.tuning.gradient_harm import gradient_harm
 from laconic.tuning.stage import Stage
 
 __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "measure_tables"]
@@ -39,7 +37,6 @@ __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "measure_tables"]
 FORWARD_BOUNDS = (0.002, 0.004, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24)
 GRADIENT_BOUNDS = (0.06, 0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 _TRIED_FORWARD, _TRIED_BACKWARD = 0.06, 2.0  # where sensitivities are measured: inside the grids
-_COMES_TRUE = 0.4  # share of that product; a guess, see above
 
 Floats = NDArray[np.float64]
 
@@ -52,17 +49,18 @@ class Effort:
     """Whose bytes and errors are measured."""
     scored_batches: int = 8
     """On which losses are compared."""
-    fork_steps: int = 16
-    """Trained with coarse and with exact gradients."""
+    forks: int = 3
+    fork_steps: int = 8
+    """Trained with coarse and with exact gradients, in each fork."""
 
     @property
     def batches(self) -> int:
         """Of the data set, in all."""
-        return self.sampled_batches + self.scored_batches + self.fork_steps
+        return self.sampled_batches + self.scored_batches + self.forks * self.fork_steps
 
     def count(self, tables: int) -> int:
         """Pieces of work that ``measure_tables`` reports."""
-        return len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + 2 * tables + 2
+        return 1 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + tables + self.forks * (tables + 1)
 
 
 def forward_codec(bound: float) -> BlockCodec:
@@ -75,21 +73,32 @@ def backward_codec(bound: float) -> BlockCodec:
     return BoundedRows(bound=bound, relative="rms", dither=0)
 
 
-def measure_tables(stage: Stage, effort: Effort, slope: float, done: Callable[[], None]) -> list[TableCurves]:
+def measure_tables(
+    stage: Stage, effort: Effort, *, trained: int, slope: float, done: Callable[[], None]
+) -> list[TableCurves]:
     """Measure all tables at the stage's present state.
 
-    ``slope``: share of the loss that training takes off while the number of steps grows e-fold. ``done`` is called
+    ``trained``: steps that led to it. ``slope``: share of the loss that training takes off while the number of steps grows e-fold. ``done`` is called
     after each of ``effort.count`` pieces of work.
     """
     sampled = stage.take(effort.sampled_batches)
-    fork, scored = stage.take(effort.fork_steps), stage.take(effort.scored_batches)
+    forks = [stage.take(effort.fork_steps) for _ in range(effort.forks)]
+    scored = stage.take(effort.scored_batches)
     rows, gradients = _sampled_rows(stage, sampled), _sampled_gradients(stage, sampled)
     done()
     forward = _Errors.of(stage, rows, "forward", FORWARD_BOUNDS, done)
     backward = _Errors.of(stage, gradients, "backward", GRADIENT_BOUNDS, done)
     harm_F = _forward_harm(stage, scored, done)
-    lost_B = _lost_learning(stage, fork, done)
-    scale = _COMES_TRUE * slope
+    harm_B = gradient_harm(
+        stage,
+        forks,
+        scored,
+        [_only(stage, t, None, _TRIED_BACKWARD) for t in range(len(stage.names))],
+        ExchangePlan((TableCodecs(backward=backward_codec(_TRIED_BACKWARD)),) * len(stage.names)),
+        trained=trained,
+        slope=slope,
+        done=done,
+    )
     tables = []
     for t, table in enumerate(stage.embeddings.layout.tables):
         rows_RD = np.concatenate([_of_table(batch, values, t) for batch, values in rows])
@@ -98,7 +107,7 @@ def measure_tables(stage: Stage, effort: Effort, slope: float, done: Callable[[]
                 name=table.name,
                 rows=table.rows,
                 forward=forward.curve(t, _TRIED_FORWARD, harm_F[t]),
-                backward=backward.curve(t, _TRIED_BACKWARD, (scale * lost_B[t][0], scale * lost_B[t][1])),
+                backward=backward.curve(t, _TRIED_BACKWARD, harm_B[t]),
                 homogenization=tuple(homogenization_index(rows_RD, bound) for bound in FORWARD_BOUNDS),
             )
         )
@@ -214,32 +223,6 @@ def _forward_harm(stage: Stage, scored: list[Samples], done: Callable[[], None])
         harms.append(_harm(exact_B, stage.logits(scored, _only(stage, t, _TRIED_FORWARD, None)), loss))
         done()
     return harms
-
-
-def _lost_learning(stage: Stage, fork: list[Samples], done: Callable[[], None]) -> list[tuple[float, float]]:
-    """Share of what exact steps take off the loss of their own batches that each table loses, and its standard error.
-
-    All tables together lose more than the sum of each by itself; the rest is laid to all in equal parts.
-    """
-    label_B = torch.cat([samples.label_B for samples in fork])
-    before = float(sample_losses(stage.logits(fork, stage.exact), label_B).mean())
-    lost = []
-    with stage.snapshot() as snapshot:
-        stage.train(fork, stage.exact)
-        exact_B = stage.logits(fork, stage.exact)
-        learnt = before - float(sample_losses(exact_B, label_B).mean())
-        all_tables = ExchangePlan((TableCodecs(backward=backward_codec(_TRIED_BACKWARD)),) * len(stage.names))
-        for plan in (all_tables, *(_only(stage, t, None, _TRIED_BACKWARD) for t in range(len(stage.names)))):
-            snapshot.go_back()
-            stage.train(fork, plan)
-            change_B = loss_change(exact_B, stage.logits(fork, stage.exact), label_B)
-            share = (float(change_B.mean()), float(change_B.std()) / len(change_B) ** 0.5)
-            lost.append((share[0] / learnt, share[1] / learnt) if learnt > 0 else (0.0, 0.0))
-            done()
-        snapshot.go_back()
-    together, *each = lost
-    unexplained = max(together[0] - sum(max(share, 0.0) for share, _ in each), 0.0) / len(each)
-    return [(max(share, 0.0) + unexplained, error) for share, error in each]
 
 
 def _loss(logits_B: Tensor, batches: list[Samples]) -> float:

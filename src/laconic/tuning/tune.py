@@ -15,12 +15,14 @@ from laconic.train.settings import RunSettings
 from laconic.tuning.measure import Effort, measure_tables
 from laconic.tuning.stage import Stage
 
-__all__ = ["Measured", "Tuned", "choose", "measure", "work_of"]
+__all__ = ["Measured", "Tuned", "choose", "default_budget", "measure", "work_of"]
 
 _SHARE = (
     0.7  # of an epoch that is trained unless told otherwise: errors harm a trained model more than a new one
 )
 _MOST_STEPS = 1000
+_BUDGET = 0.003  # of what has been learnt: about 0.0003 of AUC on two very different data sets
+_LEAST_BUDGET = 1e-5  # of the loss, where next to nothing has been learnt
 _LEAST_SLOPE = 0.02  # a loss that seems to stand still may only be noisy
 
 
@@ -36,6 +38,13 @@ class Measured:
     """Of unseen batches at the end of them."""
     slope: float
     """Share of the loss that training takes off while steps grow e-fold."""
+    entropy: float
+    """Of the labels: the loss of who knows their mean alone."""
+
+    @property
+    def learnt(self) -> float:
+        """What training has taken off the entropy of the labels, as a share of the loss."""
+        return max(self.entropy - self.loss, 0.0) / self.loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +83,37 @@ def measure(
     trained, _ = work_of(settings, source, ranks, steps)
     stage = Stage(settings, source, ranks)
     losses: list[float] = []
+    positive = labels = 0
     for samples in stage.stream(trained):
         losses += stage.train([samples], stage.exact, done)
+        positive, labels = positive + int(samples.label_B.sum()), labels + len(samples)
     slope = _slope(losses)
-    tables = measure_tables(stage, Effort(), slope, done)
-    return Measured(tuple(tables), ranks, trained, fmean(losses[-max(len(losses) // 10, 1) :]), slope)
+    tables = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
+    loss = fmean(losses[-max(len(losses) // 10, 1) :])
+    return Measured(tuple(tables), ranks, trained, loss, slope, _entropy(positive / labels))
 
 
-def choose(measured: Measured, budget: float) -> Tuned:
+def default_budget(measured: Measured, share: float = _BUDGET) -> float:
+    """Return the increase of the loss that takes back this share of what has been learnt, as a share of the loss.
+
+    Equal increases of the loss are not equal harm: 0.07 % cost as much AUC on Book-Crossing, whose loss is 0.77 of
+    the labels' entropy, as 0.9 % on The Complete Journey, where it is 0.24.
+    """
+    return min(max(share * measured.learnt, _LEAST_BUDGET), 0.5)
+
+
+def choose(measured: Measured, budget: float | None = None) -> Tuned:
     """Choose bounds whose predicted increase of the loss is no more than ``budget``, a share of it."""
+    if budget is None:
+        budget = default_budget(measured)
     if not 0 < budget < 1:
         raise ConfigError(f"tune: expected a budget between 0 and 1, as 0.0005 or 0.05%, got {budget!r}")
     return Tuned(measured, tune_bounds(measured.tables, budget), budget)
+
+
+def _entropy(mean: float) -> float:
+    """Of labels of this mean, in nats."""
+    return -sum(share * math.log(share) for share in (mean, 1 - mean) if share > 0)
 
 
 def _slope(losses: Sequence[float]) -> float:

@@ -18,12 +18,12 @@ from laconic.data import DataSettings, open_source
 from laconic.train.effective_exchange import PolicyFile, effective_auto
 from laconic.train.settings import DecaySettings, ExchangeSettings
 from laconic.tuning.policy_file import policy_text
-from laconic.tuning.tune import Measured, choose, measure
+from laconic.tuning.tune import Measured, choose, default_budget, measure
 
 __all__ = [
     "GLOBAL_BOUNDS",
     "KEEPS_AUC",
-    "TUNE_BUDGETS",
+    "TUNE_SHARES",
     "auto",
     "decayed",
     "exact",
@@ -35,7 +35,8 @@ __all__ = [
 GLOBAL_BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.05)
 GRADIENTS_PER_ROWS = 35
 """Gradient bound of ``global``, beside that of rows: the ratio of Laconic's defaults."""
-TUNE_BUDGETS = (0.0003, 0.001, 0.003, 0.01)
+TUNE_SHARES = (0.003, 0.001, 0.002, 0.005)
+"""Budgets of ``tuned``, as shares of what has been learnt; the first is the default of ``laconic tune``."""
 KEEPS_AUC = -0.0003
 """Mean paired difference down to which a policy counts as keeping the AUC."""
 
@@ -76,6 +77,7 @@ def measure_set(name: str, data: DataSettings) -> Measured:
     return measure(settings_for(name, data, exact(), seed=0), open_source(data), ranks=RANKS)
 
 
-def tuned(measured: Measured, budget: float) -> ExchangeSettings:
-    """Bounds of ``laconic tune`` for a budget, by way of its policy file."""
-    return parse(policy_text(choose(measured, budget), "the benchmark"), PolicyFile).exchange
+def tuned(measured: Measured, share: float) -> ExchangeSettings:
+    """Bounds of ``laconic tune`` that take back this share of what has been learnt, by way of its policy file."""
+    found = choose(measured, default_budget(measured, share))
+    return parse(policy_text(found, "the benchmark"), PolicyFile).exchange
