@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast
 from laconic.collectives import LargeFirst, RowOptimizer, RowwiseAdagrad, Sgd, Table
+from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
@@ -250,6 +251,10 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
     how: dict[str, Any]
     if dense.send == "bf16":
         how = {"codec": Cast(dtype="bf16")}
+    elif dense.send in ("rounded", "network"):
+        how = {"rounded": True}
+        if dense.send == "network":
+            how["network"] = InNetwork.from_environment(timeout_s=settings.train.timeout_s)
     elif dense.send == "bounded":
         how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
     else:

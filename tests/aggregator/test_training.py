@@ -1,0 +1,33 @@
+"""``laconic train`` whose dense gradients a switch adds: the model is that of ranks that add the same integers."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from laconic.lab import Faults, Lab
+from tests.distributed.training import write_settings
+from tests.train.test_checkpoint import assert_same_checkpoint, checkpoint
+
+PATIENCE_S = 240
+
+
+def trained(folder, name, send, **switch):
+    settings = write_settings(folder, samples=16 * 3 * 6, name=name)
+    command = [sys.executable, "-c", "from laconic.cli import main; main()", "train", str(settings)]
+    with Lab(hosts=3, rate="100mbit", **switch) as lab:
+        result = lab.run([*command, "--set", f"dense.send={send}"], timeout_s=PATIENCE_S)
+        counters = lab.aggregator_counters() if switch else None
+    result.check()
+    return checkpoint(folder / name, 6), counters
+
+
+@pytest.mark.parametrize("plane", ["user", "xdp"])
+def test_a_switch_trains_the_model_that_ranks_would(tmp_path, request, plane):
+    request.getfixturevalue("machine" if plane == "user" else "kernel")
+    faults = {"faults": Faults(loss=0.01, seed=3)} if plane == "xdp" else {}
+    by_ranks, _ = trained(tmp_path, "ranks", "rounded")
+    by_switch, counters = trained(tmp_path, "switch", "network", aggregator=plane, **faults)
+    assert_same_checkpoint(by_ranks, by_switch)
+    assert counters["results"] > 0
