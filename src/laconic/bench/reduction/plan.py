@@ -6,7 +6,9 @@ from pathlib import Path
 
 from laconic.bench.reduction.methods import METHODS
 from laconic.bench.reduction.models import AnyTask, Dlrm, Encoder, Lstm, Mlp, Ncf
+from laconic.bench.reduction.models.ncf import BOOK_CROSSING
 from laconic.config import Settings
+from laconic.errors import ConfigError
 
 __all__ = ["Plan", "usual_plan"]
 
@@ -34,6 +36,8 @@ class Plan(Settings):
 
 def usual_plan(data: Path | None, *, full: bool, words: int = 1 << 24) -> Plan:
     """Return what ``laconic bench reduce`` measures; ``full`` is what is published."""
+    if data is not None and not (data / BOOK_CROSSING).exists():
+        raise ConfigError(f"--data: no {BOOK_CROSSING} in {str(data)!r}; leave it out for generated ids")
     ncf = Ncf(data=None if data is None else data.resolve())
     return Plan(
         words=words,

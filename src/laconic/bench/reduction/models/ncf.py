@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from laconic.bench.reduction.models.task import Batch, Task, zipf
-from laconic.errors import ConfigError
 
 __all__ = ["BOOK_CROSSING", "Ncf"]
 
@@ -26,7 +25,7 @@ Ints = NDArray[np.int64]
 
 
 class Ncf(Task):
-    """Users and items; the numbers are Book-Crossing's."""
+    """Users and items; as many as Book-Crossing has where ids are generated."""
 
     kind: Literal["ncf"] = "ncf"
     users: int = 105_283
@@ -43,8 +42,11 @@ class Ncf(Task):
         return f"ncf ({'Book-Crossing' if self.data is not None else 'generated'})"
 
     def module(self) -> nn.Module:
-        """Make tables and layers."""
-        return _Module(self)
+        """Make tables and layers; data knows how many users and items it has."""
+        if self.data is None:
+            return _Module(self.users, self.items, self.dim, self.hidden)
+        users, items, _ = _book_crossing(self.data)
+        return _Module(int(users.max()) + 1, int(items.max()) + 1, self.dim, self.hidden)
 
     def batch_of(self, rank: int, step: int) -> Batch:
         """Return pairs of ids and whether the user took the item."""
@@ -54,13 +56,9 @@ class Ncf(Task):
             items = zipf((1, rank, step), self.items, (self.batch,))
             labels = draw.integers(0, 2, self.batch)
         else:
-            all_users, all_items, all_labels = _book_crossing(self.data)
-            here = draw.integers(0, len(all_users), self.batch)
-            users, items, labels = (
-                all_users[here] % self.users,
-                all_items[here] % self.items,
-                all_labels[here],
-            )
+            columns = _book_crossing(self.data)
+            here = draw.integers(0, len(columns[0]), self.batch)
+            users, items, labels = (column[here] for column in columns)
         ids = (torch.from_numpy(users), torch.from_numpy(items))
         return Batch(ids, torch.from_numpy(labels.astype(np.float32)))
 
@@ -70,16 +68,16 @@ class Ncf(Task):
 
 
 class _Module(nn.Module):
-    def __init__(self, task: Ncf) -> None:
+    def __init__(self, users: int, items: int, dim: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.users, self.items = nn.Embedding(task.users, task.dim), nn.Embedding(task.items, task.dim)
+        self.users, self.items = nn.Embedding(users, dim), nn.Embedding(items, dim)
         layers: list[nn.Module] = []
-        width = 2 * task.dim
-        for size in task.hidden:
+        width = 2 * dim
+        for size in hidden:
             layers += [nn.Linear(width, size), nn.ReLU()]
             width = size
         self.deep = nn.Sequential(*layers)
-        self.logit = nn.Linear(width + task.dim, 1)
+        self.logit = nn.Linear(width + dim, 1)
 
     def forward(self, users_B: Tensor, items_B: Tensor) -> Tensor:
         users_BD, items_BD = self.users(users_B), self.items(items_B)
@@ -93,10 +91,7 @@ def _book_crossing(folder: Path) -> tuple[Ints, Ints, Ints]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    file = folder / BOOK_CROSSING
-    if not file.exists():
-        raise ConfigError(f"--data: no {BOOK_CROSSING} in {str(folder)!r}; leave it out for generated ids")
-    table = pq.read_table(file, columns=["c_user", "c_isbn", "label"])
+    table = pq.read_table(folder / BOOK_CROSSING, columns=["c_user", "c_isbn", "label"])
     ids = [
         pc.dictionary_encode(table[name].combine_chunks()).indices.to_numpy().astype(np.int64)
         for name in ("c_user", "c_isbn")
