@@ -159,7 +159,7 @@ def reduce(
     check_json_file(json_file)
     plan = usual_plan(data, full=full, words=words)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
-    console.width = max(console.width, 110)
+    console.width = max(console.width, 120)
     console.print(str(Machine.this()))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

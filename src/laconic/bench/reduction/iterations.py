@@ -114,10 +114,6 @@ def _answer(name: str, figures: _Figures, sparsity: float, ranks: Ranks) -> Answ
         round_ms=tuple(measured.times_ms for measured in figures.measured),
         bytes_sent=statistics.median(measured.bytes_sent for measured in figures.measured),
         exact=all(exact for exact, _ in seen) and len({weights for _, weights in seen}) == 1,
-        way=None if compressor is None else _way(compressor),
+        way=None if compressor is None else f"{compressor.bypassed / compressor.buckets:.0%} bypassed",
         sparsity=sparsity,
     )
-
-
-def _way(compressor: Compressor) -> str:
-    return f"{compressor.bypassed} of {compressor.buckets} buckets bypassed"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -40,17 +41,24 @@ def _table(rows: list[Row]) -> Table:
     )
     dense = next((row for row in rows if row.method == "dense"), None)
     for row in rows:
-        ratio = row.over_dense
         table.add_row(
             f"{row.method} ({row.way})" if row.way and row.way != row.method else row.method,
             f"{row.ms:.1f} ms",
-            f"{ratio[0]:.3f} ({ratio[1]:.3f} - {ratio[2]:.3f})" if ratio else "",
-            f"{1 / ratio[0]:.2f}x ({1 / ratio[2]:.2f}x)" if ratio else "",
+            *_against_dense(row),
             _size(row.bytes_sent_per_host),
-            f"{dense.bytes_sent_per_host / row.bytes_sent_per_host:.1f}x" if dense and ratio else "",
+            f"{dense.bytes_sent_per_host / row.bytes_sent_per_host:.1f}x" if dense and dense != row else "",
             "yes" if row.exact else "no",
         )
     return table
+
+
+def _against_dense(row: Row) -> tuple[str, str]:
+    if row.over_dense is None:
+        return "", ""
+    mean, low, high = row.over_dense
+    if math.isnan(low):  # of one repeat
+        return f"{mean:.3f}", f"{1 / mean:.2f}x"
+    return f"{mean:.3f} ({low:.3f} - {high:.3f})", f"{1 / mean:.2f}x ({1 / high:.2f}x)"
 
 
 def _size(size: float) -> str:
