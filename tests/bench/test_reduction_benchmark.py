@@ -94,24 +94,23 @@ def test_exact_is_what_sums_to_the_truth(rows):
             assert row.exact == (row.sparsity == 0.99), row
 
 
-def test_bytes_are_those_of_the_method(rows):
-    for row in rows:
-        if not row.workload.startswith("generated"):
-            continue
-        there, peers = (1 - row.sparsity) * WORDS, row.hosts - 1
-        least = {
-            "dense": 2 * peers / row.hosts * 4 * WORDS,
-            "fp16": 2 * peers / row.hosts * 2 * WORDS,
-            "powersgd": 2 * peers / row.hosts * 4 * 2 * 141,
-            "topk": peers * 8 * round(0.01 * WORDS),
-            "union": 2 * peers / row.hosts * 4 * there,
-            "laconic": 0,
-        }[row.method]
-        assert least <= row.bytes_sent_per_host, row
-        if row.method not in ("union", "laconic"):
-            assert row.bytes_sent_per_host < 1.2 * least + 20_000, (
-                row
-            )  # headers, barriers, the rest of the square
+def least_bytes(method, hosts, sparsity):
+    """What a host can not help sending."""
+    ring, there = 2 * (hosts - 1) / hosts, (1 - sparsity) * WORDS
+    return {
+        "dense": ring * 4 * WORDS,
+        "fp16": ring * 2 * WORDS,
+        "powersgd": ring * 4 * 2 * 141,  # one row and one column of the square
+        "topk": (hosts - 1) * 8 * round(0.01 * WORDS),
+        "union": ring * 4 * there,
+        "laconic": (hosts - 1) / hosts * 4 * there,
+    }[method]
+
+
+def test_bytes_are_at_least_those_that_must_travel(rows):
+    for row in rows:  # loopback counts those of other processes, too
+        if row.workload.startswith("generated"):
+            assert row.bytes_sent_per_host >= least_bytes(row.method, row.hosts, row.sparsity), row
 
 
 def test_a_method_that_does_not_exist_is_refused():
@@ -260,11 +259,13 @@ def test_hosts_of_the_lab_count_their_own_bytes():
     lacking = [fact for fact in check(gloo=False) if fact.ok is False]
     if lacking:
         pytest.skip(f"no lab on this machine: {lacking[0]}")
-    workload = Generated(words=WORDS, sparsity=0.9, supports="independent")
-    job = Sums(workload=workload, methods=("dense", "union", "laconic"), repeats=1)
+    workload = Generated(words=WORDS, sparsity=0.9, supports="identical")
+    job = Sums(workload=workload, methods=tuple(METHODS), repeats=1)
     with Crew("laconic.bench.reduction.worker", 2, lab=True, rate="200mbit") as crew:
         answers = [Answer.model_validate(answer) for answer in crew.ask("sums", job)]
-    assert all(answer.exact for answer in answers)
-    assert 4 * WORDS <= answers[0].bytes_sent < 5 * WORDS
-    for answer in answers[1:]:  # headers, acknowledgements and barriers come on top
-        assert answer.bytes_claimed <= answer.bytes_sent < 1.2 * answer.bytes_claimed + 10_000
+    for answer in answers:  # index, headers, acknowledgements and barriers come on top
+        least = least_bytes(answer.method, 2, 0.9)
+        assert least <= answer.bytes_sent < 1.3 * least + 10_000, answer
+        if answer.method in ("union", "laconic"):
+            assert answer.exact
+            assert answer.bytes_claimed <= answer.bytes_sent < 1.1 * answer.bytes_claimed + 10_000

@@ -1,7 +1,7 @@
 """Bytes that left this host, by the counter of its network interface.
 
 ``/proc/net/dev`` is that of the process's network namespace; ``/sys/class/net`` would be that of whoever mounted it. On
-loopback all ranks share one counter.
+loopback all ranks, and whoever else uses it, share one counter.
 """
 
 from __future__ import annotations
