@@ -181,14 +181,11 @@ class Compressor:
         return state.choice.method == "dense"
 
     def _plain(self, buffer: Tensor) -> Any:
+        """Send as DDP does: scaled before, while the buffer is in cache, so that sums have its bits."""
+        if self._settings.average and self._ranks > 1:
+            buffer.mul_(1 / self._ranks)
         work = dist.all_reduce(buffer, group=self._group, async_op=True)
-        share = self._ranks if self._settings.average else 1
-
-        def finish(done: Any) -> Tensor:
-            total: Tensor = done.value()[0]
-            return total.div_(share) if share > 1 else total
-
-        return work.get_future().then(finish)
+        return work.get_future().then(lambda done: done.value()[0])  # raises where a peer is lost
 
     def _work(self, future: Any, state: _Bucket, gradients: list[Tensor], buffer: Tensor, step: int) -> None:
         """Sum a bucket, in the worker's thread: one after the other, in the same order on every rank."""
