@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from laconic.collectives import LargeFirst, RowwiseAdagrad, Sgd, Table, all_reduce
     from laconic.exchange_plan import ExchangePlan, TableCodecs
-    from laconic.integrations.ddp import register as register_ddp
+    from laconic.integrations.ddp import register_ddp
     from laconic.lookups import Lookups
     from laconic.nn import DividedMlp, ShardedEmbeddings, Split, sum_gradients
 
@@ -47,6 +47,7 @@ _HOMES = {
     ),
     "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "LargeFirst", "all_reduce"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
+    "laconic.integrations.ddp": ("register_ddp",),
     "laconic.lookups": ("Lookups",),
     "laconic.nn": ("DividedMlp", "ShardedEmbeddings", "Split", "sum_gradients"),
 }
@@ -86,8 +87,6 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "register_ddp":
-        return import_module("laconic.integrations.ddp").register
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'laconic' has no attribute {name!r}")

@@ -14,25 +14,12 @@ import pytest
 
 from laconic.collectives.aggregator.xdp import reason_against
 from laconic.errors import ConfigError, PlanError
-from laconic.lab import Faults, Lab, check
+from laconic.lab import Faults, Lab
 from tests.aggregator.conversation import EXPECTED, MALFORMED
 from tests.lab.test_rootless import AS_NOBODY
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
-
-
-@pytest.fixture(scope="module")
-def machine():
-    lacking = [f"{fact.name}: {fact.detail}; {fact.remedy}" for fact in check(gloo=False) if fact.ok is False]
-    if lacking:
-        pytest.skip(f"no lab on this machine: {lacking[0]}")
-
-
-@pytest.fixture(scope="module")
-def kernel(machine):
-    if (reason := reason_against()) is not None:
-        pytest.skip(f"no XDP on this machine: {reason}")
 
 
 @pytest.fixture(params=["xdp", "user"])

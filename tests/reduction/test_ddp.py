@@ -71,6 +71,22 @@ def test_unless_asked_gradients_are_those_of_ddp(ranks, accumulate):
         assert summary["steps"] == STEPS
 
 
+def _as_ddp(rank, ranks):
+    plain, ours = wrapped(), wrapped()
+    laconic.register_ddp(ours, warmup=STEPS)
+    return [
+        torch.equal(x, y)
+        for one, two in zip(train(rank, plain), train(rank, ours), strict=True)
+        for x, y in zip(one, two, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_what_bypasses_has_the_bits_of_ddp(ranks):
+    for same in run_ranks(ranks, _as_ddp):
+        assert all(same)
+
+
 CODEC = laconic.Bounded(bound=0.35, relative="rms", dither=0)
 
 

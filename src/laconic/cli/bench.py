@@ -164,3 +164,47 @@ def adapt(
     console.print(render(result.rows))
     if json_file is not None:
         write_json(result.as_json(), json_file)
+
+
+@app.command("reduce")
+def reduce(
+    hosts: int = typer.Option(2, min=2, help="Hosts to time on; cores should suffice for a core each."),
+    rate: float = typer.Option(1000, min=1, help="Rate of the links, in Mbit/s."),
+    data: Path | None = typer.Option(
+        None, help="Folder with book_crossing.parquet, for the NCF model; left out: generated ids."
+    ),
+    full: bool = typer.Option(False, help="Three times as many repeats: half an hour."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+    words: int = typer.Option(1 << 24, min=1, hidden=True),
+) -> None:
+    """Time, bytes and exactness of sums over hosts: gloo, torch's hooks, top-k and Laconic, on a real wire."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from laconic.bench.machine import Machine
+    from laconic.bench.reduction.benchmark import parts_of, run_reduction_benchmark
+    from laconic.bench.reduction.plan import usual_plan
+    from laconic.bench.reduction.tables import render
+
+    check_json_file(json_file)
+    plan = usual_plan(data, full=full, words=words)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 120)
+    console.print(str(Machine.this()))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=parts_of(plan, hosts))
+        done = iter(range(parts_of(plan, hosts)))
+        rows = run_reduction_benchmark(
+            plan,
+            hosts=hosts,
+            rate_mbit=rate,
+            say=lambda text: progress.update(task, description=text, completed=next(done)),
+        )
+    console.print(render(rows))
+    if json_file is not None:
+        write_json([asdict(row) for row in rows], json_file)

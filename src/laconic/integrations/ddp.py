@@ -30,13 +30,13 @@ from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, World
 from laconic.errors import ConfigError
 
-__all__ = ["Compressor", "register"]
+__all__ = ["Compressor", "register_ddp"]
 
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
 _CODED_SHARE = 0.1  # of a gradient that a codec sends: 16 times less is usual
 
 
-def register(
+def register_ddp(
     model: DistributedDataParallel,
     *,
     codec: BlockCodec | None = None,
@@ -63,6 +63,11 @@ def register(
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
             f"register_ddp: expected a DistributedDataParallel model, got {type(model).__name__}; wrap it first"
+        )
+    if world is None and dist.get_world_size(model.process_group) != dist.get_world_size():
+        raise ConfigError(
+            f"register_ddp: the model's process group has {dist.get_world_size(model.process_group)} of "
+            f"{dist.get_world_size()} ranks; expected the default group, or world= that knows its ranks"
         )
     if warmup < 0:
         raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
@@ -158,6 +163,8 @@ class Compressor:
     def begin(self) -> None:
         """Forget what was counted so far, warm-up included."""
         self.step = self.bytes_sent = self.bytes_dense = self.bypassed = self.buckets = 0
+        for bucket in self._buckets.values():
+            bucket.choice = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what this rank holds back; every rank has its own."""
@@ -202,14 +209,11 @@ class Compressor:
         return state.choice.method == "dense"
 
     def _plain(self, buffer: Tensor) -> Any:
+        """Send as DDP does: scaled before, while the buffer is in cache, so that sums have its bits."""
+        if self._settings.average and self._ranks > 1:
+            buffer.mul_(1 / self._ranks)
         work = dist.all_reduce(buffer, group=self._group, async_op=True)
-        share = self._ranks if self._settings.average else 1
-
-        def finish(done: Any) -> Tensor:
-            total: Tensor = done.value()[0]
-            return total.div_(share) if share > 1 else total
-
-        return work.get_future().then(finish)
+        return work.get_future().then(lambda done: done.value()[0])  # raises where a peer is lost
 
     def _work(self, future: Any, state: _Bucket, gradients: list[Tensor], buffer: Tensor, step: int) -> None:
         """Sum a bucket, in the worker's thread: one after the other, in the same order on every rank."""

@@ -21,7 +21,7 @@ from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
 from laconic.errors import LaconicError
 from laconic.exchange_plan import Policy
-from laconic.integrations.ddp import Compressor, register
+from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
@@ -260,7 +260,7 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
     else:
         values = Bounded(bound=dense.bound, relative="rms")
         how = {"large": LargeFirst(keep=dense.keep, refresh=dense.refresh, values=values)}
-    return register(
+    return register_ddp(
         replica,
         **how,
         warmup=dense.warmup_steps,

@@ -1,22 +1,18 @@
 """One rank of the benchmark: does the jobs that the driver sends, one after the other.
 
-Started by ``driver`` as ``python -m laconic.bench.training.worker JOBS ANSWERS``. Rank 0 reads jobs
-from a pipe and tells the others; answers are JSON lines in a file.
+Started by ``driver`` as ``python -m laconic.bench.training.worker JOBS ANSWERS``.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from time import perf_counter
-from typing import IO, Any
+from typing import Any
 
 import torch
-import torch.distributed as dist
 
+from laconic.bench.crew_member import do_jobs
 from laconic.bench.training.jobs import Answer, Epoch, Steps
 from laconic.bench.training.methods import find_method
 from laconic.collectives import Ledger
@@ -43,31 +39,16 @@ _SETTLING = 45  # steps: the guard's second fork is behind them, its third far a
 
 def main() -> None:
     """Work until told to stop."""
-    jobs, answers = Path(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     with process_group(timeout_s=600) as ranks:
         timed = _Timed(ranks)
-        for kind, text in _jobs(ranks, jobs):
-            found = (
-                timed.measure(Steps.model_validate_json(text))
-                if kind == "steps"
-                else [_epoch(Epoch.model_validate_json(text), ranks)]
-            )
-            if ranks.leads:
-                with answers.open("a") as file:
-                    file.write(json.dumps([answer.model_dump(mode="json") for answer in found]) + "\n")
 
+        def do(kind: str, text: str) -> list[Answer]:
+            if kind == "steps":
+                return timed.measure(Steps.model_validate_json(text))
+            return [_epoch(Epoch.model_validate_json(text), ranks)]
 
-def _jobs(ranks: Ranks, pipe: Path) -> Iterator[tuple[str, str]]:
-    file: IO[str] | None = pipe.open() if ranks.leads else None
-    while True:
-        line = [file.readline() if file is not None else ""]
-        if ranks.count > 1:
-            dist.broadcast_object_list(line, src=0)
-        if not line[0]:
-            return
-        kind, text = line[0].split(" ", 1)
-        yield kind, text
+        do_jobs(ranks, do)
 
 
 class _Timed:

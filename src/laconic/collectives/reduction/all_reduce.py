@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.distributed as dist
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from laconic.errors import PlanError
 
 __all__ = ["all_reduce"]
 
-_reducers: dict[int, Reducer] = {}
+_reducers: list[tuple[Any, Reducer]] = []  # of the default group, at most one
 
 
 def all_reduce(tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Tensor:
@@ -34,8 +36,7 @@ def _reducer() -> Reducer:
         raise PlanError(
             "all-reduce: torch.distributed has no process group; call torch.distributed.init_process_group first"
         )
-    group = id(dist.distributed_c10d._get_default_group())
-    if group not in _reducers:
-        _reducers.clear()  # those of a group that was destroyed
-        _reducers[group] = Reducer(Alone() if dist.get_world_size() == 1 else None)
-    return _reducers[group]
+    group = dist.distributed_c10d._get_default_group()
+    if not _reducers or _reducers[-1][0] is not group:
+        _reducers[:] = [(group, Reducer(Alone() if dist.get_world_size() == 1 else None))]
+    return _reducers[-1][1]
