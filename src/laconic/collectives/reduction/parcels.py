@@ -6,18 +6,22 @@ different things all raise, and none hangs.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laconic.collectives.coder import Room
 from laconic.collectives.wire import Wire, size_message_bytes
+from laconic.collectives.worker import Worker
 
 __all__ = ["Parcels", "even_bounds"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
+Result = TypeVar("Result")
 
 
 class Parcels:
@@ -30,6 +34,7 @@ class Parcels:
         self.turn = 0
         self._digest = 0
         self._rooms: dict[str, Room] = {}
+        self._worker: Worker | None = None
 
     def begin(self, digest: int) -> None:
         """Go on to the next reduction; ``digest`` stands for all that must be the same on every rank."""
@@ -40,6 +45,18 @@ class Parcels:
         """Memory of this name, overwritten every time it is asked for."""
         size = count * np.dtype(dtype).itemsize
         return self._rooms.setdefault(name, Room()).take(size).view(dtype)
+
+    def later(self, task: Callable[..., Result], *args: Any) -> Future[Result]:
+        """Do this in a thread of its own, after what was asked before; nothing else may use the wire meanwhile."""
+        if self._worker is None:
+            self._worker = Worker("laconic-all-reduce")
+        return self._worker.submit(task, *args)
+
+    def close(self) -> None:
+        """Leave the wire."""
+        if self._worker is not None:
+            self._worker.close()
+        self.wire.close()
 
     def announce(self, numbers_NK: Ints) -> Ints:
         """Tell each rank K numbers, and hear those of each."""

@@ -145,7 +145,7 @@ class Reducer:
 
     def close(self) -> None:
         """Leave the wire."""
-        self.parcels.wire.close()
+        self.parcels.close()
 
     def _sum_sketched(self, x: Values, step: float | None) -> int:
         self._begin(f"sketch {step}", x)

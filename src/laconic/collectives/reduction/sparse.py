@@ -27,16 +27,25 @@ from laconic.collectives.reduction.parcels import Parcels, even_bounds
 
 __all__ = ["sum_by_owners", "sum_gathered", "sum_union"]
 
+_PIECE, _PIECES = 1 << 20, 2  # words that are worth a round of messages; more pieces cost more than they hide
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Values = NDArray[Any]
 
 
 def sum_gathered(parcels: Parcels, x: Values, unit: int) -> None:
-    """Sum over all ranks, in place: everyone hears everything."""
-    index, values, _ = _compact(parcels, x, np.array([0, len(x)]), unit)
-    heard = _everyone(parcels, index, values)
-    kernels.active().place_sum(*heard, unit, x)
+    """Sum over all ranks, in place: everyone hears everything.
+
+    A large tensor goes piece by piece: one travels while the next is compacted.
+    """
+    active = kernels.active()
+    pieces = list(pairwise(even_bounds(len(x), min(_PIECES, 1 + len(x) // _PIECE), 32768).tolist()))
+    heard = []
+    for number, (start, end) in enumerate(pieces):
+        index, values, _ = _compact(parcels, x[start:end], np.array([0, end - start]), unit, number)
+        heard.append(parcels.later(_everyone, parcels, index, values, number))
+    for (start, end), parts in zip(pieces, heard, strict=True):
+        active.place_sum(*parts.result(), unit, x[start:end])
 
 
 def sum_by_owners(parcels: Parcels, x: Values, unit: int) -> None:
@@ -95,20 +104,25 @@ def _joined(parts: Bytes, sizes_N: Ints, chunks_N: Ints) -> Bytes:
     return np.concatenate(heads + tails)
 
 
-def _compact(parcels: Parcels, x: Values, bounds: Ints, unit: int) -> tuple[Bytes, Values, Ints]:
+def _compact(
+    parcels: Parcels, x: Values, bounds: Ints, unit: int, piece: int = 0
+) -> tuple[Bytes, Values, Ints]:
     """Index and values of all segments, back to back, and their sizes."""
     active = kernels.active()
     room = sum(active.sparse_index_room(int(words), unit) for words in np.diff(bounds))
-    index, values = parcels.room("index", room, np.uint8), parcels.room("values", len(x), x.dtype)
+    index = parcels.room(f"index {piece}", room, np.uint8)
+    values = parcels.room(f"values {piece}", len(x), x.dtype)
     sizes_N2 = np.empty((len(bounds) - 1, 2), np.int64)
     active.compact(x, bounds, unit, index, values, sizes_N2)
     return index[: sizes_N2[:, 0].sum()], values[: sizes_N2[:, 1].sum()], sizes_N2
 
 
-def _everyone(parcels: Parcels, index: Bytes, values: Values) -> tuple[Bytes, Ints, Values, Ints]:
+def _everyone(
+    parcels: Parcels, index: Bytes, values: Values, piece: int = 0
+) -> tuple[Bytes, Ints, Values, Ints]:
     """All ranks' index and values, given this rank's."""
     coming_N2 = parcels.announce_to_all(len(index), len(values))
-    heard_index, heard_values = _room_for(parcels, coming_N2, values.dtype)
+    heard_index, heard_values = _room_for(parcels, coming_N2, values.dtype, piece)
     parcels.spread(index, heard_index, np.ascontiguousarray(coming_N2[:, 0]))
     parcels.spread(values, heard_values, np.ascontiguousarray(coming_N2[:, 1]))
     return heard_index, _bounds(coming_N2[:, 0]), heard_values, _bounds(coming_N2[:, 1])
@@ -127,9 +141,10 @@ def _each_its_own(
     return heard[0], _bounds(coming_N2[:, 0]), heard[1], _bounds(coming_N2[:, 1])
 
 
-def _room_for(parcels: Parcels, coming_N2: Ints, dtype: Any) -> tuple[Bytes, Values]:
+def _room_for(parcels: Parcels, coming_N2: Ints, dtype: Any, piece: int = 0) -> tuple[Bytes, Values]:
     index_bytes, words = coming_N2.sum(0).tolist()
-    return parcels.room("heard index", index_bytes, np.uint8), parcels.room("heard values", words, dtype)
+    heard = parcels.room(f"heard index {piece}", index_bytes, np.uint8)
+    return heard, parcels.room(f"heard values {piece}", words, dtype)
 
 
 def _keep_own(parcels: Parcels, heard: Values, coming_N: Ints, out: Values, sent_N: Ints) -> None:
