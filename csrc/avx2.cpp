@@ -1,4 +1,5 @@
 // Kernels for x86-64 with AVX2, BMI2 and F16C; compiled with those flags, called only where they exist.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,6 +22,7 @@ namespace {
 #include "squares.inl"
 #include "rows.inl"
 #include "sparse.inl"
+#include "levels.inl"
 #include "bloom.inl"
 #include "sketch.inl"
 #include "kernel_table.inl"

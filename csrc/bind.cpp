@@ -207,4 +207,5 @@ NB_MODULE(_native, m) {
   define_sketch(m);
   define_threshold(m);
   define_packets(m);
+  define_levels(m);
 }

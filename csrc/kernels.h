@@ -100,6 +100,9 @@ struct SketchKernels {
   void (*bloom_candidates)(const BloomFilter& filter, uint32_t first, size_t n, uint32_t* mask);
 };
 
+inline constexpr int32_t kMostLevel = 100;        // of either sign
+inline constexpr int32_t kNoLevels = -32768;  // base of a layer that is not finite
+
 struct Kernels {
   const char* name;
 
@@ -175,6 +178,11 @@ struct Kernels {
   void (*nonzero_bits32)(const uint32_t* words, size_t n, uint64_t* bits);
   void (*nonzero_bits64)(const uint64_t* words, size_t n, uint64_t* bits);
   void (*large_bits)(float* gradient, float* memory, size_t n, float threshold, uint64_t* bits);
+
+  // Four levels an octave, see levels.inl.
+  int32_t (*level_base)(const float* x, size_t n);
+  void (*to_levels)(const float* x, size_t n, int32_t base, float* levels);
+  void (*from_levels)(const float* levels, size_t n, int32_t base, float* out);
 
   RowKernels<float> float_rows;
   RowKernels<double> double_rows;

@@ -1,4 +1,5 @@
 // Kernels for any machine.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,7 @@ namespace {
 #include "squares.inl"
 #include "rows.inl"
 #include "sparse.inl"
+#include "levels.inl"
 #include "bloom.inl"
 #include "sketch.inl"
 #include "kernel_table.inl"

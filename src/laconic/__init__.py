@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Threshold,
         VectorLz,
     )
-    from laconic.collectives import LargeFirst, RowwiseAdagrad, Sgd, Table, all_reduce
+    from laconic.collectives import LargeFirst, Levels, RowwiseAdagrad, Sgd, Table, all_reduce
     from laconic.exchange_plan import ExchangePlan, TableCodecs
     from laconic.integrations.ddp import register_ddp
     from laconic.lookups import Lookups
@@ -45,7 +45,7 @@ _HOMES = {
         "Threshold",
         "VectorLz",
     ),
-    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "LargeFirst", "all_reduce"),
+    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "LargeFirst", "Levels", "all_reduce"),
     "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.integrations.ddp": ("register_ddp",),
     "laconic.lookups": ("Lookups",),
@@ -66,6 +66,7 @@ __all__ = [
     "Hybrid",
     "IdList",
     "LargeFirst",
+    "Levels",
     "Lookups",
     "RowwiseAdagrad",
     "Sgd",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laconic import Bounded, Cast
-from laconic.collectives.reduction import Reducer
+from laconic.collectives.reduction import Levels, Reducer
 from tests.reduction.threads import in_threads
 
 LAYERS = np.array([0, 5000, 5001, 9000, 30000])
@@ -70,3 +70,28 @@ def test_any_codec_will_do():
     exact = gradient(0) + gradient(1)
     for (x,), _ in summed(2, codec=Cast(dtype="fp32")):
         assert np.array_equal(x, exact)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_levels_keep_every_entry_within_a_ninth(ranks):
+    results = summed(ranks, codec=Levels())
+    assert all(x[0].tobytes() == results[0][0][0].tobytes() for x, _ in results)
+    exact = sum(gradient(rank).astype(np.float64) for rank in range(ranks))
+    sizes = sum(np.abs(gradient(rank).astype(np.float64)) for rank in range(ranks))
+    rounds = 1 if ranks == 2 else 2  # owners round sums again
+    assert (np.abs(results[0][0][0] - exact) <= rounds * sizes / 8).all()
+    ring = 2 * (ranks - 1) / ranks * 4 * LAYERS[-1]
+    assert ring / results[0][1] > 4
+
+
+def test_a_layer_that_is_not_finite_shows_and_others_do_not_suffer():
+    def run(world):
+        x = gradient(world.rank)
+        if world.rank == 1:
+            x[4000] = np.nan
+        Reducer(world).sum_coded(x, LAYERS, Levels(), 0)
+        return x
+
+    for x in in_threads(2, run):
+        assert np.isnan(x[:5000]).all()
+        assert np.isfinite(x[5000:]).all()

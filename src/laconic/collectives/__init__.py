@@ -3,13 +3,14 @@
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Ledger
 from laconic.collectives.optimizer import RowOptimizer, RowwiseAdagrad, Sgd
-from laconic.collectives.reduction import LargeFirst, Reducer, all_reduce
+from laconic.collectives.reduction import LargeFirst, Levels, Reducer, all_reduce
 from laconic.collectives.table import Table
 
 __all__ = [
     "LargeFirst",
     "Layout",
     "Ledger",
+    "Levels",
     "Reducer",
     "RowOptimizer",
     "RowwiseAdagrad",

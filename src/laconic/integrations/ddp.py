@@ -4,7 +4,7 @@
 
     model = DistributedDataParallel(model)
     compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
-    compressor = laconic.register_ddp(model, codec=Bounded(bound=0.35, relative="rms", dither=0))
+    compressor = laconic.register_ddp(model, codec=laconic.Levels())          # within a ninth of each entry
     compressor = laconic.register_ddp(model, large=LargeFirst(keep=0.01))  # large entries first (DCT)
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs.batch import BlockCodec
-from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Network, Reducer
+from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, World
 from laconic.errors import ConfigError
@@ -33,13 +33,13 @@ from laconic.errors import ConfigError
 __all__ = ["Compressor", "register_ddp"]
 
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
-_CODED_SHARE = 0.1  # of a gradient that a codec sends: 16 times less is usual
+_CODED_SHARE = 0.2  # of a gradient that a codec sends
 
 
 def register_ddp(
     model: DistributedDataParallel,
     *,
-    codec: BlockCodec | None = None,
+    codec: BlockCodec | Levels | None = None,
     large: LargeFirst | None = None,
     rounded: bool = False,
     network: Network | None = None,
@@ -53,7 +53,7 @@ def register_ddp(
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
     Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every parameter
-    is a block of it; bounded ones should round without bias (``dither=0``). ``large``: large entries are sent,
+    is a block of it (``Levels()`` for any optimizer); bounded ones should round without bias (``dither=0``). ``large``: large entries are sent,
     the rest waits in memory. ``rounded``: gradients are summed as int32 multiples of a shared step, by the ranks or
     by a ``network`` that adds (``InNetwork``); the result is the same bits. Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and
     so do all in the first ``warmup`` steps. ``average=False``: gradients
@@ -94,7 +94,7 @@ def _hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]: 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    codec: BlockCodec | None
+    codec: BlockCodec | Levels | None
     large: LargeFirst | None
     rounded: bool
     network: Network | None

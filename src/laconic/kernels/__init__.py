@@ -126,6 +126,18 @@ class Kernels(Protocol):
         """Write the sum of the parts as ``compact`` would; returns its bytes of index and its words."""
         ...
 
+    def to_levels(self, x: Array, counts: Array, levels: Array, bases: Array) -> None:
+        """Round ``counts[l]`` float32 of each layer to levels, integers within 100 as float32: four an octave.
+
+        A ninth of a value is the largest error, down to 25 octaves below the layer's largest; ``bases`` (int32) are
+        what ``from_levels`` needs. A layer that is not finite comes back as NaN.
+        """
+        ...
+
+    def from_levels(self, levels: Array, counts: Array, bases: Array, out: Array) -> None:
+        """Undo ``to_levels``; any float is taken for the nearest level, and none that there is for NaN."""
+        ...
+
     def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
         """Write the index of the units that any part has; returns its bytes and how many words it says."""
         ...

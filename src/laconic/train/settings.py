@@ -75,8 +75,9 @@ class DenseSettings(Settings):
     rate: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
-    send: Literal["exact", "bf16", "bounded", "large", "rounded", "network"] = "exact"
-    """What gradients travel as. ``exact``: as they are; ``bf16``: half the bytes, every entry as precise; ``bounded``: within a bound, entropy-coded, rounded without bias;
+    send: Literal["exact", "bf16", "levels", "bounded", "large", "rounded", "network"] = "exact"
+    """What gradients travel as. ``exact``: as they are; ``bf16``: half the bytes; ``levels``: every entry within
+    a ninth of itself, about 6 bits; ``bounded``: within a bound, entropy-coded, rounded without bias;
     ``large``: the large entries of every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of
     a step that ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR names."""
 

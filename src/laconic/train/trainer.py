@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast
-from laconic.collectives import LargeFirst, RowOptimizer, RowwiseAdagrad, Sgd, Table
+from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd, Table
 from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
@@ -81,9 +81,11 @@ class Trainer:
         self.compressor: Compressor | None = None
         """Of dense gradients; None where they are exact."""
         if ranks.count > 1:
-            # small buckets: the last layers' gradients travel while the rest is computed; buffers are constants
+            # small buckets: the last layers' gradients travel while the rest is computed; larger ones where they are
+            # compressed, and a round of messages takes longer than their bytes. Buffers are constants
+            cap = 0.5 if settings.dense.send == "exact" else 2.0
             self._replica = DistributedDataParallel(
-                self._whole, bucket_cap_mb=0.5, gradient_as_bucket_view=True, **_NO_BUFFERS
+                self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
             self.compressor = _compress(self._replica, settings)
         self.optimizer = {
@@ -251,6 +253,8 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
     how: dict[str, Any]
     if dense.send == "bf16":
         how = {"codec": Cast(dtype="bf16")}
+    elif dense.send == "levels":
+        how = {"codec": Levels()}
     elif dense.send in ("rounded", "network"):
         how = {"rounded": True}
         if dense.send == "network":

@@ -8,7 +8,7 @@ fp16      pooled  float16                      float16                        ra
 int8      pooled  int8 row-wise                int8 row-wise                  raw   float32
 rows_fp32 rows    float32                      float32                        raw   float32
 sc24      pooled  SC'24 hybrid, its bounds     float32                        raw   float32
-laconic   rows    BoundedRows                  BoundedRows, unbiased          coded bfloat16
+laconic   rows    BoundedRows                  BoundedRows, unbiased          coded Levels
 ========= ======= ============================ ============================== ===== ==================
 
 Pooled tables are whole on one rank, as in the DLRM paper; those that send rows are split by rows.
@@ -48,7 +48,7 @@ class Method:
     rule: Callable[[str, float], TableRule]
     """Of a table's name and its bound in the paper."""
     coded_ids: bool = False
-    dense: Literal["exact", "bf16"] = "exact"
+    dense: Literal["exact", "levels"] = "exact"
     """What dense gradients travel as."""
     pairwise: bool = False
     """Sends and receives instead of torch's all-to-all."""
@@ -101,7 +101,7 @@ METHODS: dict[str, Method] = {
         Method("int8", "pooled", _cast("int8")),
         Method("rows_fp32", "rows", _exact),
         Method("sc24", "pooled", _sc24),
-        Method("laconic", "rows", _laconic, coded_ids=True, dense="bf16"),
+        Method("laconic", "rows", _laconic, coded_ids=True, dense="levels"),
     )
 }
 

@@ -119,7 +119,7 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
     memory.grow_older(counts_L, how)
     message, sizes_L = values.view(np.uint8), 4 * counts_L
     if how.values is not None:
-        message, sizes_L = encode_pieces(how.values, values, counts_L)
+        message, sizes_L, _ = encode_pieces(how.values, values, counts_L)
     layers = len(counts_L)
     heard_NK = parcels.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist())
     index_N = np.ascontiguousarray(heard_NK[:, 0])
@@ -128,8 +128,9 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
     parcels.spread(index, heard_index, index_N)
     heard = parcels.room("heard message", int(sizes_NL.sum()), np.uint8)
     parcels.spread(message, heard, sizes_NL.sum(axis=1))
-    heard_values = heard.view(np.float32)
-    if how.values is not None:
+    if how.values is None:
+        heard_values = heard.view(np.float32)
+    else:
         heard_values = decode_pieces(parcels, how.values, heard, sizes_NL.reshape(-1), counts_NL.reshape(-1))
     index_bounds, value_bounds = _bounds(index_N), _bounds(counts_NL.sum(axis=1))
     if how.values is not None:  # what the bound cost goes back to memory

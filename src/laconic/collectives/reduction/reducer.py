@@ -14,7 +14,7 @@ from torch import Tensor
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.link_probe import probe_link
 from laconic.collectives.reduction.choice import Choice, Speeds, choose, predict
-from laconic.collectives.reduction.coded import sum_coded
+from laconic.collectives.reduction.coded import Levels, sum_coded
 from laconic.collectives.reduction.dense import sum_dense
 from laconic.collectives.reduction.large_first import LargeFirst, LayerMemory, sum_large
 from laconic.collectives.reduction.parcels import Parcels
@@ -111,7 +111,7 @@ class Reducer:
         return sum_large(self.parcels, gradient, memory, how)
 
     def sum_coded(
-        self, x: NDArray[np.float32], layers: NDArray[np.int64], codec: BlockCodec, step: int
+        self, x: NDArray[np.float32], layers: NDArray[np.int64], codec: BlockCodec | Levels, step: int
     ) -> None:
         """Sum gradients that travel within a codec's bound, each layer a block."""
         self._begin("coded", x)

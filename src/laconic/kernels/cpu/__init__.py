@@ -109,6 +109,14 @@ class NativeKernels:
             index, index_bounds, values, value_bounds, words, unit, index_out, values_out
         )
 
+    def to_levels(self, x: Array, counts: Array, levels: Array, bases: Array) -> None:
+        """Round to levels, layer by layer."""
+        _native.to_levels(self.name, x, counts, levels, bases)
+
+    def from_levels(self, levels: Array, counts: Array, bases: Array, out: Array) -> None:
+        """Undo ``to_levels``."""
+        _native.from_levels(self.name, levels, counts, bases, out)
+
     def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
         """Unite indices."""
         return _native.unite(index, bounds, words, unit, index_out)

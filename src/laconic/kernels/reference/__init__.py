@@ -4,6 +4,7 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
 
     tables        rows  threshold_rows
     sparse        sparse  positions
+    gradients     levels
     vectors       sketch
     many blocks   batch
     block kinds   rows_block  sc24_blocks  cast  id_list
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from laconic.kernels.blocks import BlockTable
 from laconic.kernels.reference import id_list, sparse
+from laconic.kernels.reference import levels as levels_of
 from laconic.kernels.reference.batch import (
     Array,
     check,
@@ -134,6 +136,14 @@ class ReferenceKernels:
         return sparse.compact_sum(
             index, index_bounds, values, value_bounds, words, unit, index_out, values_out
         )
+
+    def to_levels(self, x: Array, counts: Array, levels: Array, bases: Array) -> None:
+        """Round to levels, layer by layer."""
+        levels_of.to_levels(x, counts, levels, bases)
+
+    def from_levels(self, levels: Array, counts: Array, bases: Array, out: Array) -> None:
+        """Undo ``to_levels``."""
+        levels_of.from_levels(levels, counts, bases, out)
 
     def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
         """Unite indices."""
