@@ -88,9 +88,11 @@ def test_exact_is_what_sums_to_the_truth(rows):
     for row in rows:
         if row.method in ("dense", "union", "laconic"):
             assert row.exact, row
-        elif row.method in ("fp16", "powersgd", "sketch"):  # which rounds floats to a step
+        elif row.method in ("fp16", "powersgd"):
             assert not row.exact, row
-        elif row.workload.startswith("generated"):  # one in a hundred is all there is, or not
+        elif row.method == "topk" and row.workload.startswith(
+            "generated"
+        ):  # one in a hundred is all there is, or not
             assert row.exact == (row.sparsity == 0.99), row
 
 
