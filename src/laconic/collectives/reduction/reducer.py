@@ -79,6 +79,8 @@ class Reducer:
                 "all-reduce: a sketch adds integers, so floats need step=, the rounding that all ranks share, "
                 f"and no other method takes one; got method={method!r} and step={step!r}"
             )
+        if step is not None and not 0 < step < float("inf"):
+            raise ConfigError(f"all-reduce: step: expected a finite number above 0, got {step!r}")
         flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
         flat = flat if flat.is_contiguous() else flat.contiguous()
         x: Values = flat.numpy()

@@ -31,7 +31,7 @@ def sum_sketched(parcels: Parcels, x: NDArray[Any]) -> int:
 
     ``HeadroomError`` on all ranks where a sum might not fit the type.
     """
-    count, largest = int(np.count_nonzero(x)), int(np.abs(x, dtype=np.float64).max(initial=0))
+    count, largest = int(np.count_nonzero(x)), max(int(x.max(initial=0)), -int(x.min(initial=0)))
     heard_N2 = parcels.announce_to_all(count, largest)
     most = min(int(heard_N2[:, 0].sum()), len(x))
     dtype: Literal["int32", "int64"] = "int32" if x.dtype == np.int32 else "int64"
@@ -56,11 +56,12 @@ def sum_sketched(parcels: Parcels, x: NDArray[Any]) -> int:
 def to_codes(parcels: Parcels, x: NDArray[Any], step: float) -> NDArray[np.int32]:
     """Round floats to multiples of a step that all ranks share; ``ConfigError`` on all where that can not be."""
     with np.errstate(all="ignore"):
-        codes = np.rint(x / step)
-        fits = bool((np.abs(codes) < 2**31).all())
+        codes: NDArray[Any] = np.multiply(x, x.dtype.type(1 / step))
+        np.rint(codes, out=codes)
+        fits = bool(codes.max(initial=0) < 2**31 and codes.min(initial=0) > -(2**31))  # NaN does not
     if not parcels.announce_to_all(int(fits)).all():
         raise ConfigError(
             f"all-reduce: step={step!r}: expected finite values below {2**31 * step:g} on every rank, got others; "
             "take a larger step, or another method"
         )
-    return codes.astype(np.int32)
+    return codes.astype(np.int32, copy=False)
