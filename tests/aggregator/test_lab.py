@@ -278,13 +278,23 @@ end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 end.bind((f"10.0.0.{rank + 1}", 7000))
 end.settimeout(2)
 if rank == 1:
+    end.settimeout(60)
+    end.recv(2000)  # the other is there
     for number in range(count):
         end.sendto(number.to_bytes(4, "little") + bytes(1400), ("10.0.0.1", 7000))
         time.sleep(0.0005)
     time.sleep(1)
 else:
-    end.settimeout(60)
+    end.settimeout(0.1)
     got = []
+    for _ in range(600):
+        end.sendto(b"ready", ("10.0.0.2", 7000))
+        try:
+            got.append(int.from_bytes(end.recv(2000)[:4], "little"))
+            break
+        except TimeoutError:
+            pass
+    end.settimeout(2)
     try:
         while True:
             got.append(int.from_bytes(end.recv(2000)[:4], "little"))

@@ -152,7 +152,8 @@ def test_ranks_that_differ_do_not_take_one_anothers_bytes(what):
 
 def test_ranks_with_different_batches_say_so():
     texts = [text for _, text in errors_of(2, split_ranks.different_batches)]
-    assert "split: rank 1 sent 3 samples at turn 0, others 2; the ranks have different batches" in texts
+    said = r"split: rank \d sent [23] samples at turn 0, others [23]; the ranks have different batches"
+    assert any(re.fullmatch(said, text) for text in texts)  # the other may only see that a peer is gone
 
 
 @pytest.mark.parametrize("when", ["target", "source", "backward"])
