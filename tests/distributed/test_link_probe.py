@@ -73,8 +73,12 @@ def test_a_limited_link_is_measured_within_30_percent():
     lacking = [f"{fact.name}: {fact.detail}; {fact.remedy}" for fact in check(gloo=False) if fact.ok is False]
     if lacking:
         pytest.skip(f"no lab on this machine: {lacking[0]}")
-    with Lab(hosts=2, rate="100mbit") as lab:
-        result = lab.run([sys.executable, "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120).check()
     rate = Rate.parse("100mbit").bits_per_s / 8
-    for output in result.output:
-        assert json.loads(output.split()[-1]) == pytest.approx(rate, rel=0.3)
+    with Lab(hosts=2, rate="100mbit") as lab:
+        for _ in range(4):  # a busy machine may delay all messages of a probe
+            run = lab.run([sys.executable, "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120)
+            found = [json.loads(output.split()[-1]) for output in run.check().output]
+            assert max(found) < 1.3 * rate  # whatever the machine does, no link is faster than it is
+            if min(found) > 0.7 * rate:
+                return
+    pytest.fail(f"expected {rate:.0f} bytes/s, found {found}")
