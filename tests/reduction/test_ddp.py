@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -252,6 +253,62 @@ def _a_rank_dies(rank, ranks):
 
 def test_a_lost_peer_is_an_error():
     assert "all-reduce" in run_ranks(2, _a_rank_dies)[0]
+
+
+class _Adder:
+    """A network that gloo plays: it counts what it is asked for."""
+
+    bytes_sent = 0
+
+    def add(self, values) -> None:
+        dist.all_reduce(torch.from_numpy(values))
+        self.bytes_sent += values.nbytes
+
+    def unite(self, words) -> None:
+        every = [torch.empty(len(words), dtype=torch.int32) for _ in range(dist.get_world_size())]
+        dist.all_gather(every, torch.from_numpy(words.view(np.int32)))
+        words[:] = np.bitwise_or.reduce([one.numpy().view(np.uint32) for one in every])
+        self.bytes_sent += words.nbytes
+
+
+def _networked(rank, ranks):
+    by_ranks, by_network, adder = wrapped(), wrapped(), _Adder()
+    laconic.register_ddp(by_ranks, rounded=True)
+    laconic.register_ddp(by_network, network=adder)
+    first, second = train(rank, by_ranks), train(rank, by_network)
+    same = all(
+        torch.equal(x, y)
+        for one, two in zip(first, second, strict=True)
+        for x, y in zip(one, two, strict=True)
+    )
+    return same, adder.bytes_sent
+
+
+def test_a_network_that_is_given_is_used_and_adds_what_ranks_would():
+    for same, sent in run_ranks(3, _networked):
+        assert same
+        assert sent >= STEPS * 4 * sum(p.numel() for p in make_model().parameters())
+
+
+def _contradictory(rank, ranks):
+    messages = []
+    for bad in (
+        {"codec": CODEC, "large": LargeFirst()},
+        {"codec": CODEC, "network": _Adder()},
+        {"large": LargeFirst(), "exclude": ["*"]},
+    ):
+        try:
+            laconic.register_ddp(wrapped(), **bad)
+        except ConfigError as error:
+            messages.append(str(error))
+    return messages
+
+
+def test_contradictions_are_refused():
+    for both, also, nothing in run_ranks(1, _contradictory):
+        assert "got several" in both
+        assert "got several" in also
+        assert "leave no parameter" in nothing
 
 
 def test_what_makes_no_sense_is_refused():

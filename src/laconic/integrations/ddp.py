@@ -52,13 +52,15 @@ def register_ddp(
 ) -> "Compressor":
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
-    Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every parameter
-    is a block of it (``Levels()`` for any optimizer); bounded ones should round without bias (``dither=0``). ``large``: large entries are sent,
-    the rest waits in memory. ``rounded``: gradients are summed as int32 multiples of a shared step, by the ranks or
-    by a ``network`` that adds (``InNetwork``); the result is the same bits. Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and
-    so do all in the first ``warmup`` steps. ``average=False``: gradients
-    are summed, for a loss that is already divided by the global batch. ``bypass=False``: compress even where the
-    link is so fast that it does not pay.
+    Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every
+    parameter is a block of it (``Levels()`` for any optimizer); bounded ones should round without bias
+    (``dither=0``). ``large``: large entries are sent, the rest waits in memory. ``rounded``: gradients are summed as
+    int32 multiples of a shared step, by the ranks, or by a ``network`` that adds (``InNetwork``); the result is the
+    same bits.
+
+    Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and so do all in the first
+    ``warmup`` steps. ``average=False``: gradients are summed, for a loss that is already divided by the global batch.
+    ``bypass=False``: compress even where the link is so fast that it does not pay.
     """
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
@@ -73,16 +75,18 @@ def register_ddp(
         raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
-    if codec is not None and large is not None:
+    rounded = rounded or network is not None
+    settings = _Settings(codec, large, rounded, network, frozenset(chosen), warmup, average, bypass)
+    if (codec is not None) + (large is not None) + rounded > 1:
         raise ConfigError(
-            "register_ddp: expected a codec or a threshold, got both; a LargeFirst has values=codec"
+            "register_ddp: expected one of codec, large, and rounded or network, got several; "
+            "a LargeFirst has a codec of its own, values="
         )
-    if (codec is not None or large is not None) and not chosen:
+    if not settings.exact and not chosen:
         raise ConfigError(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
             f"{', '.join(sorted(names.values())[:5])}, ..."
         )
-    settings = _Settings(codec, large, rounded, network, frozenset(chosen), warmup, average, bypass)
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, _hook)
     return compressor
