@@ -69,13 +69,9 @@ def train(
     from laconic.bench.machine import Machine
     from laconic.bench.training.benchmark import run_training_benchmark
     from laconic.bench.training.tables import render
-    from laconic.errors import ConfigError
 
     check_json_file(json_file)
-    try:
-        rates_mbit = [float(rate) for rate in rates.split(",") if rate.strip()]
-    except ValueError as error:
-        raise ConfigError(f"--rates: expected numbers separated by commas, got {rates!r}") from error
+    rates_mbit = _rates(rates)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     console.width = max(console.width, 110)
     console.print(str(Machine.this()))
@@ -104,13 +100,9 @@ def switch(
 
     from laconic.bench.machine import Machine
     from laconic.bench.reduction.switch import render, run_switch_benchmark
-    from laconic.errors import ConfigError
 
     check_json_file(json_file)
-    try:
-        rates_mbit = [float(rate) for rate in rates.split(",") if rate.strip()]
-    except ValueError as error:
-        raise ConfigError(f"--rates: expected numbers separated by commas, got {rates!r}") from error
+    rates_mbit = _rates(rates)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     console.print(str(Machine.this()))
     with console.status("starting") as status:
@@ -208,3 +200,12 @@ def reduce(
     console.print(render(rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)
+
+
+def _rates(text: str) -> list[float]:
+    from laconic.errors import ConfigError
+
+    try:
+        return [float(rate) for rate in text.split(",") if rate.strip()]
+    except ValueError as error:
+        raise ConfigError(f"--rates: expected numbers separated by commas, got {text!r}") from error

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded, BoundedRows
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.collectives.reduction.parcels import Parcels, even_bounds
+from laconic.collectives.reduction.parcels import Parcels, bounds_of, even_bounds
 
 __all__ = ["Levels", "decode_pieces", "encode_pieces", "sum_coded"]
 
@@ -62,8 +62,6 @@ def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Lev
     coming_N = sizes_NP[:, own_P].sum(axis=1)
     heard = parcels.room("heard pieces", int(coming_N.sum()), np.uint8)
     sent_N = np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64)
-    at, to = int(sent_N[: parcels.rank].sum()), int(coming_N[: parcels.rank].sum())
-    heard[to : to + coming_N[parcels.rank]] = message[at : at + sent_N[parcels.rank]]
     parcels.swap(heard, message, coming_N, sent_N)
     parts_NS = decode_pieces(
         parcels,
@@ -108,7 +106,7 @@ def decode_pieces(
     block = _WHOLE if isinstance(codec, Levels) else codec
     batch = Batch.of([(block, (count,)) for count in counts_P.tolist()])
     out: Floats = parcels.room("decoded", batch.values, np.float32)
-    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes_P)]))
+    offsets = torch.from_numpy(bounds_of(sizes_P))
     batch.decode(torch.from_numpy(data), offsets, out=torch.from_numpy(out))
     if isinstance(codec, Levels) and bases_P is not None:
         kernels.active().from_levels(out, counts_P, bases_P.astype(np.int32), out)

@@ -23,7 +23,7 @@ from laconic import kernels
 from laconic.codecs import Bounded
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.reduction.coded import decode_pieces, encode_pieces
-from laconic.collectives.reduction.parcels import Parcels
+from laconic.collectives.reduction.parcels import Parcels, bounds_of
 from laconic.errors import ConfigError
 
 __all__ = ["LargeFirst", "LayerMemory", "sum_large"]
@@ -79,7 +79,7 @@ class LayerMemory:
 
     def __init__(self, sizes: Sequence[int], names: Sequence[str] = ()) -> None:
         self.names = tuple(names)
-        self.bounds: Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.bounds: Ints = bounds_of(np.array(sizes, np.int64))
         self.values: Floats = np.zeros(int(self.bounds[-1]), np.float32)
         self.thresholds: Floats = np.zeros(len(sizes), np.float32)
         self.ages: Ints = np.zeros(len(sizes), np.int64)
@@ -132,7 +132,7 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
         heard_values = heard.view(np.float32)
     else:
         heard_values = decode_pieces(parcels, how.values, heard, sizes_NL.reshape(-1), counts_NL.reshape(-1))
-    index_bounds, value_bounds = _bounds(index_N), _bounds(counts_NL.sum(axis=1))
+    index_bounds, value_bounds = bounds_of(index_N), bounds_of(counts_NL.sum(axis=1))
     if how.values is not None:  # what the bound cost goes back to memory
         first, last = value_bounds[parcels.rank : parcels.rank + 2]
         with np.errstate(invalid="ignore"):
@@ -141,7 +141,3 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
         active.place_sum(index, np.array([0, index_bytes]), lost, np.array([0, count]), 1, memory.values)
     active.place_sum(heard_index, index_bounds, heard_values, value_bounds, 1, gradient)
     return count
-
-
-def _bounds(sizes: Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(sizes)])

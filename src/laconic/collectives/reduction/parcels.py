@@ -17,7 +17,7 @@ from laconic.collectives.coder import Room
 from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.collectives.worker import Worker
 
-__all__ = ["Parcels", "even_bounds"]
+__all__ = ["Parcels", "bounds_of", "even_bounds"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
@@ -69,7 +69,12 @@ class Parcels:
         return self.announce(np.tile(np.array(numbers, np.int64), (self.ranks, 1)))
 
     def swap(self, heard: Values, out: Values, coming_N: Ints, sent_N: Ints) -> None:
-        """Send ``sent_N[r]`` values to every rank r, in order; this rank's own stay where they are."""
+        """Send ``sent_N[r]`` values to every rank r, in order, and hear theirs; what is for this rank is copied."""
+        at, to = int(sent_N[: self.rank].sum()), int(coming_N[: self.rank].sum())
+        heard[to : to + coming_N[self.rank]] = out[at : at + sent_N[self.rank]]
+        self._send(heard, out, coming_N, sent_N)
+
+    def _send(self, heard: Values, out: Values, coming_N: Ints, sent_N: Ints) -> None:
         self.bytes_sent += int(sent_N.sum() - sent_N[self.rank]) * out.itemsize
         self.wire.move(out, heard, sent_N, coming_N, self.turn)
 
@@ -83,7 +88,12 @@ class Parcels:
         if self.ranks > 2:
             copies = self.room("copies", (self.ranks - 1) * len(own), own.dtype)
             copies.reshape(self.ranks - 1, -1)[:] = own
-        self.swap(heard, copies, coming_N, sent_N)
+        self._send(heard, copies, coming_N, sent_N)
+
+
+def bounds_of(sizes: Ints) -> Ints:
+    """Where parts of these sizes begin, back to back, and the last ends."""
+    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def even_bounds(words: int, parts: int, multiple: int = 1) -> Ints:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from laconic import kernels
 from laconic.collectives.reduction.dense import sum_dense
-from laconic.collectives.reduction.parcels import Parcels, even_bounds
+from laconic.collectives.reduction.parcels import Parcels, bounds_of, even_bounds
 
 __all__ = ["sum_by_owners", "sum_gathered", "sum_union"]
 
@@ -85,11 +85,10 @@ def unite_index(parcels: Parcels, x: Values, unit: int) -> Bytes:
     sizes_N = np.ascontiguousarray(sizes_N2[:, 0])
     coming_N = parcels.announce(sizes_N[:, None])[:, 0]
     theirs = parcels.room("indices", int(coming_N.sum()), np.uint8)
-    _keep_own(parcels, theirs, coming_N, own, sizes_N)
     parcels.swap(theirs, own, coming_N, sizes_N)
     words = int(bounds[parcels.rank + 1] - bounds[parcels.rank])
     room = parcels.room("index of sum", active.sparse_index_room(words, unit), np.uint8)
-    size, _ = active.unite(theirs, _bounds(coming_N), words, unit, room)
+    size, _ = active.unite(theirs, bounds_of(coming_N), words, unit, room)
     coming_N = parcels.announce_to_all(size)[:, 0]
     united = parcels.room("united", int(coming_N.sum()), np.uint8)
     parcels.spread(room[:size], united, coming_N)
@@ -125,7 +124,7 @@ def _everyone(
     heard_index, heard_values = _room_for(parcels, coming_N2, values.dtype, piece)
     parcels.spread(index, heard_index, np.ascontiguousarray(coming_N2[:, 0]))
     parcels.spread(values, heard_values, np.ascontiguousarray(coming_N2[:, 1]))
-    return heard_index, _bounds(coming_N2[:, 0]), heard_values, _bounds(coming_N2[:, 1])
+    return heard_index, bounds_of(coming_N2[:, 0]), heard_values, bounds_of(coming_N2[:, 1])
 
 
 def _each_its_own(
@@ -136,23 +135,11 @@ def _each_its_own(
     heard = _room_for(parcels, coming_N2, values.dtype)
     for k, own in enumerate((index, values)):
         coming_N, sent_N = (np.ascontiguousarray(sizes[:, k]) for sizes in (coming_N2, sizes_N2))
-        _keep_own(parcels, heard[k], coming_N, own, sent_N)
         parcels.swap(heard[k], own, coming_N, sent_N)
-    return heard[0], _bounds(coming_N2[:, 0]), heard[1], _bounds(coming_N2[:, 1])
+    return heard[0], bounds_of(coming_N2[:, 0]), heard[1], bounds_of(coming_N2[:, 1])
 
 
 def _room_for(parcels: Parcels, coming_N2: Ints, dtype: Any, piece: int = 0) -> tuple[Bytes, Values]:
     index_bytes, words = coming_N2.sum(0).tolist()
     heard = parcels.room(f"heard index {piece}", index_bytes, np.uint8)
     return heard, parcels.room(f"heard values {piece}", words, dtype)
-
-
-def _keep_own(parcels: Parcels, heard: Values, coming_N: Ints, out: Values, sent_N: Ints) -> None:
-    """Copy what this rank has for itself to where it would hear it."""
-    rank = parcels.rank
-    to, at = int(coming_N[:rank].sum()), int(sent_N[:rank].sum())
-    heard[to : to + coming_N[rank]] = out[at : at + sent_N[rank]]
-
-
-def _bounds(sizes_N: Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(sizes_N)])
