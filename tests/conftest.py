@@ -1,4 +1,4 @@
-"""What several tests need: data that may be absent, and hypothesis settings that do not depend on speed."""
+"""What several tests need: data and a lab that may be absent, and hypothesis settings that do not depend on speed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from laconic.lab import check
+
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
 torch.manual_seed(0)
@@ -16,6 +18,14 @@ torch.manual_seed(0)
 _DUMPS = Path(
     os.environ.get("LACONIC_TEST_DUMPS", Path(__file__).parents[2] / "shared" / "data" / "embeddings")
 )
+
+
+@pytest.fixture(scope="session")
+def machine():
+    """A machine that can run a lab; or skip."""
+    lacking = [f"{fact.name}: {fact.detail}; {fact.remedy}" for fact in check(gloo=False) if fact.ok is False]
+    if lacking:
+        pytest.skip(f"no lab on this machine: {lacking[0]}")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 
 from laconic.collectives.aggregator import InNetwork, UserAggregator
 from laconic.collectives.aggregator.xdp import reason_against
-from laconic.lab import check
 
 JOB = 0x0123456789ABCDEF
 PATIENCE_S = 60
@@ -20,13 +19,6 @@ def free_address():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
-@pytest.fixture(scope="module")
-def machine():
-    lacking = [f"{fact.name}: {fact.detail}; {fact.remedy}" for fact in check(gloo=False) if fact.ok is False]
-    if lacking:
-        pytest.skip(f"no lab on this machine: {lacking[0]}")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from laconic.bench.reduction.tables import render
 from laconic.bench.reduction.truth import Truth, fingerprint
 from laconic.bench.reduction.workload import Generated
 from laconic.errors import CommError, ConfigError
-from laconic.lab import check
 
 NCF = Ncf(users=400, items=2000, dim=8, hidden=(8,), batch=16)
 TASKS = (
@@ -258,10 +257,7 @@ def test_tables_show_every_row(rows):
         assert words in text
 
 
-def test_hosts_of_the_lab_count_their_own_bytes():
-    lacking = [fact for fact in check(gloo=False) if fact.ok is False]
-    if lacking:
-        pytest.skip(f"no lab on this machine: {lacking[0]}")
+def test_hosts_of_the_lab_count_their_own_bytes(machine):
     workload = Generated(words=WORDS, sparsity=0.9, supports="identical")
     job = Sums(workload=workload, methods=tuple(METHODS), repeats=1)
     with Crew("laconic.bench.reduction.worker", 2, lab=True, rate="200mbit") as crew:

@@ -25,6 +25,7 @@ from laconic.bench.training.jobs import Answer, Epoch
 from laconic.bench.training.real_data import real_data_sets
 from laconic.bench.training.recipe import recipe_for
 from laconic.data import DataSettings
+from laconic.errors import PlanError
 from laconic.train.settings import DenseSettings, ModelSettings
 
 __all__ = ["Pair", "measure_pairs"]
@@ -87,25 +88,35 @@ def measure_pairs(
         )
 
     exact = train()
-    pairs = []
-    for dropped, refresh in cases:
-        found = train(send="large", keep=1 - dropped, refresh=refresh, bound=0.3)
-        assert None not in (found.log_loss, found.auc, exact.log_loss, exact.auc)
-        pairs.append(
-            Pair(
-                name,
-                dropped,
-                refresh,
-                seed,
-                found.log_loss or 0.0,
-                exact.log_loss or 0.0,
-                found.auc or 0.0,
-                exact.auc or 0.0,
-                found.bytes_dense,
-                found.before_dense,
-            )
+    return [
+        _pair(
+            name,
+            dropped,
+            refresh,
+            seed,
+            exact,
+            train(send="large", keep=1 - dropped, refresh=refresh, bound=0.3),
         )
-    return pairs
+        for dropped, refresh in cases
+    ]
+
+
+def _pair(name: str, dropped: float, refresh: int, seed: int, exact: Answer, found: Answer) -> Pair:
+    losses, aucs = (found.log_loss, exact.log_loss), (found.auc, exact.auc)
+    if None in (*losses, *aucs):
+        raise PlanError(f"{name}: expected samples to evaluate on, got none; its split must leave some")
+    return Pair(
+        data=name,
+        dropped=dropped,
+        refresh=refresh,
+        seed=seed,
+        log_loss=float(losses[0] or 0),
+        exact_log_loss=float(losses[1] or 0),
+        auc=float(aucs[0] or 0),
+        exact_auc=float(aucs[1] or 0),
+        bytes_dense=found.bytes_dense,
+        bytes_ring=found.before_dense,
+    )
 
 
 def render(pairs: Sequence[Pair]) -> Table:
