@@ -1,0 +1,141 @@
+"""Better places, one table or two at a time, until none is found: the cost model itself judges, rank by rank.
+
+Memory comes first: of two plans the one that lacks less of it is better, then the one with the shorter step, then
+the one that sends less. So a start that does not fit is repaired, if such moves can do it. Shape legend: ``K``
+resources, ``N`` ranks, ``A`` alternatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.placement.choice import Choice
+from laconic.placement.load import Resource
+from laconic.placement.problem import Problem
+
+__all__ = ["Score", "improve", "score", "spread_owners", "with_best_owner"]
+
+Floats = NDArray[np.float64]
+Score = tuple[float, float]
+"""Bytes of memory that are missing, and seconds; the smaller the better."""
+_MOST_SWEEPS = 12
+_TIE = 1e-4  # weight of what is hidden, as in table_program
+_WORTH = 1 - 1e-7  # a gain below that is rounding
+
+
+def score(problem: Problem, choices: Sequence[Choice]) -> Score:
+    """Say how good a plan is."""
+    short, seconds = _scores(problem, problem.total_KN(choices))
+    return float(short), float(seconds)
+
+
+def improve(problem: Problem, start: Sequence[Choice]) -> list[Choice]:
+    """Move and swap tables while that helps."""
+    choices = list(start)
+    for _ in range(_MOST_SWEEPS):
+        moved = [_move(problem, choices, t) for t in range(len(choices))]
+        swapped = [_swap(problem, choices, *pair) for pair in combinations(range(len(choices)), 2)]
+        if not any(moved + swapped):
+            break
+    return choices
+
+
+def spread_owners(
+    problem: Problem, choices: Sequence[Choice], *, within_groups: bool = False
+) -> list[Choice]:
+    """Give whole tables owners, the heaviest table first; or only move them within the group that they are on."""
+    group_N = problem.cluster.group_N
+    spread = list(choices)
+    whole = {t for t, choice in enumerate(choices) if choice.owner is not None}
+    rest = [problem.spread_KN(t, choice) for t, choice in enumerate(choices) if t not in whole]
+    base_KN = np.sum([np.zeros((len(Resource), problem.ranks)), *rest], axis=0)
+    for t in sorted(whole, key=lambda t: -float(problem.load(t, choices[t]).owner_K @ _weights_K(problem))):
+        owners = problem.owners(choices[t].kind)
+        if within_groups:
+            owners = np.flatnonzero(group_N == group_N[choices[t].owner])
+        spread[t], _ = with_best_owner(problem, base_KN, t, choices[t], owners)
+        base_KN = base_KN + problem.spread_KN(t, spread[t])
+    return spread
+
+
+def with_best_owner(
+    problem: Problem, base_KN: Floats, t: int, choice: Choice, owners: NDArray[np.int64]
+) -> tuple[Choice, Score]:
+    """Find who should have a whole table on top of ``base_KN``, and how good that is."""
+    load = problem.load(t, choice)
+    alternatives = np.arange(len(owners))
+    total_AKN = np.repeat((base_KN + (load.even_K + load.other_K)[:, None])[None], len(owners), axis=0)
+    total_AKN[alternatives, :, owners] += load.owner_K - load.other_K
+    short_A, seconds_A = _scores(problem, total_AKN)
+    # of equals the one with least to do: the next table may need the room
+    busy_A = total_AKN[alternatives, :, owners] @ _weights_K(problem)
+    best = int(np.lexsort((busy_A, seconds_A, short_A))[0])
+    return Choice(choice.kind, int(owners[best]), choice.hot), (float(short_A[best]), float(seconds_A[best]))
+
+
+def _move(problem: Problem, choices: list[Choice], t: int) -> bool:
+    """Put one table where it is best, all others being where they are."""
+    total_KN = problem.total_KN(choices)
+    base_KN = total_KN - problem.spread_KN(t, choices[t])
+    short, seconds = _scores(problem, total_KN)
+    now = best = (float(short), float(seconds))
+    for candidate in _candidates(problem, choices[t], t):
+        if candidate.kind.sharding == "table":
+            owners = problem.owners(candidate.kind)
+            placed, found = with_best_owner(problem, base_KN, t, candidate, owners)
+        else:
+            short, seconds = _scores(problem, base_KN + problem.spread_KN(t, candidate))
+            placed, found = candidate, (float(short), float(seconds))
+        if _better(found, best):
+            best, choices[t] = found, placed
+    return best < now
+
+
+def _candidates(problem: Problem, now: Choice, t: int) -> Iterable[Choice]:
+    """All kinds; numbers of hot rows around the one that it has, and none."""
+    cuts = problem.cuts(t)
+    at = int(np.searchsorted(cuts, now.hot))
+    near = {
+        0,
+        now.hot,
+        *(cuts[i] for i in (at - 4, at - 2, at - 1, at, at + 1, at + 2, at + 4) if 0 <= i < len(cuts)),
+    }
+    for kind in problem.kinds:
+        for hot in sorted(near) if kind.can_have_hot_rows else (0,):
+            yield Choice(kind, None, hot)
+
+
+def _swap(problem: Problem, choices: list[Choice], a: int, b: int) -> bool:
+    """Exchange the owners of two whole tables, if that is better."""
+    if choices[a].owner is None or choices[b].owner is None or choices[a].owner == choices[b].owner:
+        return False
+    files_N = problem.timeline.file_space_N > 0
+    if any(choices[t].kind.cold and not files_N[choices[other].owner] for t, other in ((a, b), (b, a))):
+        return False
+    swapped = list(choices)
+    swapped[a] = Choice(choices[a].kind, choices[b].owner, choices[a].hot)
+    swapped[b] = Choice(choices[b].kind, choices[a].owner, choices[b].hot)
+    if not _better(score(problem, swapped), score(problem, choices)):
+        return False
+    choices[:] = swapped
+    return True
+
+
+def _better(found: Score, than: Score) -> bool:
+    return found[0] < than[0] * _WORTH or (found[0] <= than[0] and found[1] < than[1] * _WORTH)
+
+
+def _scores(problem: Problem, total_KN: Floats) -> tuple[Any, Any]:
+    seconds, wire = problem.timeline.seconds(total_KN)
+    return problem.timeline.shortage(total_KN), seconds + _TIE * wire
+
+
+def _weights_K(problem: Problem) -> Floats:
+    """Seconds, and shares of memory, behind a unit of each resource."""
+    weights: Floats = 1 / problem.timeline.rate_KN.max(axis=1)
+    return weights
