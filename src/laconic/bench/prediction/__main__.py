@@ -38,9 +38,9 @@ def main() -> None:
         ):
             outcomes.append(outcome)
             status.update(f"{outcome.data}, {outcome.ranks} ranks, {outcome.placement}")
-    Console().print(_render(outcomes))
+    Console(width=110).print(_render(outcomes))
     if given.by_time:
-        Console().print(_render_by_time(list(measure_by_time(given.data))))
+        Console(width=110).print(_render_by_time(list(measure_by_time(given.data))))
     if given.json is not None:
         given.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=2))
 
