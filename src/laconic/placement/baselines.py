@@ -22,7 +22,7 @@ from laconic.placement.choice import Choice, Kind
 from laconic.placement.improve import score, spread_owners
 from laconic.placement.load import Resource
 from laconic.placement.problem import Problem
-from laconic.placement.step_time import PHASES
+from laconic.placement.timeline import PHASES
 
 __all__ = ["BASELINES", "per_table", "replicated", "row_wise", "table_wise", "threshold"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from laconic.placement.choice import Choice, Kind
 from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.load import Load, TableCosts
-from laconic.placement.step_time import StepTime, Timeline
+from laconic.placement.timeline import StepTime, Timeline
 from laconic.placement.topology import Cluster
 from laconic.placement.workload import TableLoad, Workload
 

@@ -28,7 +28,7 @@ from laconic.errors import ConfigError
 from laconic.placement.choice import Choice, Kind
 from laconic.placement.load import Resource
 from laconic.placement.problem import Problem
-from laconic.placement.step_time import PHASES
+from laconic.placement.timeline import PHASES
 
 __all__ = ["Relaxed", "solve_tables"]
 
