@@ -1,0 +1,1 @@
+"""Which rows are looked up how often, and where it is best to keep them."""
