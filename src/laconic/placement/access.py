@@ -76,6 +76,10 @@ class TableAccess:
     tail_lookups_R: Ints
     """Of the tail's runs, by falling lookups of a row; at least one lookup a row."""
 
+    sampled: int
+    """Rows of the tail from whose exact counts its runs are estimated, drawn at random: the number of rows in the tail
+    has a relative standard error of about ``sampled ** -0.5``, so has a run by its share of them. 0: no tail."""
+
     distinct: Distinct
     bags: tuple[tuple[int, int], ...]
     """Lengths of bags, rising, and how many samples have them; from 64 on, lengths of one range share an entry, that of

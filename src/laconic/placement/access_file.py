@@ -56,6 +56,7 @@ class _Table(_Record):
     lookups: Count
     head: Count
     tail: tuple[tuple[Some, Some], ...]
+    sampled: Count
     distinct: _Distinct
     bags: tuple[tuple[Count, Some], ...]
     zipf: _Zipf | None
@@ -108,6 +109,7 @@ def _header(access: Access) -> _Header:
                 lookups=table.lookups,
                 head=table.ids_H.size,
                 tail=tuple(zip(table.tail_rows_R.tolist(), table.tail_lookups_R.tolist(), strict=True)),
+                sampled=table.sampled,
                 distinct=_Distinct(**asdict(table.distinct)),
                 bags=table.bags,
                 zipf=None if table.zipf is None else _Zipf(**asdict(table.zipf)),
@@ -200,6 +202,7 @@ def _table(table: _Table, samples: int, ids_H: Ints, counts_H: Ints, missed_H: I
         missed_H=missed_H,
         tail_rows_R=tail[:, 0].copy(),
         tail_lookups_R=tail[:, 1].copy(),
+        sampled=table.sampled,
         distinct=Distinct(**table.distinct.model_dump()),
         bags=table.bags,
         zipf=None if table.zipf is None else Zipf(**table.zipf.model_dump()),

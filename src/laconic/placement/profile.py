@@ -130,6 +130,7 @@ def _table(counter: TableCounter, lengths: dict[int, int], samples: int) -> Tabl
         missed_H=head.missed_N[order],
         tail_rows_R=rows_R,
         tail_lookups_R=lookups_R,
+        sampled=len(tail),
         distinct=distinct,
         bags=tuple(sorted(lengths.items())),
         zipf=None,

@@ -70,4 +70,5 @@ def _middles(edge_B: Floats) -> tuple[Floats, Floats]:
 
 def _law(middle_B: Floats, width_B: Floats, exponent: float) -> Floats:
     weight_B: Floats = width_B * middle_B**-exponent
-    return weight_B / weight_B.sum()
+    weight_B /= weight_B.sum()
+    return weight_B
