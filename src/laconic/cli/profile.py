@@ -48,7 +48,7 @@ def profile(
     from laconic.whole_file import write_whole
 
     _check_outputs(out, page, json_file)
-    access = _profiled(_settings(data, columns, overrides), str(data))
+    access = _profiled(_settings(data, columns, overrides), data.resolve().name)
     write_access(access, out)
     if page is not None:
         write_whole(page, render_access(access))
@@ -156,13 +156,13 @@ def _show(console: Console, access: Access, out: Path, page: Path | None) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from laconic.report.access_text import bag_text, distinct_text, errors_text
-    from laconic.report.numerals import NONE, share
+    from laconic.report.access_text import distinct_text, errors_text
+    from laconic.report.numerals import NONE, plain, share
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table", overflow="fold")
     for name in ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift", "±"):
-        shown.add_column(name, justify="right")
+        shown.add_column(name, justify="right", overflow="fold")
     for table in access.tables:
         zipf, drift = table.zipf, table.drift
         shown.add_row(
@@ -170,7 +170,7 @@ def _show(console: Console, access: Access, out: Path, page: Path | None) -> Non
             f"{table.rows:,}",
             distinct_text(table),
             f"{table.lookups:,}",
-            bag_text(table),
+            plain(table.mean_bag),
             share(table.top_share),
             NONE if zipf is None else f"{zipf.exponent:.2f}",
             NONE if zipf is None else f"{zipf.ks:.2f}",
