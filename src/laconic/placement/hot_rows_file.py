@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from laconic.errors import FormatError
-from laconic.whole_file import write_whole
+from laconic.whole_file import whole_file
 
 __all__ = ["HotIds", "read_hot_rows", "write_hot_rows"]
 
@@ -36,7 +36,8 @@ def write_hot_rows(path: Path, hot_ids: Mapping[str, NDArray[np.int64]]) -> str:
             array = io.BytesIO()
             npy.write_array(array, np.ascontiguousarray(ids_H, "<i8"), version=(1, 0), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy", _THEN), array.getvalue(), zipfile.ZIP_DEFLATED)
-    write_whole(path, content.getvalue())
+    with whole_file(path) as partial:
+        partial.write_bytes(content.getvalue())
     return hashlib.sha256(content.getvalue()).hexdigest()
 
 

@@ -203,9 +203,8 @@ class TableCosts:
         where[Resource.FILE_SPACE if choice.kind.cold else Resource.RAM] += kept * size
         sum_.even[Resource.RAM] += choice.hot * size
         if choice.kind.cold:
-            pooled = choice.kind.send == "pooled"
-            rows = self.needed.lookups if pooled else self.needed.distinct - self.needed.hot(choice.hot)
-            where[Resource.FILES] += 2 * rows * size * (1 if split else self.ranks)
+            touched = self.needed.touched(choice.hot) / (self.ranks if split else 1)
+            where[Resource.FILES] += 2 * touched * size
 
     def _encode_s(self, coding: Coding) -> float:
         """Of one vector."""

@@ -28,8 +28,10 @@ class NeededRows:
         count_G = frequencies.count_G.astype(np.float64)
         needed = needed_G(frequencies, self.lookups, table.correlation)
         between = needed_G(frequencies, self.lookups * every, table.correlation) / every
-        self._ends, self._needed, self._synchronized = (
-            np.concatenate([[0.0], np.cumsum(x)]) for x in (count_G, count_G * needed, count_G * between)
+        touched = needed_G(frequencies, self.lookups * ranks, table.correlation)
+        self._ends, self._needed, self._synchronized, self._touched = (
+            np.concatenate([[0.0], np.cumsum(x)])
+            for x in (count_G, count_G * needed, count_G * between, count_G * touched)
         )
         self.distinct = float(self._needed[-1])
         """Rows that a batch needs."""
@@ -71,6 +73,10 @@ class NeededRows:
     def synchronized(self, k: float) -> float:
         """Gradients of the k hottest rows that a rank sends to each other one, per step."""
         return float(np.interp(k, self._ends, self._synchronized))
+
+    def touched(self, k: float) -> float:
+        """Distinct rows that all ranks together need, but for the k hottest."""
+        return float(self._touched[-1] - np.interp(k, self._ends, self._touched))
 
 
 def _each(nbytes: float, ids: float) -> float:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.load import Resource
+from laconic.placement.step_time import all_reduce_s
 from laconic.placement.topology import Cluster
 from laconic.placement.workload import Workload
 
@@ -77,11 +78,13 @@ class Timeline:
     """Turns loads into seconds on one cluster."""
 
     def __init__(self, cluster: Cluster, workload: Workload, speeds: EngineSpeeds) -> None:
-        self.cluster, self._workload = cluster, workload
+        self.cluster = cluster
         self.ranks = cluster.ranks
         self.compute_N = cluster.compute_N(workload.batch)
         self.overlap_s = speeds.overlap * float(self.compute_N.max())
         self.file_space_N, self.file_rate_N = _files(cluster)
+        self._dense_s = all_reduce_s(cluster, workload.dense_bytes)
+        self._latency_s = _ROUNDS * float(cluster.latency_NN.max()) if self.ranks > 1 else 0.0
         self.constant_s = self._dense_s + self._latency_s
 
     @cached_property
@@ -99,22 +102,6 @@ class Timeline:
         rate_KN[Resource.RAM] = cluster.memory_N
         rate_KN[Resource.FILES], rate_KN[Resource.FILE_SPACE] = self.file_rate_N, self.file_space_N
         return np.maximum(rate_KN, _ALMOST_NOTHING)
-
-    @cached_property
-    def _dense_s(self) -> float:
-        """Around a ring: every rank sends to the next."""
-        if self.ranks == 1 or not self._workload.dense_bytes:
-            return 0.0
-        next_N = np.roll(np.arange(self.ranks), -1)
-        slowest = float(self.cluster.link_NN[np.arange(self.ranks), next_N].min())
-        return 2 * (self.ranks - 1) / self.ranks * self._workload.dense_bytes / slowest
-
-    @cached_property
-    def _latency_s(self) -> float:
-        if self.ranks == 1:
-            return 0.0
-        rounds = _ROUNDS + (2 * (self.ranks - 1) if self._workload.dense_bytes else 0)
-        return rounds * float(self.cluster.latency_NN.max())
 
     def seconds(self, total_KN: Floats) -> tuple[Any, Any]:
         """Return the step and the wire of ``... x K x N`` loads."""
