@@ -98,7 +98,7 @@ def test_memory_is_rows_and_their_state(choice, ram, files):
 
 
 def test_hot_rows_are_not_read_from_files():
-    small = problem([table("t", 999)])
+    small = problem([table("t", 999)], batch=16)
     cold = Kind("row", cold=True)
     without, with_hot, all_hot = (
         small.spread_KN(0, Choice(cold, None, hot))[Resource.FILES, 0] for hot in (0, 50, 999)

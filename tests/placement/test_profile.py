@@ -187,7 +187,9 @@ def test_an_id_outside_its_table_is_refused(wrong):
 @pytest.mark.parametrize("count", [3, 5])
 def test_another_number_of_samples_than_announced_is_refused(count):
     profiler = Profiler([("t", 10)], 4, source="test")
-    with pytest.raises(ConfigError, match=rf"^profile: expected 4 samples, got {count}; did the data change\?$"):
+    with pytest.raises(
+        ConfigError, match=rf"^profile: expected 4 samples, got {count}; did the data change\?$"
+    ):
         profiler.add(Lookups.one_hot(torch.zeros(1, count, dtype=torch.int64)))
         profiler.finish()
 

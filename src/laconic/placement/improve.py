@@ -7,18 +7,18 @@ resources, ``N`` ranks, ``A`` alternatives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.placement.choice import Choice
+from laconic.placement.choice import Choice, Kind
 from laconic.placement.load import Resource
 from laconic.placement.problem import Problem
 
-__all__ = ["Score", "improve", "score", "spread_owners", "with_best_owner"]
+__all__ = ["Score", "best_of_kind", "improve", "score", "spread_owners", "with_best_owner"]
 
 Floats = NDArray[np.float64]
 Score = tuple[float, float]
@@ -78,36 +78,37 @@ def with_best_owner(
     return Choice(choice.kind, int(owners[best]), choice.hot), (float(short_A[best]), float(seconds_A[best]))
 
 
+def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Kind, hot: int) -> tuple[Choice, Score]:
+    """Find a table's best place of one kind on top of ``base_KN``; numbers of hot rows around ``hot``, and none."""
+    found: list[tuple[Choice, Score]] = []
+    for count in _hot_counts(problem.cuts(t), hot) if kind.can_have_hot_rows else (0,):
+        choice = Choice(kind, None, count)
+        if kind.sharding == "table":
+            found.append(with_best_owner(problem, base_KN, t, choice, problem.owners(kind)))
+        else:
+            short, seconds = _scores(problem, base_KN + problem.spread_KN(t, choice))
+            found.append((choice, (float(short), float(seconds))))
+    return min(found, key=lambda pair: pair[1])
+
+
 def _move(problem: Problem, choices: list[Choice], t: int) -> bool:
     """Put one table where it is best, all others being where they are."""
     total_KN = problem.total_KN(choices)
     base_KN = total_KN - problem.spread_KN(t, choices[t])
     short, seconds = _scores(problem, total_KN)
     now = best = (float(short), float(seconds))
-    for candidate in _candidates(problem, choices[t], t):
-        if candidate.kind.sharding == "table":
-            owners = problem.owners(candidate.kind)
-            placed, found = with_best_owner(problem, base_KN, t, candidate, owners)
-        else:
-            short, seconds = _scores(problem, base_KN + problem.spread_KN(t, candidate))
-            placed, found = candidate, (float(short), float(seconds))
+    hot = choices[t].hot
+    for kind in problem.kinds:
+        placed, found = best_of_kind(problem, base_KN, t, kind, hot)
         if _better(found, best):
             best, choices[t] = found, placed
     return best < now
 
 
-def _candidates(problem: Problem, now: Choice, t: int) -> Iterable[Choice]:
-    """All kinds; numbers of hot rows around the one that it has, and none."""
-    cuts = problem.cuts(t)
-    at = int(np.searchsorted(cuts, now.hot))
-    near = {
-        0,
-        now.hot,
-        *(cuts[i] for i in (at - 4, at - 2, at - 1, at, at + 1, at + 2, at + 4) if 0 <= i < len(cuts)),
-    }
-    for kind in problem.kinds:
-        for hot in sorted(near) if kind.can_have_hot_rows else (0,):
-            yield Choice(kind, None, hot)
+def _hot_counts(cuts: Sequence[int], hot: int) -> list[int]:
+    at = int(np.searchsorted(cuts, hot))
+    near = (cuts[i] for i in (at - 4, at - 2, at - 1, at, at + 1, at + 2, at + 4) if 0 <= i < len(cuts))
+    return sorted({0, hot, *near})
 
 
 def _swap(problem: Problem, choices: list[Choice], a: int, b: int) -> bool:

@@ -15,8 +15,8 @@ from laconic.placement.choice import Choice
 from laconic.placement.improve import improve, score, spread_owners
 from laconic.placement.infeasible import does_not_fit
 from laconic.placement.problem import Problem
-from laconic.placement.timeline import StepTime
 from laconic.placement.table_program import solve_tables
+from laconic.placement.timeline import StepTime
 
 __all__ = ["Planned", "plan_tables"]
 
