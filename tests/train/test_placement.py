@@ -38,10 +38,10 @@ def newest(folder):
 
 
 def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
-    """Row, table, pooled, replicated, hot: exact communication gives the bits of a run without a plan."""
+    """Row, table, replicated, hot, cold: exact communication gives the bits of a run without a plan."""
     plans = [
         plan_of(tmp_path, name="first", c0={"sharding": "table", "owner": 1}, c2={"sharding": "replicated"}),
-        plan_of(tmp_path, name="second", hot=HOT, c1={"sharding": "table"}),
+        plan_of(tmp_path, name="second", hot=HOT, c1={"sharding": "table"}, c3={"cold": True}),
         plan_of(tmp_path, name="third", hot={"c1": range(50), "c3": [5]}, c0={"sharding": "replicated"}),
     ]
     exact = ("--set", "exchange.kind='exact'")

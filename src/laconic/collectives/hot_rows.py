@@ -92,7 +92,9 @@ class HotRows:
 
 
 def _copied(table: Table, rows: int) -> Table:
-    return replace(table, name=f"{table.name} (hot)", rows=rows, sharding="replicated", owner=None)
+    return replace(
+        table, name=f"{table.name} (hot)", rows=rows, sharding="replicated", owner=None, cold=False
+    )
 
 
 def _checked(table: Table, ids: Any) -> Ints:

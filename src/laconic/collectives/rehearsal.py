@@ -105,7 +105,7 @@ class Rehearsal:
             )
         # one rank that has everything, asked for rows: where things are in the matrix, and how bags are made
         self.whole = Layout(
-            tuple(replace(t, sharding="table", send="rows", owner=None) for t in tables), 1, 0
+            tuple(replace(t, sharding="table", send="rows", owner=None, cold=False) for t in tables), 1, 0
         )
         self.dim, self.optimizer = dim, optimizer
         self.weight_RD = torch.empty(self.whole.local_rows, dim)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
 from laconic.collectives.row_exchange import RowExchange
+from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
@@ -70,10 +72,12 @@ class ShardedEmbeddings(nn.Module):
         dtype: torch.dtype = torch.float32,
         world: World | None = None,
         hot: Mapping[str, Any] | None = None,
+        cold_folder: str | Path | None = None,
     ) -> None:
         """``world`` says who the ranks are; None: those of the default process group, or this one alone.
 
-        ``hot``: ascending ids of rows, by table, of which every rank has a copy.
+        ``hot``: ascending ids of rows, by table, of which every rank has a copy. ``cold_folder``: where this rank keeps
+        the rows of cold tables, in files that are gone when it ends.
         """
         super().__init__()
         if dim < 1:
@@ -91,11 +95,17 @@ class ShardedEmbeddings(nn.Module):
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
         # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
-        self.weight_RD = torch.empty(self._parts.local_rows, dim, dtype=dtype)
+        memory = (self._parts.warm_rows, self._parts.cold_rows)
+        folder = None if cold_folder is None else Path(cold_folder)
+        if memory[1] and folder is None:
+            raise ConfigError(
+                "embeddings: cold tables need cold_folder, a folder for the files with their rows"
+            )
+        self.weight_RD = allocate_rows(*memory, (dim,), dtype, folder)
         initialize_rows(self.weight_RD, self._parts, self._hot, seed)
         self.state_R: Tensor | None = None
         if self.optimizer.has_state:
-            self.state_R = torch.zeros(self._parts.local_rows, dtype=dtype)
+            self.state_R = allocate_rows(*memory, (), dtype, folder)
         state = None if self.state_R is None else self.state_R.numpy()
         self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
         self.step = 0
@@ -289,7 +299,7 @@ class ShardedEmbeddings(nn.Module):
         return names.index(name)
 
     def _rows_of(self, part: int) -> tuple[Tensor, Tensor | None]:
-        rows = slice(int(self._parts.base_T[part]), int(self._parts.base_T[part + 1]))
+        rows = self._parts.shard(part)
         return self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
 
     def _route(self, lookups: Lookups) -> Future[Routed]:

@@ -182,10 +182,15 @@ def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
     for table in trainer.embeddings.layout.tables:
         ids, weight, state = trainer.embeddings.table_shard(table.name)
         if len(ids) and (table.sharding != "replicated" or trainer.ranks.leads):
-            parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": weight.clone()}
+            parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": _apart(weight)}
             if state is not None:
-                parts[table.name]["state"] = state.clone()
+                parts[table.name]["state"] = _apart(state)
     return parts
+
+
+def _apart(rows: torch.Tensor) -> torch.Tensor:
+    """Return the same memory as a tensor of its own: torch saves all that a view is part of, and a copy may not fit."""
+    return torch.from_numpy(rows.numpy())
 
 
 def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:

@@ -64,6 +64,7 @@ def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file:
                 sharding=planned.sharding,
                 send=planned.send,
                 owner=planned.owner,
+                cold=planned.cold,
             )
         )
     return Placement(tuple(tables), hot, plan)

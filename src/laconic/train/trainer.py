@@ -77,7 +77,8 @@ class Trainer:
             self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
         else:
             world = Alone() if ranks.count == 1 else world
-            self.embeddings = ShardedEmbeddings(tables, dim, world=world, **kind)
+            cold = settings.embeddings.cold_folder or settings.train.out / "cold"
+            self.embeddings = ShardedEmbeddings(tables, dim, world=world, cold_folder=cold, **kind)
         torch.manual_seed(settings.train.seed)
         self.model = _make_model(settings.model, schema)
         self._whole = _Whole(self.model)
