@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from laconic import kernels
 from laconic.collectives.coder import Coder, Room
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.id_exchange import Routed
 from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
@@ -39,6 +40,7 @@ class RowExchange:
     def __init__(
         self,
         layout: Layout,
+        hot: HotRows,
         weight_RD: torch.Tensor,
         state_R: torch.Tensor | None,
         optimizer: RowOptimizer,
@@ -52,6 +54,7 @@ class RowExchange:
         self.journal: Journal | None = None
         self.watch: Watch | None = None
         """Sees what gradients become on their way, if anybody wants to know."""
+        self._table_P = hot.table_P
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients = Room(), Room(), Room()
 
@@ -186,7 +189,7 @@ class RowExchange:
         """Decode what this rank sends, as the owners will."""
         applied = sent.copy()
         coder.decode(payload, sizes_MT, sent_MT, applied)
-        table_R = np.repeat(np.tile(np.arange(sent_MT.shape[1]), len(sent_MT)), sent_MT.ravel())
+        table_R = np.repeat(np.tile(self._table_P, len(sent_MT)), sent_MT.ravel())
         watch.add(table_R, sent, applied)
 
     def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:

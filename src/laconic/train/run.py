@@ -23,6 +23,7 @@ from laconic.train.effective_exchange import effective_exchange
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
+from laconic.train.placement import make_placement, planned_exchange
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
@@ -45,20 +46,30 @@ class RunResult:
 
 
 def run(
-    settings: RunSettings, *, resume: bool, console: Console | None, replay: Path | None = None
+    settings: RunSettings,
+    *,
+    resume: bool,
+    console: Console | None,
+    replay: Path | None = None,
+    plan: Path | None = None,
 ) -> RunResult:
     """Train as the settings say; the leading rank writes and shows.
 
-    ``replay``: metrics of another run, whose timing-driven decisions are taken again.
+    ``replay``: metrics of another run, whose timing-driven decisions are taken again. ``plan``: file that says where
+    tables live, instead of the settings.
     """
     with process_group(settings.train.timeout_s) as ranks:
-        _check_alike(ranks, {**settings.model_dump(mode="json"), "--resume": resume, "--replay": str(replay)})
+        options = {"--resume": resume, "--replay": str(replay), "--plan": str(plan)}
+        _check_alike(ranks, {**settings.model_dump(mode="json"), **options})
         source = ranks.together(lambda: open_source(settings.data))
         names = [feature.name for feature in source.schema.categorical]
-        exchange = ranks.together(lambda: effective_exchange(settings))
+        placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
+        if placement.plan is not None:
+            _check_alike(ranks, {"plan": placement.plan.model_dump(mode="json")})
+        exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
         _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
         policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
-        trainer = Trainer(settings, source.schema, ranks, policy)
+        trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast
-from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd, Table
+from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd
 from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
@@ -25,11 +25,12 @@ from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
+from laconic.train.placement import Placement
 from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
 
-__all__ = ["Trainer", "make_tables"]
+__all__ = ["Trainer"]
 
 # not to send buffers before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
@@ -54,18 +55,21 @@ class Trainer:
         *,
         world: World | None = None,
         rehearsed_ranks: int | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        """``policy`` stands in for the one that the settings describe, ``world`` for the default process group.
+        """``policy`` and ``placement`` stand in for those of the settings, ``world`` for the default process group.
 
         With ``rehearsed_ranks`` this process trains on whole batches as so many ranks would.
         """
         self.ranks, self._settings = ranks, settings
-        tables = make_tables(settings.embeddings, schema)
+        placement = placement or Placement.from_settings(settings.embeddings, schema)
+        tables = placement.tables
         names = [table.name for table in tables]
         kind: dict[str, Any] = {
             "optimizer": _row_optimizer(settings.embeddings),
             "policy": policy or make_policy(settings.exchange, names),
             "seed": settings.train.seed,
+            "hot": placement.hot,
         }
         dim = settings.model.dim
         self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
@@ -73,7 +77,8 @@ class Trainer:
             self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
         else:
             world = Alone() if ranks.count == 1 else world
-            self.embeddings = ShardedEmbeddings(tables, dim, world=world, **kind)
+            cold = settings.embeddings.cold_folder or settings.train.out / "cold"
+            self.embeddings = ShardedEmbeddings(tables, dim, world=world, cold_folder=cold, **kind)
         torch.manual_seed(settings.train.seed)
         self.model = _make_model(settings.model, schema)
         self._whole = _Whole(self.model)
@@ -225,23 +230,6 @@ class _Whole(nn.Module):
     def forward(self, dense_BF: Tensor, rows: _Rows) -> Tensor:
         part = self.model.dense_part(dense_BF)
         return self.model.head(part, rows.wait())
-
-
-def make_tables(settings: EmbeddingSettings, schema: Schema) -> list[Table]:
-    """One table for every categorical feature."""
-    tables = []
-    for feature in schema.categorical:
-        replicated = feature.rows < settings.replicate_below
-        tables.append(
-            Table(
-                name=feature.name,
-                rows=feature.rows,
-                pooling=settings.pooling,
-                sharding="replicated" if replicated else settings.sharding,
-                send="rows" if replicated else settings.send,
-            )
-        )
-    return tables
 
 
 def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:
