@@ -30,7 +30,7 @@ from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
 
-__all__ = ["Trainer"]
+__all__ = ["Trainer", "make_model"]
 
 # not to send buffers before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
@@ -80,7 +80,7 @@ class Trainer:
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
             self.embeddings = ShardedEmbeddings(tables, dim, world=world, cold_folder=cold, **kind)
         torch.manual_seed(settings.train.seed)
-        self.model = _make_model(settings.model, schema)
+        self.model = make_model(settings.model, schema)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         self.compressor: Compressor | None = None
@@ -265,7 +265,8 @@ def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
     return Sgd(rate=settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(rate=settings.rate)
 
 
-def _make_model(settings: ModelSettings, schema: Schema) -> Model:
+def make_model(settings: ModelSettings, schema: Schema) -> Model:
+    """Make the dense part of a run's model."""
     dense, tables, dim = len(schema.dense), schema.tables, settings.dim
     if settings.kind == "dlrm":
         return DLRM(dense=dense, tables=tables, dim=dim, bottom=settings.bottom, top=settings.top)
