@@ -19,7 +19,7 @@ from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
-from laconic.errors import LaconicError
+from laconic.errors import LaconicError, PlanError
 from laconic.exchange_plan import Policy
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
@@ -73,12 +73,20 @@ class Trainer:
         }
         dim = settings.model.dim
         self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
+        if rehearsed_ranks is not None and placement.hot_every > 1:
+            raise PlanError(
+                f"rehearsal: copies of hot rows that differ between steps are not rehearsed, got hot.every = "
+                f"{placement.hot_every}; set it to 1"
+            )
         if rehearsed_ranks is not None:
             self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
         else:
             world = Alone() if ranks.count == 1 else world
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
-            self.embeddings = ShardedEmbeddings(tables, dim, world=world, cold_folder=cold, **kind)
+            every = placement.hot_every
+            self.embeddings = ShardedEmbeddings(
+                tables, dim, world=world, cold_folder=cold, hot_every=every, **kind
+            )
         torch.manual_seed(settings.train.seed)
         self.model = make_model(settings.model, schema)
         self._whole = _Whole(self.model)
