@@ -156,19 +156,19 @@ def _show(console: Console, access: Access, out: Path, page: Path | None) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from laconic.report.access_text import distinct_text, errors_text
+    from laconic.report.access_text import errors_text
     from laconic.report.numerals import NONE, plain, share
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table", overflow="fold")
     for name in ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift", "±"):
-        shown.add_column(name, justify="right", overflow="fold")
+        shown.add_column(name, justify="right", no_wrap=True)
     for table in access.tables:
         zipf, drift = table.zipf, table.drift
         shown.add_row(
             Text(table.name),
             f"{table.rows:,}",
-            distinct_text(table),
+            f"{'' if table.exact else '≈'}{table.distinct.rows:,}",
             f"{table.lookups:,}",
             plain(table.mean_bag),
             share(table.top_share),
