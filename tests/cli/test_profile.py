@@ -9,7 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from laconic.cli import app
+from laconic.errors import ConfigError
 from laconic.placement.access_file import read_access
 from tests.data.tables import write
 
@@ -27,12 +30,6 @@ COLUMNS = (
 COMMAND = [sys.executable, "-c", "from laconic.cli import main; main()", "profile"]
 
 
-def profile(folder, *arguments):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, check=False
-    )
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "run.toml").write_text(RUN)
@@ -40,7 +37,8 @@ def folder(tmp_path):
 
 
 def test_a_run_becomes_a_file_a_page_and_a_summary(folder):
-    done = profile(folder, "run.toml", "--page", "a.html", "--json", "a.json")
+    command = [*COMMAND, "run.toml", "--page", "a.html", "--json", "a.json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(os.listdir(folder)) == ["a.html", "a.json", "access.parquet", "run.toml"]
     access = read_access(folder / "access.parquet")
@@ -58,23 +56,24 @@ def test_a_run_becomes_a_file_a_page_and_a_summary(folder):
         assert word in done.stdout
 
 
-def test_settings_can_be_changed_and_json_goes_to_stdout(folder):
-    done = profile(folder, "run.toml", "--set", "data.samples=0", "--json", "-", "--out", "b.parquet")
-    assert done.returncode == 0, done.stderr
+def test_settings_can_be_changed_and_json_goes_to_stdout(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    arguments = ["run.toml", "--set", "data.samples=0", "--json", "-", "--out", "b.parquet"]
+    done = CliRunner().invoke(app, ["profile", *arguments])
+    assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout)
     assert [table["lookups"] for table in summary["tables"]] == [0, 0, 0]
-    assert read_access(folder / "b.parquet").samples == 0
+    assert read_access("b.parquet").samples == 0
 
 
-def test_parquet_is_profiled_with_its_columns(tmp_path):
+def test_parquet_is_profiled_with_its_columns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write(tmp_path / "set")
-    (tmp_path / "columns.txt").write_text(COLUMNS)
-    done = profile(tmp_path, "set", "--columns", "columns.txt")
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    assert CliRunner().invoke(app, ["profile", "set", "--columns", "columns.toml"]).exit_code == 0
     (tmp_path / "set" / "schema.toml").write_text(COLUMNS)
-    again = profile(tmp_path, "set", "--out", "again.parquet")
-    assert again.returncode == 0, again.stderr
-    first, second = (read_access(tmp_path / name) for name in ("access.parquet", "again.parquet"))
+    assert CliRunner().invoke(app, ["profile", "set", "--out", "again.parquet"]).exit_code == 0
+    first, second = (read_access(name) for name in ("access.parquet", "again.parquet"))
     assert [table.name for table in first.tables] == ["id", "words"]
     assert [table.lookups for table in first.tables] == [table.lookups for table in second.tables]
     assert first.table("words").bags[0][0] == 0
@@ -104,11 +103,13 @@ def test_parquet_is_profiled_with_its_columns(tmp_path):
         (("run.toml", "--json", "no/a"), "--json: no folder 'no' to write into; make it first"),
     ],
 )
-def test_what_can_not_work_is_said_before_the_pass(folder, arguments, message):
+def test_what_can_not_work_is_said_before_the_pass(folder, monkeypatch, arguments, message):
     (folder / "set").mkdir()
     (folder / "log.txt").write_text("1\t2\n")
-    done = profile(folder, *arguments)
-    assert (done.returncode, done.stderr.strip()) == (1, f"laconic: {message}")
+    monkeypatch.chdir(folder)
+    error = CliRunner().invoke(app, ["profile", *arguments]).exception
+    assert isinstance(error, ConfigError)
+    assert str(error) == message
     assert sorted(os.listdir(folder)) == ["log.txt", "run.toml", "set"]
 
 
@@ -123,3 +124,12 @@ def test_an_interrupt_leaves_no_file(folder):
     assert done.returncode in (1, 130, -signal.SIGINT)  # as the version of typer has it
     assert "Traceback" not in done.stderr
     assert os.listdir(folder) == ["run.toml"]
+
+
+def test_names_of_files_need_not_be_text(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    name = os.fsdecode(b"run\xff.toml")
+    (folder / name).write_text(RUN)
+    done = CliRunner().invoke(app, ["profile", name])
+    assert done.exception is None
+    assert read_access("access.parquet").source == "run?.toml"
