@@ -103,6 +103,7 @@ def _result(scenario: Scenario, model: Model, cells: Sequence[Cell]) -> Simulate
             "best_ms": 1e3 * best.step_s,
             "best": cell.best.text,
             "gains": [cell.gain(name) for name in METHODS],
+            "alone": [cell.alone(name) for name in METHODS],
             "wire_ms": 1e3 * best.wire_s,
             "codec_ms": 1e3 * best.codec_s,
             "bytes": {

@@ -13,7 +13,7 @@ from laconic.report.simulate_result import SimulateResult
 
 __all__ = ["gain_map", "method_colours", "stops_chart"]
 
-_FULL_COLOUR = 1.0  # a step twice as fast, or half
+_FULL_COLOUR = 1.6  # octaves: a step three times as fast, or a third
 
 
 def method_colours(count: int) -> list[str]:
@@ -39,11 +39,7 @@ def gain_map(result: SimulateResult, method: int) -> Figure:
         "texttemplate": "%{text}",
         "textfont": {"size": 11, "color": "--ink"},
         "customdata": [
-            [
-                f"{ranks:,} ranks, {plain(gbps)} Gbit/s<br>{times(gain)}"
-                for gbps, gain in zip(result.gbps, row, strict=True)
-            ]
-            for ranks, row in zip(result.ranks, gains, strict=True)
+            [_told(result, ranks, gbps, method) for gbps in result.gbps] for ranks in result.ranks
         ],
         "hovertemplate": "%{customdata}<extra></extra>",
     }
@@ -61,6 +57,14 @@ def gain_map(result: SimulateResult, method: int) -> Figure:
         "data": [heat],
         "layout": {"height": 90 + 26 * len(result.ranks), "xaxis": bandwidths, "yaxis": ranks_axis},
     }
+
+
+def _told(result: SimulateResult, ranks: int, gbps: float, method: int) -> str:
+    cell = result.cell(ranks, gbps)
+    return (
+        f"{ranks:,} ranks, {plain(gbps)} Gbit/s<br>{times(cell.gains[method])} beside the others<br>"
+        f"{times(cell.alone[method])} alone"
+    )
 
 
 def stops_chart(result: SimulateResult) -> Figure:
@@ -96,5 +100,5 @@ def stops_chart(result: SimulateResult) -> Figure:
         )
     x = {**logarithmic([float(ranks) for ranks in result.ranks]), "title": {"text": "ranks"}}
     x |= {"tickvals": result.ranks, "ticktext": [f"{ranks:,}" for ranks in result.ranks]}
-    y = {**logarithmic([lowest, top]), "title": {"text": "Gbit/s"}}
+    y = {**logarithmic([lowest, top]), "title": {"text": "Gbit/s"}, "automargin": True}
     return {"data": data, "layout": {"height": 420, "xaxis": x, "yaxis": y}}

@@ -17,7 +17,7 @@ _STOPS = (
 )
 _GAINS = (
     "Best step without the method / best step with it, all others free to be on or off. Blue: it pays; orange: it costs more than it saves; "
-    "no colour: no matter."
+    "no colour: no matter. Methods replace each other: what one gains alone, on hover, may be far more."
 )
 
 
@@ -99,4 +99,4 @@ def _choices(result: SimulateResult) -> str:
         ]
         for each in result.cells
     ]
-    return table(names, rows, "choices")
+    return table(names, rows, "cells")

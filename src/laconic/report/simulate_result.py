@@ -8,13 +8,14 @@
       "facts": [["rows", "187,767,399"], ["dimensions", "64"]],
       "methods": [["dedup", "each distinct row once"], ["dense", "dense gradients compressed"]],
       "cells": [
-        {"ranks": 8, "gbps": 1, "off_ms": 348.7, "best_ms": 62.3, "best": "dedup + dense", "gains": [1.03, 2.62],
+        {"ranks": 8, "gbps": 1, "off_ms": 348.7, "best_ms": 62.3, "best": "dedup + dense", "gains": [1.03, 2.62], "alone": [1.2, 1.3],
          "wire_ms": 31.1, "codec_ms": 11.4, "bytes": {"ids": 28000, "rows": 880000, "dense": 2900000, "hot": 0}, "hot_rows": 0}
       ],
       "stops": [{"ranks": 8, "gbps": [1.0, null]}]
     }
 
-``gains`` has one number for each method: the best step without it / the best step with it. ``stops`` says from which bandwidth on it
+``gains`` has one number for each method: the best step without it / the best step with it; ``alone``: the step with all off / that with it
+alone. ``stops`` says from which bandwidth on it
 does not pay; null: it always does, 0: it never does. Wire, codecs and bytes are those of the best choice, for one rank and step.
 """
 
@@ -52,6 +53,7 @@ class SimulatedCell(Record):
     best: Text
     """The methods that are on in the best choice."""
     gains: tuple[Positive, ...]
+    alone: tuple[Positive, ...]
     wire_ms: float
     codec_ms: float
     bytes: SentBytes
@@ -79,8 +81,10 @@ class SimulateResult(Record):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         for cell in self.cells:
-            if len(cell.gains) != len(self.methods):
-                raise ValueError(f"cells: expected {len(self.methods)} gains, got {len(cell.gains)}")
+            if {len(cell.gains), len(cell.alone)} != {len(self.methods)}:
+                raise ValueError(
+                    f"cells: expected {len(self.methods)} gains, got {len(cell.gains)} and {len(cell.alone)} alone"
+                )
         if any(len(stop.gbps) != len(self.methods) for stop in self.stops):
             raise ValueError(f"stops: expected {len(self.methods)} bandwidths in each")
         if len({(cell.ranks, cell.gbps) for cell in self.cells}) != len(self.ranks) * len(self.gbps):
