@@ -296,7 +296,7 @@ def _exchange(model: Model, ranks: int, dedup: bool, least_hot_rate: float) -> _
 
 
 def _least_hot_rate(model: Model, network: Network, methods: Methods) -> float:
-    """Lookups of a row per sample from which on its copies pay (proposition 4).
+    """Rate of lookups from which on copies of a row pay (proposition 4).
 
     A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their bytes within a bound,
     for each lookup (pooled), or with the probability q that the row is needed (dedup).
