@@ -98,6 +98,11 @@ def plan(
         write_json(plan_result(problem, planned, explained, others, written), json_file)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     show_plan(console, problem, planned, explained)
+    if all(t.forward.ratio == t.backward.ratio == 1 for t in workload.tables):
+        console.print(
+            "rows and gradients are taken to travel exactly; --tuned, or --forward-ratio and --backward-ratio, say what "
+            "codecs make of them"
+        )
     if compare:
         console.print(comparison(planned, others))
     console.print(
