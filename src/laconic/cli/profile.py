@@ -180,6 +180,8 @@ def _show(console: Console, access: Access, out: Path, page: Path | None) -> Non
     console.print(f"{escape(access.source)}: {access.samples:,} samples")
     console.print(shown)
     chance = max((table.drift.noise for table in access.tables if table.drift), default=0.0)
-    console.print(f"Chance alone makes a drift of {chance:.3f} or less. {escape(errors_text(access))}")
+    console.print(f"Chance alone moves drift by ±{chance:.3f} (standard deviation).")
+    for sentence in errors_text(access):
+        console.print(escape(sentence))
     also = f"; {escape(str(page))} has plots" if page else ""
     console.print(f"{escape(str(out))} has all counts{also}")

@@ -23,7 +23,8 @@ _HOW = (
 )
 _ABOUT = (
     "Top 1 % is of all rows of a table, looked up or not. KS is the largest difference between the fitted law and "
-    "what was found, in share of lookups. The interval of drift is one standard deviation of what chance does."
+    "what was found, in share of lookups. The interval of drift is one standard deviation of what chance does, "
+    "that of rows looked up is five standard errors."
 )
 
 
@@ -44,7 +45,7 @@ def render_access(access: Access) -> str:
         title,
         f"<header><h1>{escape(title)}</h1>{about}</header>"
         + section("How few rows get how many lookups", f'{keys}<div class="pair">{plots}</div>', _HOW)
-        + section("Tables", _figures(access), f"{_ABOUT} {escape(errors_text(access))}"),
+        + section("Tables", _figures(access), f"{_ABOUT} {escape(' '.join(errors_text(access)))}"),
     )
 
 

@@ -9,7 +9,7 @@ __all__ = ["bag_text", "distinct_text", "drift_text", "errors_text", "zipf_text"
 
 
 def distinct_text(table: TableAccess) -> str:
-    """Rows that were looked up, with the larger half of their interval where they were not counted."""
+    """Rows that were looked up, with their interval, five standard errors, where they were not counted."""
     found = table.distinct
     reach = max(found.upper - found.rows, found.rows - found.lower)
     return f"{found.rows:,}" if not reach else f"{found.rows:,} ±{share(reach / found.rows)}"
@@ -33,21 +33,20 @@ def drift_text(table: TableAccess) -> str:
     return NONE if table.drift is None else f"{table.drift.distance:.3f} ±{table.drift.noise:.3f}"
 
 
-def errors_text(access: Access) -> str:
-    """Say what of all this is exact and how far off the rest may be."""
+def errors_text(access: Access) -> tuple[str, ...]:
+    """Say what of all this is exact and how far off the rest may be, a sentence for every table."""
     estimated = [table for table in access.tables if not table.exact]
-    if not estimated:
-        return "All counts are exact."
     exact = len(access.tables) - len(estimated)
-    others = f" All counts of the other {exact} tables are exact." if exact else ""
-    return f"Estimated, within five standard errors: {'; '.join(map(_estimate, estimated))}.{others}"
+    if not estimated:
+        return ("All counts are exact.",)
+    others = (f"All counts of the other {exact} tables are exact.",) if exact else ()
+    return (*map(_estimate, estimated), *others)
 
 
 def _estimate(table: TableAccess) -> str:
     counted = f"{table.name}: {distinct_text(table)} rows, {table.ids_H.size:,} of them counted one by one ({_missed(table)})"
-    drawn = f", the others estimated from {table.sampled:,} drawn at random"
     error = f" (standard error {share(table.sampled**-0.5)})" if table.sampled else ""
-    return f"{counted}{drawn}{error}"
+    return f"{counted}; the others are estimated from {table.sampled:,} drawn at random{error}."
 
 
 def _missed(table: TableAccess) -> str:
