@@ -2,7 +2,7 @@
 
 A row of probability p is missed by ``b`` samples of ``l`` lookups each with probability ``(1 - p) ** (l b) = exp(-r b)``, so its *rate* is ``r =
 -l ln(1 - p)``, nearly ``l p``. Rows of equal size compete for the same memory: the best ``k`` to copy are those with the highest
-rates, whatever table they are in and however large the batch (``docs/papers/avoidance.md``, proposition 2). Shape legend: ``T`` tables,
+rates, whatever table they are in and however large the batch (``docs/papers/avoidance.md``, proposition 3). Shape legend: ``T`` tables,
 ``G`` runs.
 """
 
