@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -102,9 +100,7 @@ def test_without_a_profile_zipf_is_assumed_and_no_row_is_hot(profiled):
 
 
 def test_json_goes_to_standard_output_alone(profiled):
-    command = [sys.executable, "-c", "from laconic.cli import main; main()", "plan", "cluster.toml"]
-    options = ["--profile", "access.parquet", "--out", "stdout.toml", "--json", "-"]
-    done = subprocess.run([*command, *options], cwd=profiled, capture_output=True, text=True, check=True)
+    done = plan(profiled, "--profile", "access.parquet", "--out", "stdout.toml", "--json", "-")
     result = json.loads(done.stdout)
     assert [table["name"] for table in result["tables"]] == ["c0", "c1", "c2"]
     assert "bottleneck" in done.stderr
@@ -180,6 +176,8 @@ def test_what_does_not_fit_says_so_and_writes_nothing(profiled, tmp_path):
     (tmp_path / "cluster.toml").write_text(
         "devices.count = 2\ndevices.memory_gb = 0.00001\ndevices.mbps = 10\n"
     )
-    with pytest.raises(LaconicError, match=r"placement: table 'c1' needs 72 kB; .* short; raise memory_gb by"):
+    with pytest.raises(
+        LaconicError, match=r"placement: table 'c1' needs 72 kB; .* short; raise memory_gb by"
+    ):
         plan(tmp_path, "--run", profiled / "run.toml", "--out", "plan.toml")
     assert not (tmp_path / "plan.toml").exists()

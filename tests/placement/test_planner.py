@@ -103,7 +103,7 @@ tables = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(clusters, tables, st.integers(1, 4096), st.sampled_from([1, 16]))
 def test_a_plan_fits_and_no_baseline_is_better(cluster, loads, batch, hot_every):
     named = [replace(load, name=f"t{i}", known=min(load.known, load.rows)) for i, load in enumerate(loads)]

@@ -6,7 +6,7 @@ Rows dealt to all ranks have neither problem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from laconic.placement.choice import Choice, Kind
 from laconic.placement.improve import score
@@ -21,27 +21,33 @@ def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
     """Deal tables by rows and forget hot rows, first everywhere, then table by table, as long as that is free."""
     short, seconds = score(problem, choices)
     limit = (short, seconds * _SLACK)
-    for plan in (_dealt(choices), _without_hot(choices)):
-        if score(problem, plan) <= limit:
-            return plan
     simple = list(choices)
-    for t in range(len(simple)):
-        for plan in (_dealt(simple, t), _without_hot(simple, t)):
-            if plan != simple and score(problem, plan) <= limit:
+    for simpler in _SIMPLER:
+        plan = [simpler(choice) for choice in simple]
+        if score(problem, plan) <= limit:
+            simple = plan
+            break
+    for t, choice in enumerate(simple):
+        for simpler in _SIMPLER:
+            plan = [*simple[:t], simpler(choice), *simple[t + 1 :]]
+            if score(problem, plan) <= limit:
                 simple = plan
                 break
     return simple
 
 
-def _dealt(choices: Sequence[Choice], only: int | None = None) -> list[Choice]:
-    """Deal rows of all tables to all ranks; pooled ones stay so, and would cost more: those are refused by the score."""
-    return [
-        Choice(Kind("row", choice.kind.send, choice.kind.cold)) if only in (None, t) else choice
-        for t, choice in enumerate(choices)
-    ]
+def _dealt(choice: Choice) -> Choice:
+    """Deal rows to all ranks; copies and pooled vectors stay what they are."""
+    return Choice(Kind("row", choice.kind.send, choice.kind.cold), None, choice.hot)
 
 
-def _without_hot(choices: Sequence[Choice], only: int | None = None) -> list[Choice]:
-    return [
-        Choice(choice.kind, choice.owner) if only in (None, t) else choice for t, choice in enumerate(choices)
-    ]
+def _without_hot(choice: Choice) -> Choice:
+    return Choice(choice.kind, choice.owner)
+
+
+_SIMPLER: tuple[Callable[[Choice], Choice], ...] = (
+    lambda choice: _without_hot(_dealt(choice)),
+    _without_hot,
+    _dealt,
+)
+"""The simplest first."""
