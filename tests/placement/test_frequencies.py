@@ -19,6 +19,13 @@ def test_counts_become_runs_by_falling_probability():
     assert (frequencies.rows, frequencies.share, frequencies.lookups_per_sample) == (6, 1.0, 2.0)
 
 
+def test_one_row_may_have_nearly_all_lookups():
+    frequencies = Frequencies.from_counts(np.array([10**15, 0, 1, 1]))
+    assert frequencies.count_G.tolist() == [1, 2, 1]
+    assert frequencies.probability_G[1] == 1 / (10**15 + 2)
+    assert Frequencies.from_counts(np.array([3, 2], np.uint8)).probability_G.tolist() == [0.6, 0.4]
+
+
 def test_runs_of_any_order_are_sorted_and_merged():
     frequencies = Frequencies.from_runs([1, 0, 3, 2], [0.1, 0.9, 0.2, 0.1])
     assert frequencies.count_G.tolist() == [3, 3]

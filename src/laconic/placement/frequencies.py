@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 _SINGLE_ROWS = 4096  # the head of Zipf's law, row by row
 _RUN_GROWTH = 1.01  # probabilities within a run of its tail differ by 1 % at exponent 1
 _MOST_ROWS = 2**62
+_HISTOGRAM = 4  # entries for each row, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,7 @@ class Frequencies:
             raise ConfigError(
                 f"frequencies: expected a list of counts >= 0, got {lookups.dtype} of shape {lookups.shape}"
             )
-        seen, rows = np.unique(lookups, return_counts=True)
+        seen, rows = _how_many_of_each(lookups)
         total = max(int(lookups.sum()), 1)
         return cls(rows[::-1], seen[::-1] / total, lookups_per_sample)
 
@@ -157,6 +158,16 @@ class Frequencies:
     def _part(self, count_G: Ints) -> Frequencies:
         some = count_G > 0
         return Frequencies(count_G[some], self.probability_G[some], self.lookups_per_sample)
+
+
+def _how_many_of_each(lookups_R: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Different counts, and how many rows have each; without sorting millions of rows where a histogram has room."""
+    if lookups_R.size and int(lookups_R.max()) <= _HISTOGRAM * lookups_R.size:
+        rows = np.bincount(lookups_R)
+        seen = np.flatnonzero(rows)
+        return seen, rows[seen]
+    seen, counts = np.unique(lookups_R, return_counts=True)
+    return seen, counts
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
