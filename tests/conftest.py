@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,20 @@ def dump():
         return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.float32).view(rows, cols)
 
     return load
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a disk of 100 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no right to mount a small disk: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["whole_file", "write_whole"]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write text as UTF-8; a file that is there is replaced, and stays as it was if anything goes wrong."""
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Open a file to write into, which becomes ``path`` at the end; a file that is there stays if anything goes wrong."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        yield Path(name)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(name, 0o666 & ~mask)  # temporary files are private
@@ -22,3 +25,9 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write text as UTF-8; a file that is there is replaced, and stays as it was if anything goes wrong."""
+    with whole_file(path) as partial:
+        partial.write_bytes(text.encode())

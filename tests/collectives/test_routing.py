@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from laconic import kernels
 from laconic.collectives import Layout, Table
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.id_exchange import _lists_for
 from laconic.collectives.request import IdLists, Request
 from laconic.collectives.service import Service
@@ -93,7 +94,7 @@ def test_every_lookup_gets_its_row_and_every_gradient_its_owner(made, ranks, sam
     whole = [generator.standard_normal((table.rows, DIM)) for table in made]
     layouts = [Layout(made, ranks, rank) for rank in range(ranks)]
     lookups = [random_lookups(made, samples[rank], most, generator) for rank in range(ranks)]
-    requests = [Request.of(lookups[rank], layouts[rank]) for rank in range(ranks)]
+    requests = [Request.of(lookups[rank], layouts[rank], HotRows(made)) for rank in range(ranks)]
     services = [serve(requests, layouts, rank) for rank in range(ranks)]
     gradients = [np.zeros_like(table) for table in whole]
     for rank, request in enumerate(requests):
@@ -182,15 +183,15 @@ def test_an_id_out_of_range_is_named_with_its_table(ids, message):
     layout = Layout((Table(name="a", rows=3), Table(name="b", rows=2)), 1, 0)
     lookups = Lookups(torch.tensor(ids), torch.tensor([0, 1, 3]), 2)
     with pytest.raises(ConfigError, match=message):
-        Request.of(lookups, layout)
+        Request.of(lookups, layout, HotRows(layout.tables))
 
 
 def test_offsets_that_do_not_fit_are_refused():
     layout = Layout((Table(name="a", rows=3),), 1, 0)
     with pytest.raises(ConfigError, match=r"offsets that rise from 0 to 2 for 1 tables, got 2 from 0 to 1"):
-        Request.of(Lookups(torch.tensor([0, 1]), torch.tensor([0, 1]), 1), layout)
+        Request.of(Lookups(torch.tensor([0, 1]), torch.tensor([0, 1]), 1), layout, HotRows(layout.tables))
     with pytest.raises(ConfigError, match="expected 1 tables, got 2"):
-        Request.of(Lookups(torch.tensor([0, 1]), torch.tensor([0, 1, 2]), 2), layout)
+        Request.of(Lookups(torch.tensor([0, 1]), torch.tensor([0, 1, 2]), 2), layout, HotRows(layout.tables))
 
 
 def test_a_peer_that_asks_for_rows_that_are_not_there_is_named():

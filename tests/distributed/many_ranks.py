@@ -64,11 +64,13 @@ def train(
     empty_rank: int | None = None,
     policy: Any = None,
     pairwise: bool = True,
+    **placement: Any,
 ) -> dict[str, Any]:
-    """Train on this rank's part of every batch; returns shards by table name, dense weights and losses."""
+    """Train on this rank's part of every batch; returns shards and copies by table name, dense weights and losses."""
     dtype = batches[0][0].dtype
+    world = Joined(pairwise=pairwise)
     embeddings = ShardedEmbeddings(
-        tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, world=Joined(pairwise=pairwise)
+        tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, world=world, **placement
     )
     scorer = Scorer(len(tables), dim, dtype)
     model = DistributedDataParallel(scorer) if ranks > 1 else scorer
@@ -90,13 +92,22 @@ def train(
         dense.step()
         embeddings.finish()
         losses.append(loss.item())
+    embeddings.synchronize()
     shards = {table.name: embeddings.table_shard(table.name)[:2] for table in tables}
     return {
         "shards": {name: (ids, rows.clone()) for name, (ids, rows) in shards.items()},
         "dense": [parameter.detach().clone() for parameter in scorer.parameters()],
         "losses": losses,
         "ledger": embeddings.ledger.summary(),
+        "tables": embeddings.ledger.rows(),
+        "copies": {table.name: _copies(embeddings, table.name) for table in tables},
+        "states": {table.name: embeddings.table_shard(table.name)[2] for table in tables},
     }
+
+
+def _copies(embeddings: ShardedEmbeddings, name: str) -> list[Tensor]:
+    _, rows, state = embeddings.hot_rows(name)
+    return [rows.clone(), *([] if state is None else [state.clone()])]
 
 
 def _share(rank: int, ranks: int, samples: int, empty_rank: int | None) -> tuple[int, int]:

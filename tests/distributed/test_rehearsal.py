@@ -6,7 +6,7 @@ The dense part is left out, so that equality can be exact: the gradient of a poo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -58,6 +58,7 @@ class Case:
     optimizer: Sgd | RowwiseAdagrad
     coded_ids: bool = True
     warmup_steps: int = 0
+    hot: dict[str, Any] = field(default_factory=dict)
 
     @property
     def policy(self) -> FixedPolicy:
@@ -83,6 +84,7 @@ def side_by_side(left: Lookups, right: Lookups) -> Lookups:
 
 ADAGRAD, SGD = RowwiseAdagrad(rate=0.1), Sgd(rate=4.0)
 EXACT = TableCodecs()
+HOT = {"split": [0, 1, 2, 5, 89], "split mean": range(41), "whole": [3], "whole mean": [0, 1], "idle": [4]}
 CASES = {
     "exact, adagrad": Case(MIXED, (EXACT,) * 11, ADAGRAD),
     "exact, sgd": Case(MIXED, (EXACT,) * 11, SGD),
@@ -104,6 +106,13 @@ CASES = {
         SGD,
     ),
     "only forward": Case(MIXED, (TableCodecs(BOUNDED.forward),) * 11, ADAGRAD),
+    "hot, exact": Case(MIXED, (EXACT,) * 11, ADAGRAD, hot=HOT),
+    "hot, of every kind": Case(
+        MIXED,
+        (BOUNDED, EXACT, HALF, DITHERED, BOUNDED, EXACT, HALF, HALF, HYBRID, HYBRID, EXACT),
+        ADAGRAD,
+        hot=HOT,
+    ),
     "only backward": Case(MIXED, (TableCodecs(None, BOUNDED.backward),) * 11, ADAGRAD),
 }
 
@@ -152,7 +161,7 @@ def accounts_of(embeddings: Any) -> dict[str, dict[str, Any]]:
 
 def run_sharded(case: Case, rank: int, ranks: int, world: Any) -> dict[str, Any]:
     embeddings = ShardedEmbeddings(
-        case.tables, DIM, optimizer=case.optimizer, policy=case.policy, seed=SEED, world=world
+        case.tables, DIM, optimizer=case.optimizer, policy=case.policy, seed=SEED, world=world, hot=case.hot
     )
     found = run(embeddings, case, rank, ranks)
     shards = {table.name: embeddings.table_shard(table.name) for table in case.tables}
@@ -172,7 +181,7 @@ def _all_cases(rank: int, ranks: int) -> dict[str, Any]:
 def rehearse(name: str, ranks: int) -> dict[str, Any]:
     case = CASES[name]
     embeddings = RehearsedEmbeddings(
-        case.tables, DIM, ranks, optimizer=case.optimizer, policy=case.policy, seed=SEED
+        case.tables, DIM, ranks, optimizer=case.optimizer, policy=case.policy, seed=SEED, hot=case.hot
     )
     first = embeddings.exchange.weight_RD.clone()
     found = run(embeddings, case, 0, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 import torch
@@ -267,23 +266,6 @@ def test_a_run_does_not_overwrite_another(tmp_path):
         ValueError, match=r"^train.out: .* has checkpoints of another run; continue it with --res"
     ):
         run(settings, resume=False, console=None)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """Return a disk of 100 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no right to mount a small disk: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def test_a_full_disk_is_one_error_on_every_rank_and_leaves_older_checkpoints(tmp_path, small_disk):

@@ -49,3 +49,6 @@ class OneTableMatters:
             label_B = self._label_B[here]
             lookups = Lookups.one_hot(self._ids_TB[:, here].contiguous())
             yield Samples(label_B, torch.zeros(len(label_B), 1), lookups)
+
+    def lookups_in_order(self, split):
+        return (batch.lookups for batch in self.batches(split, global_batch=1024, rank=0, ranks=1))

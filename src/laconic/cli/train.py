@@ -26,6 +26,11 @@ def train(
         metavar="METRICS.JSONL",
         help="Take the economy's decisions from another run's metrics: makes a run that measures reproducible.",
     ),
+    plan: Path | None = typer.Option(
+        None,
+        metavar="PLAN.TOML",
+        help="Where tables and hot rows live: a file of laconic plan. Sharding and send of RUN.TOML do not count then.",
+    ),
     json_file: Path | None = typer.Option(
         None, "--json", help="Write the result as JSON to this file ('-': stdout)."
     ),
@@ -44,7 +49,7 @@ def train(
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     try:
-        result = run(settings, resume=resume or restarted, console=console, replay=replay)
+        result = run(settings, resume=resume or restarted, console=console, replay=replay, plan=plan)
     except (LaconicError, OSError, KeyboardInterrupt) as error:
         _leave(error)
     if json_file is not None and os.environ.get("RANK", "0") == "0":

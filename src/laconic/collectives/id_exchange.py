@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Entry, Ledger
 from laconic.collectives.request import Bags, IdLists, Request
@@ -55,13 +56,14 @@ def exchange_ids(
     *,
     coded: bool,
     layout: Layout,
+    hot: HotRows,
     digest: int,
     wire: Wire,
     ledger: Ledger | None,
 ) -> Routed:
     """Send this rank's ids, get those of the others; no ledger counts an evaluation."""
     start = perf_counter()
-    request = Request.of(lookups, layout)
+    request = Request.of(lookups, layout, hot)
     lists, tables = request.lists, len(layout.tables)
     sent_N2T = np.concatenate([lists.counts_NT, lists.length_counts_NT], axis=1)
     others = np.arange(layout.ranks) != layout.rank

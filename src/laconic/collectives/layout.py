@@ -1,6 +1,6 @@
 """Where every row of every table is: arithmetic on arrays, no dictionaries of rows.
 
-A rank keeps its shards of all tables back to back in one matrix. Shape legend: ``T`` tables, ``L``
+A rank keeps its shards of all tables back to back in one matrix, those of cold tables behind all others. Shape legend: ``T`` tables, ``L``
 lookups.
 """
 
@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.collectives.row_memory import ALIGNMENT
 from laconic.collectives.table import Table
 from laconic.errors import ConfigError, PlanError
 
@@ -27,6 +28,8 @@ class Layout:
     tables: tuple[Table, ...]
     ranks: int
     rank: int
+    alone: int = 0
+    """So many of the last tables, replicated ones, are trained by each rank alone until something makes them equal."""
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -54,8 +57,11 @@ class Layout:
 
     @cached_property
     def replicated_T(self) -> NDArray[np.bool_]:
-        """Which tables are everywhere."""
-        return np.array([table.sharding == "replicated" for table in self.tables])
+        """Which tables are everywhere, and kept equal by everybody's gradients."""
+        shared = len(self.tables) - self.alone
+        return np.array(
+            [table.sharding == "replicated" and t < shared for t, table in enumerate(self.tables)]
+        )
 
     @cached_property
     def pooled_T(self) -> NDArray[np.bool_]:
@@ -100,7 +106,34 @@ class Layout:
     @cached_property
     def base_T(self) -> Ints:
         """Where the shard of every table begins in this rank's matrix; one more entry: where all end."""
-        return np.concatenate([[0], np.cumsum(self.shard_rows(self.rank))])
+        shard_T = self.shard_rows(self.rank)
+        order_T = np.argsort(self.cold_T, kind="stable")
+        base_T = np.zeros(len(shard_T) + 1, np.int64)
+        base_T[order_T] = np.cumsum(shard_T[order_T]) - shard_T[order_T]
+        base_T[:-1] += np.where(self.cold_T, self.warm_rows - shard_T[~self.cold_T].sum(), 0)
+        base_T[-1] = self.warm_rows + self.cold_rows
+        return base_T
+
+    @cached_property
+    def cold_T(self) -> NDArray[np.bool_]:
+        """Which tables are in a file."""
+        return np.array([table.cold for table in self.tables])
+
+    @property
+    def cold_rows(self) -> int:
+        """Rows of this rank's matrix that are in a file, the last ones."""
+        return int(self.shard_rows(self.rank)[self.cold_T].sum())
+
+    @property
+    def warm_rows(self) -> int:
+        """Rows before them."""
+        warm = int(self.shard_rows(self.rank)[~self.cold_T].sum())
+        return -(-warm // ALIGNMENT) * ALIGNMENT if self.cold_rows else warm
+
+    def shard(self, t: int) -> slice:
+        """Rows of this rank's matrix that are its shard of a table."""
+        start = int(self.base_T[t])
+        return slice(start, start + int(self.shard_rows(self.rank)[t]))
 
     @property
     def local_rows(self) -> int:

@@ -5,12 +5,13 @@ ask another for is encoded and decoded as it would be between them, in one nativ
 rest is only looked up. So a plan can be tried out before a cluster spends time on it.
 
 Answers lie in one matrix in this order: rows that travel, by requester, owner and table; then those of
-replicated tables, whose gradients travel to everybody; then those that ranks ask of themselves. Shape legend:
-``N`` ranks, ``T`` tables, ``L`` lookups, ``R`` answered rows, ``D`` dimensions.
+replicated tables and hot rows, whose gradients travel to everybody; then those that ranks ask of themselves. A hot row is
+in the matrix once: its copies are equal. Shape legend: ``N`` ranks, ``T`` tables, or parts of them where some rows are hot, ``L`` lookups, ``R`` answered rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from laconic import kernels
 from laconic.collectives.coder import Coder
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
@@ -57,6 +59,8 @@ class RehearsedBatch:
     """Rows that each requester gets from each owner, of each table."""
     replicated_NT: Ints
     """Rows of replicated tables that each requester looks up."""
+    table_P: Ints
+    """Table of which each part is."""
 
     @property
     def global_samples(self) -> int:
@@ -72,7 +76,7 @@ class RehearsedBatch:
     def table_of_sent(self) -> Ints:
         """Table of every row whose gradient travels; those that travel forward come first."""
         counts_MT = self.sent_gradients_MT
-        return np.repeat(np.tile(np.arange(counts_MT.shape[1]), len(counts_MT)), counts_MT.ravel())
+        return np.repeat(np.tile(self.table_P, len(counts_MT)), counts_MT.ravel())
 
     @property
     def travelling(self) -> int:
@@ -83,8 +87,16 @@ class RehearsedBatch:
 class Rehearsal:
     """All ranks' tables, and what they send each other."""
 
-    def __init__(self, tables: tuple[Table, ...], ranks: int, dim: int, optimizer: RowOptimizer) -> None:
-        self.layout = Layout(tables, ranks, 0)
+    def __init__(
+        self,
+        tables: tuple[Table, ...],
+        ranks: int,
+        dim: int,
+        optimizer: RowOptimizer,
+        hot: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.hot = HotRows(tables, hot)
+        self.layout = Layout(self.hot.parts, ranks, 0)
         split = [t.name for t in tables if t.send == "pooled" and t.sharding == "row"]
         if split and ranks > 1:
             raise ConfigError(
@@ -93,7 +105,7 @@ class Rehearsal:
             )
         # one rank that has everything, asked for rows: where things are in the matrix, and how bags are made
         self.whole = Layout(
-            tuple(replace(t, sharding="table", send="rows", owner=None) for t in tables), 1, 0
+            tuple(replace(t, sharding="table", send="rows", owner=None, cold=False) for t in tables), 1, 0
         )
         self.dim, self.optimizer = dim, optimizer
         self.weight_RD = torch.empty(self.whole.local_rows, dim)
@@ -107,23 +119,24 @@ class Rehearsal:
         start = perf_counter()
         layout, ranks, samples = self.layout, self.layout.ranks, lookups.samples
         # backward reads the offsets; a loader may reuse their memory before
-        ids_L, offsets = checked_lookups(lookups.copy(), self.whole)
+        ids_L, offsets = checked_lookups(lookups.copy(), self.whole.tables)
         lengths = np.diff(offsets)
-        tables = len(layout.tables)
+        tables, pooled_T = len(layout.tables), layout.pooled_T[: lookups.tables]
         cell_L = np.repeat(np.arange(len(lengths)), lengths)
         table_L, sample_L = np.divmod(cell_L, max(samples, 1))
-        if layout.pooled_T.any() and (lengths.reshape(tables, samples)[layout.pooled_T] != 1).any():
+        if pooled_T.any() and (lengths.reshape(len(pooled_T), samples)[pooled_T] != 1).any():
             raise ConfigError(
                 "rehearsal: pooled tables are rehearsed with one id in every bag; use send = 'rows'"
             )
         bounds = np.arange(1, ranks + 1) * samples // ranks
         requester_L = np.searchsorted(bounds, sample_L, side="right")
-        owner_L, _ = layout.locate(table_L, ids_L)
-        replicated_L = layout.replicated_T[table_L]
+        part_L, row_L = self.hot.route(table_L, ids_L)
+        owner_L, _ = layout.locate(part_L, row_L)
+        replicated_L = layout.replicated_T[part_L]
         owner_L = np.where(replicated_L, requester_L, owner_L)
         kind_L = np.where(owner_L != requester_L, _TRAVELS, np.where(replicated_L, _REPLICATED, _STAYS))
-        block_L = ((kind_L * ranks + requester_L) * ranks + owner_L) * tables + table_L
-        within_L = np.where(layout.pooled_T[table_L], sample_L, ids_L)
+        block_L = ((kind_L * ranks + requester_L) * ranks + owner_L) * tables + part_L
+        within_L = np.where(layout.pooled_T[part_L], sample_L, row_L)
         key_R, first_R, answer_L = np.unique(
             block_L << _LOCAL_BITS | within_L, return_index=True, return_inverse=True
         )
@@ -133,15 +146,18 @@ class Rehearsal:
         by_requester_R = np.argsort(block_R // (ranks * tables) % ranks, kind="stable")
         batch = RehearsedBatch(
             samples,
-            bags_of(self.whole, samples, offsets, answer_L, np.zeros((1, tables), np.int64)),
+            bags_of(
+                self.whole, self.whole.tables, samples, offsets, answer_L, np.zeros((1, tables), np.int64)
+            ),
             rows_R,
             by_requester_R,
             np.argsort(rows_R[by_requester_R], kind="stable"),
             counts[_TRAVELS],
             counts[_REPLICATED].sum(axis=1),
+            self.hot.table_P,
         )
         if ledger is not None:
-            self._record_ids(batch, ids_L[first_R], coded, ledger, step, start)
+            self._record_ids(batch, row_L[first_R], coded, ledger, step, start)
         return batch
 
     def forward(

@@ -12,12 +12,15 @@ answered rows, ``D`` dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.layout import Layout
+from laconic.collectives.table import Table
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
@@ -65,13 +68,13 @@ class Request:
     bags: Bags
 
     @classmethod
-    def of(cls, lookups: Lookups, layout: Layout) -> Request:
-        """Route a batch."""
+    def of(cls, lookups: Lookups, layout: Layout, hot: HotRows) -> Request:
+        """Route a batch. The layout is that of all parts, of which a table may have two."""
         ranks, tables, samples = layout.ranks, len(layout.tables), lookups.samples
-        ids_L, offsets = checked_lookups(lookups, layout)
-        count_T = offsets[samples::samples] - offsets[:-1:samples] if samples else np.zeros(tables, np.int64)
-        table_L = np.repeat(np.arange(tables), count_T)
-        owner_L, local_L = layout.locate(table_L, ids_L)
+        ids_L, offsets = checked_lookups(lookups, hot.tables)
+        count_T = offsets[samples::samples] - offsets[:-1:samples] if samples else np.zeros(0, np.int64)
+        table_L, row_L = hot.route(np.repeat(np.arange(len(count_T)), count_T), ids_L)
+        owner_L, local_L = layout.locate(table_L, row_L)
         list_L = owner_L * tables + table_L
         pooled_T = layout.pooled_T
         answers_NT = np.zeros((ranks, tables), np.int64)
@@ -91,7 +94,7 @@ class Request:
 
         to_send = _lists_of(layout, samples, lists, locals_, list_L, local_L, table_L, offsets)
         gradients_NT = np.where(layout.replicated_T, answers_NT[layout.rank], answers_NT)
-        bags = bags_of(layout, samples, offsets, position_L, start_NT)
+        bags = bags_of(layout, hot.tables, samples, offsets, position_L, start_NT)
         return cls(samples, to_send, answers_NT, gradients_NT, bags)
 
 
@@ -104,9 +107,9 @@ def block_starts(counts_NT: Ints, rank: int) -> Ints:
     return starts
 
 
-def checked_lookups(lookups: Lookups, layout: Layout) -> tuple[Ints, Ints]:
+def checked_lookups(lookups: Lookups, of: Sequence[Table]) -> tuple[Ints, Ints]:
     """Ids and offsets of lookups that fit the tables."""
-    tables = len(layout.tables)
+    tables = len(of)
     if lookups.tables != tables:
         raise ConfigError(f"lookups: expected {tables} tables, got {lookups.tables}")
     ids, offsets = lookups.ids_L.numpy(), lookups.offsets.numpy()
@@ -117,11 +120,12 @@ def checked_lookups(lookups: Lookups, layout: Layout) -> tuple[Ints, Ints]:
             f"got {len(offsets)} from {offsets[0]} to {offsets[-1]}"
         )
     samples = len(lengths) // tables
-    limit_L = np.repeat(layout.rows_T, offsets[samples::samples] - offsets[:-1:samples]) if samples else ids
+    rows_T = np.array([table.rows for table in of])
+    limit_L = np.repeat(rows_T, offsets[samples::samples] - offsets[:-1:samples]) if samples else ids
     bad = np.flatnonzero((ids < 0) | (ids >= limit_L))
     if len(bad):
         cell = int(np.searchsorted(offsets, bad[0], side="right")) - 1
-        table = layout.tables[cell // samples]
+        table = of[cell // samples]
         raise ConfigError(
             f"lookups: table {table.name!r} has {table.rows} rows, got id {ids[bad[0]]} in sample "
             f"{cell % samples}; map unknown ids to a row of their own"
@@ -148,7 +152,7 @@ def _lists_of(
         locals_ = np.concatenate([locals_, local_L[pooled]])
         order = np.argsort(lists, kind="stable")  # a list is of one kind only
         lists, locals_ = lists[order], locals_[order]
-        cell_L = np.repeat(np.arange(tables * samples), np.diff(offsets))[pooled]
+        cell_L = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[pooled]
         bag_L = list_L[pooled] * samples + (cell_L % samples if samples else cell_L)
         lengths_NTB = np.bincount(bag_L, minlength=ranks * tables * samples).reshape(ranks, tables, samples)
         held_NT = np.stack([layout.holds(rank) for rank in range(ranks)]) & layout.pooled_T
@@ -175,20 +179,23 @@ def _to_everyone(layout: Layout, counts_NT: Ints, ids: Ints) -> tuple[Ints, Ints
     return counts, np.concatenate(pieces)
 
 
-def bags_of(layout: Layout, samples: int, offsets: Ints, position_L: Ints, start_NT: Ints) -> Bags:
-    """How bags are made of answers, of which ``position_L`` has one for each lookup."""
-    tables, pooled_T = len(layout.tables), layout.pooled_T
+def bags_of(
+    layout: Layout, of: Sequence[Table], samples: int, offsets: Ints, position_L: Ints, start_NT: Ints
+) -> Bags:
+    """How bags of these tables, the first of the layout, are made of answers; ``position_L`` has one for each lookup."""
+    tables = len(of)
+    pooled_T = layout.pooled_T[:tables]
     lengths = np.diff(offsets)
-    single = not (layout.split_T & pooled_T).any() or layout.ranks == 1
+    single = not (layout.split_T[:tables] & pooled_T).any() or layout.ranks == 1
     if single and pooled_T.all():
-        start_T = start_NT[layout.first_T, np.arange(tables)]
+        start_T = start_NT[layout.first_T[:tables], np.arange(tables)]
         index_BT = start_T + np.arange(samples)[:, None]
-        return Bags(index_BT.ravel(), None, _scale(layout, lengths, samples))
+        return Bags(index_BT.ravel(), None, _scale(of, lengths, samples))
     if not pooled_T.any():
         if (lengths == 1).all():
             index_BT = position_L.reshape(tables, samples).T
             return Bags(np.ascontiguousarray(index_BT).ravel(), None, None)
-        return Bags(position_L, offsets, _scale(layout, lengths, samples))
+        return Bags(position_L, offsets, _scale(of, lengths, samples))
     # some of both, or partial sums: table by table
     index: list[Ints] = []
     sizes: list[Ints] = []
@@ -201,11 +208,11 @@ def bags_of(layout: Layout, samples: int, offsets: Ints, position_L: Ints, start
         index.append((start_NT[owners, t] + np.arange(samples)[:, None]).ravel())
         sizes.append(np.full(samples, len(owners)))
     ends = np.cumsum(np.concatenate(sizes))
-    return Bags(np.concatenate(index), np.concatenate([[0], ends]), _scale(layout, lengths, samples))
+    return Bags(np.concatenate(index), np.concatenate([[0], ends]), _scale(of, lengths, samples))
 
 
-def _scale(layout: Layout, lengths: Ints, samples: int) -> NDArray[np.float64] | None:
-    mean_T = np.array([table.pooling == "mean" for table in layout.tables])
+def _scale(of: Sequence[Table], lengths: Ints, samples: int) -> NDArray[np.float64] | None:
+    mean_T = np.array([table.pooling == "mean" for table in of])
     lengths_TB = lengths.reshape(len(mean_T), samples)
     if not (mean_T[:, None] & (lengths_TB > 1)).any():
         return None

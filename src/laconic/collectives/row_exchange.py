@@ -7,6 +7,7 @@ itself never becomes bytes. Shape legend: ``N`` ranks, ``T`` tables, ``R`` rows,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from laconic import kernels
 from laconic.collectives.coder import Coder, Room
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.id_exchange import Routed
 from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
@@ -39,6 +41,7 @@ class RowExchange:
     def __init__(
         self,
         layout: Layout,
+        hot: HotRows,
         weight_RD: torch.Tensor,
         state_R: torch.Tensor | None,
         optimizer: RowOptimizer,
@@ -52,6 +55,9 @@ class RowExchange:
         self.journal: Journal | None = None
         self.watch: Watch | None = None
         """Sees what gradients become on their way, if anybody wants to know."""
+        self.before_update: Callable[[Ints, Rows, Ints], None] | None = None
+        """Sees rows, gradients, and the gradient of each row before they are used."""
+        self._table_P = hot.table_P
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients = Room(), Room(), Room()
 
@@ -117,6 +123,8 @@ class RowExchange:
         )
         if self.journal is not None:
             self.journal.note(service.rows_C)
+        if self.before_update is not None:
+            self.before_update(service.rows_C, coming, service.gradient_C)
         optimizer = self.optimizer
         return kernels.active().update_rows(
             self._weight,
@@ -186,7 +194,7 @@ class RowExchange:
         """Decode what this rank sends, as the owners will."""
         applied = sent.copy()
         coder.decode(payload, sizes_MT, sent_MT, applied)
-        table_R = np.repeat(np.tile(np.arange(sent_MT.shape[1]), len(sent_MT)), sent_MT.ravel())
+        table_R = np.repeat(np.tile(self._table_P, len(sent_MT)), sent_MT.ravel())
         watch.add(table_R, sent, applied)
 
     def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:

@@ -38,6 +38,9 @@ class Table:
     owner: int | None = None
     """Rank that holds a whole table; None: tables are spread so that ranks get equal work."""
 
+    cold: bool = False
+    """Its rows, and their optimizer state, are in a memory-mapped file: for tables that are larger than memory."""
+
     def __post_init__(self) -> None:
         where = f"table {self.name!r}"
         if not 1 <= self.rows < 2**40:

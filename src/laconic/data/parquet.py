@@ -30,8 +30,11 @@ from laconic.data.row_groups import RowGroups
 from laconic.data.samples import Samples
 from laconic.data.vocabulary import Hashed, IdMap, Known, read_vocabulary
 from laconic.errors import ConfigError, FormatError
+from laconic.lookups import Lookups
 
 __all__ = ["Parquet", "dense_features", "id_map"]
+
+_IN_ORDER = 32768
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,13 @@ class Parquet:
         self._decoder = Decoder(
             columns.label, dense_features(columns.dense, self._groups), maps, self._groups.schema
         )
+        self._ids = Decoder(columns.label, (), maps, self._groups.schema)
         self.schema = self._decoder.schema
         self._groups.check_columns(self._decoder.columns)
         time = getattr(columns.split, "column", None)
         times = self._groups.tables([time]) if time else ()
         self._division = Division(columns.split, self._groups.rows, times)
-        self._columns = [*self._decoder.columns, *([time] if time else [])]
+        self._time = [time] if time else []
         self._seed = seed
         self._window_rows = window_rows
 
@@ -97,6 +101,20 @@ class Parquet:
             self.samples_in(split), global_batch=global_batch, rank=rank, ranks=ranks, start=start
         )
         return self._gather(split, slices, self._windows(split, epoch))
+
+    def lookups_in_order(self, split: str) -> Iterator[Lookups]:
+        """Yield what all samples look up, in the order of the files; a row group at a time is in memory."""
+        check_split(split)
+        return (
+            block.samples().lookups
+            for group in range(len(self._groups.rows))
+            for block in self._blocks_in_order(split, group)
+        )
+
+    def _blocks_in_order(self, split: str, group: int) -> Iterator[Block]:
+        loaded = self._load(split, _Window(0, (group,), None), self._ids)
+        for begin in range(0, loaded.rows.size, _IN_ORDER):
+            yield loaded.take(begin, begin + _IN_ORDER)
 
     def _windows(self, split: str, epoch: int) -> list[_Window]:
         counts = self._division.counts[split]
@@ -125,12 +143,12 @@ class Parquet:
                 number = int(np.searchsorted(begins, at, side="right")) - 1
                 if loaded is None or loaded.window is not windows[number]:
                     loaded = None  # let go of one window before the next is read
-                    loaded = self._load(split, windows[number])
+                    loaded = self._load(split, windows[number], self._decoder)
                 parts.append(loaded.take(at, end))
                 at += parts[-1].label_N.size
             yield Block.join(parts).samples()
 
-    def _load(self, split: str, window: _Window) -> _Loaded:
+    def _load(self, split: str, window: _Window, decoder: Decoder) -> _Loaded:
         rows: list[NDArray[np.int64]] = []
         first = 0
         where = ""
@@ -139,14 +157,14 @@ class Parquet:
             nonlocal first, where
             for group in window.groups:
                 where = ""
-                table = self._groups.read(group, self._columns)
+                table = self._groups.read(group, [*decoder.columns, *self._time])
                 where = f"{self._groups.file_of(group)}: "
                 rows.append(self._division.select(split, group, table) + first)
                 first += table.num_rows
                 yield table
 
         try:
-            block = self._decoder.decode(tables(), sum(self._groups.rows[group] for group in window.groups))
+            block = decoder.decode(tables(), sum(self._groups.rows[group] for group in window.groups))
         except FormatError as error:
             raise FormatError(f"{where}{error}") from error
         return _Loaded(window, block, np.concatenate(rows))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from laconic.data.samples import Samples
 from laconic.data.schema import Schema
+from laconic.lookups import Lookups
 
 __all__ = ["Source"]
 
@@ -32,4 +33,8 @@ class Source(Protocol):
         Every rank yields the same number of batches, empty ones where it has no part. ``start`` yields
         what would have come from there on, bit for bit, without reading all that comes before.
         """
+        ...
+
+    def lookups_in_order(self, split: str) -> Iterator[Lookups]:
+        """Yield what all samples of a split look up, as they come in the files and not as an epoch has them."""
         ...

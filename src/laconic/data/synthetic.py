@@ -34,6 +34,7 @@ TERABYTE_ROWS = (
 # fmt: on
 
 _CALIBRATION = 8192
+_IN_ORDER = 32768
 
 
 class Synthetic:
@@ -98,6 +99,14 @@ class Synthetic:
         total = self.samples_in(split)
         slices = rank_slices(total, global_batch=global_batch, rank=rank, ranks=ranks, start=start)
         return (self._make(split, self._order(split, epoch, begin, end)) for begin, end in slices)
+
+    def lookups_in_order(self, split: str) -> Iterator[Lookups]:
+        """Yield what all samples look up, by their numbers."""
+        total = self.samples_in(split)
+        return (
+            self._lookups(self._ids(self._words(split, np.arange(begin, min(begin + _IN_ORDER, total)))))
+            for begin in range(0, total, _IN_ORDER)
+        )
 
     def true_logits(self, split: str, *, epoch: int = 0, start: int = 0, count: int) -> NDArray[np.float64]:
         """Log odds from which the labels of ``count`` samples from ``start`` on were drawn."""

@@ -5,15 +5,16 @@ Used like ``ShardedEmbeddings``, but with whole batches, and nothing overlaps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from laconic.collectives import Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.journal import Journal
 from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
 from laconic.collectives.update_error import Watch
@@ -40,19 +41,21 @@ class RehearsedEmbeddings(nn.Module):
         optimizer: RowOptimizer | None = None,
         policy: Policy | None = None,
         seed: int = 0,
+        hot: Mapping[str, Any] | None = None,
     ) -> None:
+        """``hot``: ascending ids of rows, by table, of which every rank has a copy."""
         super().__init__()
         if ranks < 1:
             raise ConfigError(f"rehearsal.ranks: expected at least 1, got {ranks!r}")
         self.dim, self.ranks, self.policy = dim, ranks, policy
-        self.exchange = Rehearsal(tuple(tables), ranks, dim, optimizer or RowwiseAdagrad())
-        self.layout = self.exchange.layout
-        initialize_rows(self.exchange.weight_RD, self.exchange.whole, seed)
-        self.ledger = Ledger(tuple(table.name for table in tables))
+        self.exchange = Rehearsal(tuple(tables), ranks, dim, optimizer or RowwiseAdagrad(), hot)
+        self.layout = Layout(tuple(tables), ranks, 0)
+        initialize_rows(self.exchange.weight_RD, self.exchange.whole, HotRows(tables), seed)
+        self.ledger = Ledger(tuple(part.name for part in self.exchange.hot.parts))
         self.step = 0
         """Training steps begun."""
         self._journal_step = 0
-        self._exact = ExchangePlan.exact(len(tables))
+        self._exact = ExchangePlan.exact(len(self.exchange.hot.parts))
         self.anchor = torch.zeros(0, requires_grad=True)
         self.on_gradient: Callable[[RehearsedBatch, Tensor], None] | None = None
         """Sees every batch and its gradients before they travel."""
@@ -77,6 +80,9 @@ class RehearsedEmbeddings(nn.Module):
     def forward(self, lookups: Lookups) -> Tensor:
         """Return pooled embeddings, B x T x D."""
         return self.start(lookups).wait()
+
+    def synchronize(self) -> None:
+        """Do nothing: there is one of each row."""
 
     def finish(self) -> int:
         """Return at once: ``backward`` has done the update."""
@@ -128,7 +134,7 @@ class RehearsedEmbeddings(nn.Module):
             raise PlanError(
                 f"rehearsal: expected a plan for {len(self.layout.tables)} tables, got one for {len(plan.tables)}"
             )
-        return plan
+        return self.exchange.hot.expand(plan)
 
     def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
         """Update the rows of a batch; called by ``backward``."""

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.collectives import Layout
+from laconic.collectives.hot_rows import HotRows
 from laconic.errors import ConfigError
 
 __all__ = ["initialize_rows"]
@@ -16,29 +18,45 @@ __all__ = ["initialize_rows"]
 _CHUNK = 1 << 16
 
 
-def initialize_rows(weight_RD: Tensor, layout: Layout, seed: int) -> None:
-    """Fill a rank's shards: uniform within 1 / sqrt(rows of the table), as DLRM does."""
+def initialize_rows(weight_RD: Tensor, layout: Layout, hot: HotRows, seed: int) -> None:
+    """Fill a rank's shards and copies: uniform within 1 / sqrt(rows of the table), as DLRM does.
+
+    The layout is that of all parts.
+    """
     if not 0 <= seed < 2**63:
         raise ConfigError(f"embeddings.seed: expected 0 to 2^63 - 1, got {seed!r}")
-    for t, table in enumerate(layout.tables):
-        ids = range(table.rows)[layout.shard_ids(t, layout.rank)]
-        limit = table.rows**-0.5
-        at = int(layout.base_T[t])
-        for chunk, wanted in _chunks(ids):
-            # torch's generator keeps 32 bits of its seed; a key has 128
-            generator = np.random.Generator(np.random.Philox(key=[seed, t << 32 | chunk]))
-            shape = (min(_CHUNK, table.rows - chunk * _CHUNK), weight_RD.shape[1])
-            values = torch.from_numpy(generator.random(shape, np.float32)).to(weight_RD.dtype)
-            picked = values[wanted.start - chunk * _CHUNK :: wanted.step]
-            torch.mul(picked, 2 * limit, out=weight_RD[at : at + len(wanted)]).sub_(limit)
-            at += len(wanted)
+    for p, t in enumerate(hot.table_P):
+        table, at = hot.tables[t], int(layout.base_T[p])
+        shard = range(table.rows)[layout.shard_ids(p, layout.rank)] if p == t else None
+        pieces = _chunks_of_copies(hot.ids[t]) if shard is None else _chunks(shard)
+        for chunk, wanted, count in pieces:
+            rows_RD = weight_RD[at : at + count]
+            _fill(rows_RD, seed, int(t), table.rows, chunk, wanted)
+            at += count
 
 
-def _chunks(ids: range) -> Iterator[tuple[int, range]]:
-    """Split ids into the chunks of rows whose values are drawn together."""
+def _fill(rows_RD: Tensor, seed: int, t: int, rows: int, chunk: int, wanted: slice | Tensor) -> None:
+    """Give rows the first values of those that are ``wanted`` of a chunk."""
+    limit = rows**-0.5
+    # torch's generator keeps 32 bits of its seed; a key has 128
+    generator = np.random.Generator(np.random.Philox(key=[seed, t << 32 | chunk]))
+    shape = (min(_CHUNK, rows - chunk * _CHUNK), rows_RD.shape[1])
+    values = torch.from_numpy(generator.random(shape, np.float32)).to(rows_RD.dtype)
+    torch.mul(values[wanted], 2 * limit, out=rows_RD).sub_(limit)
+
+
+def _chunks(ids: range) -> Iterator[tuple[int, slice, int]]:
+    """Split ids into the chunks of rows whose values are drawn together: which, places in it, how many."""
     at = 0
     while at < len(ids):
         chunk = ids[at] // _CHUNK
-        end = at + len(range(ids[at], (chunk + 1) * _CHUNK, ids.step))
-        yield chunk, ids[at:end]
-        at = min(end, len(ids))
+        count = len(range(ids[at], min((chunk + 1) * _CHUNK, ids.stop), ids.step))
+        yield chunk, slice(ids[at] - chunk * _CHUNK, None, ids.step), count
+        at += count
+
+
+def _chunks_of_copies(ids_H: NDArray[np.int64]) -> Iterator[tuple[int, Tensor, int]]:
+    """Do the same for ascending ids of any kind."""
+    chunks, counts = np.unique(ids_H // _CHUNK, return_counts=True)
+    for chunk, wanted in zip(chunks.tolist(), np.split(ids_H, np.cumsum(counts)[:-1]), strict=True):
+        yield chunk, torch.from_numpy(wanted - chunk * _CHUNK), len(wanted)

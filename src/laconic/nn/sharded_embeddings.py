@@ -14,10 +14,11 @@ Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.collectives.hot_copies import HotCopies
+from laconic.collectives.hot_rows import HotRows
+from laconic.collectives.hot_sync import HotSync
 from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
 from laconic.collectives.row_exchange import RowExchange
+from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
@@ -67,8 +72,16 @@ class ShardedEmbeddings(nn.Module):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
         world: World | None = None,
+        hot: Mapping[str, Any] | None = None,
+        hot_every: int = 1,
+        cold_folder: str | Path | None = None,
     ) -> None:
-        """``world`` says who the ranks are; None: those of the default process group, or this one alone."""
+        """``world`` says who the ranks are; None: those of the default process group, or this one alone.
+
+        ``hot``: ascending ids of rows, by table, of which every rank has a copy; copies are always equal, or are made so
+        every ``hot_every`` steps (``HotSync`` says how). ``cold_folder``: where this rank keeps
+        the rows of cold tables, in files that are gone when it ends.
+        """
         super().__init__()
         if dim < 1:
             raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
@@ -78,36 +91,58 @@ class ShardedEmbeddings(nn.Module):
             world = Joined() if dist.is_initialized() and dist.get_world_size() > 1 else Alone()
         ranks = world.ranks
         self.layout = Layout(tuple(tables), ranks, world.rank)
+        self._hot = HotRows(tables, hot)
+        if hot_every < 1:
+            raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
+        self._hot_every = hot_every if self._hot.ids and ranks > 1 else 1
+        alone = len(self._hot.ids) if self._hot_every > 1 else 0
+        self._parts = Layout(self._hot.parts, ranks, world.rank, alone)
         self.dim = dim
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
-        self.ledger = Ledger(tuple(table.name for table in tables))
-        # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
-        self.weight_RD = torch.empty(self.layout.local_rows, dim, dtype=dtype)
-        initialize_rows(self.weight_RD, self.layout, seed)
-        self.state_R: Tensor | None = None
-        if self.optimizer.has_state:
-            self.state_R = torch.zeros(self.layout.local_rows, dtype=dtype)
+        self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
+        self._allocate(dtype, None if cold_folder is None else Path(cold_folder))
+        initialize_rows(self.weight_RD, self._parts, self._hot, seed)
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
-        self._exact = {True: ExchangePlan.exact(len(tables))}
-        self._exact[False] = ExchangePlan.exact(len(tables), coded_ids=False)
-        text = repr((self.layout.tables, dim, dtype, self.optimizer)).encode()
+        parts = len(self._hot.parts)
+        self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
+        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._hot.digest, hot_every)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
         nothing = np.zeros((ranks, 0), np.int64)
         self._ids_wire.announce(0, self._digest, 0, nothing, nothing)
         rows_wire = world.wire("exchange of rows")
-        self._rows = RowExchange(self.layout, self.weight_RD, self.state_R, self.optimizer, rows_wire)
+        self._rows = RowExchange(
+            self._parts, self._hot, self.weight_RD, self.state_R, self.optimizer, rows_wire
+        )
+        self._sync: HotSync | None = None
+        if self._hot_every > 1:
+            rows = (self.weight_RD, self.state_R, self.optimizer)
+            self._sync = HotSync(self._hot, self._parts, *rows, rows_wire, self._digest)
+            self._rows.before_update = self._sync.note
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
         self._prefetched: list[tuple[Lookups, Future[Routed]]] = []
         self._fetched: tuple[Lookups, Pending] | None = None
         self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
         self.anchor = torch.zeros(0, requires_grad=True)
+
+    def _allocate(self, dtype: torch.dtype, folder: Path | None) -> None:
+        warm, cold = self._parts.warm_rows, self._parts.cold_rows
+        if cold and folder is None:
+            raise ConfigError(
+                "embeddings: cold tables need cold_folder, a folder for the files with their rows"
+            )
+        # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
+        self.weight_RD = allocate_rows(warm, cold, (self.dim,), dtype, folder)
+        has_state = self.optimizer.has_state
+        self.state_R = allocate_rows(warm, cold, (), dtype, folder) if has_state else None
+        state = None if self.state_R is None else self.state_R.numpy()
+        self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
 
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
@@ -161,6 +196,23 @@ class ShardedEmbeddings(nn.Module):
         """Change the learning rate from the next update on; every rank alike."""
         self._settle()
         self._rows.optimizer = replace(self._rows.optimizer, rate=rate)
+        if self._sync is not None:
+            self._sync.exchange.optimizer = self._rows.optimizer
+
+    def synchronize(self) -> None:
+        """Make copies of hot rows equal now, if they may differ; every rank alike, before anything reads tables."""
+        self._settle()
+        sync, turn, step = self._sync, self._turn, self.step
+        if sync is not None and sync.steps:
+            plan = self._exact[self._plan(step).coded_ids]
+            self._rows_worker.submit(lambda: sync.synchronize(turn, step, plan, self.ledger)).result()
+
+    def _settle_copies(self) -> None:
+        self._settle()
+        if self._sync is not None and self._sync.steps:
+            raise PlanError(
+                "embeddings: copies of hot rows differ between ranks; synchronize() on every rank before tables are read"
+            )
 
     def probe_link(self) -> Link:
         """Measure the link to the other ranks; every rank alike, while nothing is on its way."""
@@ -173,7 +225,8 @@ class ShardedEmbeddings(nn.Module):
         rows_RD = pending.received.result().numpy()
         answers_NT = pending.routed.result().request.answers_NT
         others = [rank for rank in range(self.layout.ranks) if rank != self.layout.rank]
-        counts_T = answers_NT[others[0]] if others else np.zeros(len(self.layout.tables), np.int64)
+        tables = len(self.layout.tables)  # of copies nobody answers any
+        counts_T = answers_NT[others[0], :tables] if others else np.zeros(tables, np.int64)
         return np.split(rows_RD[: int(counts_T.sum())], np.cumsum(counts_T)[:-1])
 
     def watch_updates(self, watch: Watch | None) -> None:
@@ -184,6 +237,9 @@ class ShardedEmbeddings(nn.Module):
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back; not while a batch is prefetched."""
         self._settle_for_journal()
+        self.synchronize()
+        if self._sync is not None:
+            self._sync.save()
         state = None if self.state_R is None else self.state_R.numpy()
         self._rows.journal = Journal(self.weight_RD.numpy(), state)
         self._journal_step = self.step
@@ -193,6 +249,8 @@ class ShardedEmbeddings(nn.Module):
         self._settle_for_journal()
         assert self._rows.journal is not None, "begin_journal comes first"
         self._rows.journal.undo()
+        if self._sync is not None:
+            self._sync.go_back()
         self.step = self._journal_step
 
     def end_journal(self) -> None:
@@ -213,7 +271,7 @@ class ShardedEmbeddings(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
-        self._settle()
+        self._settle_copies()
         return {"step": self.step, "weight": self.weight_RD, "state": self.state_R}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -247,15 +305,37 @@ class ShardedEmbeddings(nn.Module):
             self._update.result()
 
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
-        """Ids of a table's rows on this rank, the rows (a view), and their optimizer state."""
+        """Ids of a table's rows on this rank, the rows (a view), and their optimizer state.
+
+        What is written to hot ones comes to nobody; ``hot_rows`` has the copies.
+        """
+        self._settle_copies()
+        self._copies.write_back()
+        t = self._table(name)
+        ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
+        return ids, *self._rows_of(t)
+
+    def hot_rows(self, name: str) -> tuple[NDArray[np.int64], Tensor, Tensor | None]:
+        """Ids of a table's hot rows, this rank's copies (a view), and their optimizer state."""
         self._settle()
+        t = self._table(name)
+        if t not in self._hot.ids:
+            return (
+                np.empty(0, np.int64),
+                self.weight_RD[:0],
+                None if self.state_R is None else self.state_R[:0],
+            )
+        return self._hot.ids[t], *self._rows_of(len(self.layout.tables) + list(self._hot.ids).index(t))
+
+    def _table(self, name: str) -> int:
         names = [table.name for table in self.layout.tables]
         if name not in names:
             raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")
-        t = names.index(name)
-        rows = slice(int(self.layout.base_T[t]), int(self.layout.base_T[t + 1]))
-        ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
-        return ids, self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
+        return names.index(name)
+
+    def _rows_of(self, part: int) -> tuple[Tensor, Tensor | None]:
+        rows = self._parts.shard(part)
+        return self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
 
     def _route(self, lookups: Lookups) -> Future[Routed]:
         turn, self._turn = self._turn, self._turn + 1
@@ -269,7 +349,8 @@ class ShardedEmbeddings(nn.Module):
                 lookups,
                 turn,
                 coded=coded,
-                layout=self.layout,
+                layout=self._parts,
+                hot=self._hot,
                 digest=self._digest ^ int(coded),
                 wire=self._ids_wire,
                 ledger=ledger,
@@ -287,6 +368,7 @@ class ShardedEmbeddings(nn.Module):
         return routed
 
     def _plan(self, step: int) -> ExchangePlan:
+        """Return the plan of all parts."""
         if self.policy is None:
             return self._exact[True]
         plan = self.policy.plan_for(step)
@@ -294,15 +376,20 @@ class ShardedEmbeddings(nn.Module):
             raise PlanError(
                 f"embeddings: expected a plan for {len(self.layout.tables)} tables, got one for {len(plan.tables)}"
             )
-        return plan if self.training else self._exact[plan.coded_ids]
+        return self._hot.expand(plan) if self.training else self._exact[plan.coded_ids]
 
     def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
         """Send gradients and update rows, in another thread; called by ``backward``."""
-        self._update = self._rows_worker.submit(
-            lambda: self._rows.backward(
-                pending.routed.result(), pending.plan, pending.step, self.ledger, gradient_RD
-            )
-        )
+        ledger = self.ledger
+
+        def update() -> int:
+            routed: Routed = pending.routed.result()
+            changed = self._rows.backward(routed, pending.plan, pending.step, ledger, gradient_RD)
+            if self._sync is not None and (pending.step + 1) % self._hot_every == 0:
+                self._sync.synchronize(routed.turn, pending.step, pending.plan, ledger)
+            return changed
+
+        self._update = self._rows_worker.submit(update)
         self._under_way -= 1
         if self._prefetched and self._fetched is None and not self._under_way:
             lookups, routed = self._prefetched.pop(0)

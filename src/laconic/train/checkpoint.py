@@ -25,10 +25,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.errors import FormatError, PlanError
+from laconic.nn import RehearsedEmbeddings
 from laconic.train.trainer import Trainer
 
 __all__ = ["Position", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
@@ -54,6 +56,7 @@ def save_checkpoint(
     ``PlanError`` on all ranks where one can not write; older checkpoints are intact then.
     """
     ranks = trainer.ranks
+    trainer.embeddings.synchronize()
     final = folder / f"step-{position.step:08d}"
     partial = folder / f".{final.name}.partial"
     try:
@@ -180,10 +183,15 @@ def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
     for table in trainer.embeddings.layout.tables:
         ids, weight, state = trainer.embeddings.table_shard(table.name)
         if len(ids) and (table.sharding != "replicated" or trainer.ranks.leads):
-            parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": weight.clone()}
+            parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": _apart(weight)}
             if state is not None:
-                parts[table.name]["state"] = state.clone()
+                parts[table.name]["state"] = _apart(state)
     return parts
+
+
+def _apart(rows: torch.Tensor) -> torch.Tensor:
+    """Return the same memory as a tensor of its own: torch saves all that a view is part of, and a copy may not fit."""
+    return torch.from_numpy(rows.numpy())
 
 
 def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
@@ -195,7 +203,7 @@ def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
             part = shard.get(table.name)
             if part is None:
                 continue
-            saved = range(part["first"], part["first"] + part["stride"] * len(part["weight"]), part["stride"])
+            saved = _ids_of(part)
             if part["weight"].shape[1] != weight.shape[1] or saved[-1] >= table.rows:
                 raise FormatError(
                     f"{path}: table {table.name!r} has {table.rows} rows of {weight.shape[1]}, "
@@ -208,6 +216,25 @@ def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
                 loaded += len(range(len(ids))[mine])
         if loaded != len(ids):
             raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
+        _load_copies(trainer, table.name, [shard[table.name] for shard in shards if table.name in shard])
+
+
+def _load_copies(trainer: Trainer, name: str, parts: list[dict[str, Any]]) -> None:
+    """Load the rows of which every rank has a copy; whoever saved them had them in their place in the table."""
+    if isinstance(trainer.embeddings, RehearsedEmbeddings):
+        return  # it has one of each row
+    ids_H, weight, state = trainer.embeddings.hot_rows(name)
+    for part in parts:
+        saved = _ids_of(part)
+        place_H, between_H = np.divmod(ids_H - saved.start, saved.step)
+        here = np.flatnonzero((between_H == 0) & (place_H >= 0) & (place_H < len(saved)))
+        weight[here] = part["weight"][place_H[here]]
+        if state is not None:
+            state[here] = part["state"][place_H[here]]
+
+
+def _ids_of(part: dict[str, Any]) -> range:
+    return range(part["first"], part["first"] + part["stride"] * len(part["weight"]), part["stride"])
 
 
 def _load_held_back(trainer: Trainer, path: Path, saved_ranks: int) -> None:

@@ -23,6 +23,8 @@ from laconic.train.effective_exchange import effective_exchange
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
+from laconic.train.placement import make_placement, planned_exchange
+from laconic.train.plan_check import PlanCheck
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
@@ -42,23 +44,35 @@ class RunResult:
     tables: list[dict[str, float | int | str]]
     """Bytes of rank 0 by table and direction, in all."""
     dense_bytes: int
+    plan: dict[str, Any] | None
+    """How far what was sent is from what the plan predicted, where one did."""
 
 
 def run(
-    settings: RunSettings, *, resume: bool, console: Console | None, replay: Path | None = None
+    settings: RunSettings,
+    *,
+    resume: bool,
+    console: Console | None,
+    replay: Path | None = None,
+    plan: Path | None = None,
 ) -> RunResult:
     """Train as the settings say; the leading rank writes and shows.
 
-    ``replay``: metrics of another run, whose timing-driven decisions are taken again.
+    ``replay``: metrics of another run, whose timing-driven decisions are taken again. ``plan``: file that says where
+    tables live, instead of the settings.
     """
     with process_group(settings.train.timeout_s) as ranks:
-        _check_alike(ranks, {**settings.model_dump(mode="json"), "--resume": resume, "--replay": str(replay)})
+        options = {"--resume": resume, "--replay": str(replay), "--plan": str(plan)}
+        _check_alike(ranks, {**settings.model_dump(mode="json"), **options})
         source = ranks.together(lambda: open_source(settings.data))
         names = [feature.name for feature in source.schema.categorical]
-        exchange = ranks.together(lambda: effective_exchange(settings))
+        placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
+        if placement.plan is not None:
+            _check_alike(ranks, {"plan": placement.plan.model_dump(mode="json")})
+        exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
         _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
         policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
-        trainer = Trainer(settings, source.schema, ranks, policy)
+        trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
@@ -70,7 +84,9 @@ def run(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
-        return _Run(settings, source, trainer, policy, position, console if ranks.leads else None).train()
+        check = PlanCheck(placement.plan, trainer.embeddings.ledger, ranks)
+        shown = console if ranks.leads else None
+        return _Run(settings, source, trainer, policy, position, check, shown).train()
 
 
 def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:
@@ -100,10 +116,11 @@ class _Run:
         trainer: Trainer,
         policy: AdaptivePolicy,
         begin: Position,
+        check: PlanCheck,
         console: Console | None,
     ) -> None:
         self.settings, self.source, self.trainer, self.begin = settings, source, trainer, begin
-        self.policy, self.adaptation = policy, Adaptation(trainer, policy)
+        self.policy, self.adaptation, self.check = policy, Adaptation(trainer, policy), check
         self.ranks: Ranks = trainer.ranks
         self.global_batch = settings.train.batch * self.ranks.count
         if not source.samples_in("train"):
@@ -147,6 +164,9 @@ class _Run:
         if evaluation is not None:
             self.display.evaluated(position.step, evaluation)
         self.display.ledger(embeddings.ledger, self.trainer.dense_bytes_before, self.trainer.dense_bytes)
+        found = self.check.last
+        if found is not None and found.too_far:
+            self.display.say(found.line())
         return RunResult(
             position.step,
             perf_counter() - start,
@@ -154,6 +174,7 @@ class _Run:
             embeddings.ledger.summary(),
             embeddings.ledger.rows(),
             self.trainer.dense_bytes,
+            None if found is None else found.as_dict(),
         )
 
     def _steps(self, position: Position) -> Iterator[tuple[Position, Evaluation | None]]:
@@ -179,6 +200,7 @@ class _Run:
             coming = [samples for _, samples in ahead]
             for decision in adaptation.after(step, float(loss), len(samples), coming):
                 self._write_down(step, decision)
+            self._check_plan(step, end=step == self.steps)
             if step % settings.log_every == 0 or step == self.steps:
                 self._log(step, window, samples_seen / (perf_counter() - begun))
             evaluation = self._evaluate(position) if evaluates else None
@@ -187,6 +209,11 @@ class _Run:
             if saves:
                 self._save(position)
             yield position, evaluation
+
+    def _check_plan(self, step: int, *, end: bool) -> None:
+        found = self.check.after(step, self.trainer.embeddings.ledger, end=end)
+        if found is not None and self.file is not None:
+            self.file.write("plan", step, found.as_dict())
 
     def _write_down(self, step: int, decision: dict[str, Any]) -> None:
         if self.file is not None:

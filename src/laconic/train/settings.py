@@ -65,6 +65,10 @@ class EmbeddingSettings(Settings):
     rate: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
+    cold_folder: Path | None = None
+    """Folder for the rows of tables that a plan calls cold, on a disk of each rank's own; left out: ``cold`` in
+    ``train.out``."""
+
 
 class DenseSettings(Settings):
     """How the dense part is trained."""

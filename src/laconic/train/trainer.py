@@ -14,22 +14,23 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast
-from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd, Table
+from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd
 from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
-from laconic.errors import LaconicError
+from laconic.errors import LaconicError, PlanError
 from laconic.exchange_plan import Policy
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
+from laconic.train.placement import Placement
 from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
 
-__all__ = ["Trainer", "make_tables"]
+__all__ = ["Trainer", "make_model"]
 
 # not to send buffers before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
@@ -54,28 +55,40 @@ class Trainer:
         *,
         world: World | None = None,
         rehearsed_ranks: int | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        """``policy`` stands in for the one that the settings describe, ``world`` for the default process group.
+        """``policy`` and ``placement`` stand in for those of the settings, ``world`` for the default process group.
 
         With ``rehearsed_ranks`` this process trains on whole batches as so many ranks would.
         """
         self.ranks, self._settings = ranks, settings
-        tables = make_tables(settings.embeddings, schema)
+        placement = placement or Placement.from_settings(settings.embeddings, schema)
+        tables = placement.tables
         names = [table.name for table in tables]
         kind: dict[str, Any] = {
             "optimizer": _row_optimizer(settings.embeddings),
             "policy": policy or make_policy(settings.exchange, names),
             "seed": settings.train.seed,
+            "hot": placement.hot,
         }
         dim = settings.model.dim
         self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
+        if rehearsed_ranks is not None and placement.hot_every > 1:
+            raise PlanError(
+                f"rehearsal: copies of hot rows that differ between steps are not rehearsed, got hot.every = "
+                f"{placement.hot_every}; set it to 1"
+            )
         if rehearsed_ranks is not None:
             self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
         else:
             world = Alone() if ranks.count == 1 else world
-            self.embeddings = ShardedEmbeddings(tables, dim, world=world, **kind)
+            cold = settings.embeddings.cold_folder or settings.train.out / "cold"
+            every = placement.hot_every
+            self.embeddings = ShardedEmbeddings(
+                tables, dim, world=world, cold_folder=cold, hot_every=every, **kind
+            )
         torch.manual_seed(settings.train.seed)
-        self.model = _make_model(settings.model, schema)
+        self.model = make_model(settings.model, schema)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         self.compressor: Compressor | None = None
@@ -227,23 +240,6 @@ class _Whole(nn.Module):
         return self.model.head(part, rows.wait())
 
 
-def make_tables(settings: EmbeddingSettings, schema: Schema) -> list[Table]:
-    """One table for every categorical feature."""
-    tables = []
-    for feature in schema.categorical:
-        replicated = feature.rows < settings.replicate_below
-        tables.append(
-            Table(
-                name=feature.name,
-                rows=feature.rows,
-                pooling=settings.pooling,
-                sharding="replicated" if replicated else settings.sharding,
-                send="rows" if replicated else settings.send,
-            )
-        )
-    return tables
-
-
 def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:
     """Let dense gradients travel as the settings say."""
     dense = settings.dense
@@ -277,7 +273,8 @@ def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
     return Sgd(rate=settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(rate=settings.rate)
 
 
-def _make_model(settings: ModelSettings, schema: Schema) -> Model:
+def make_model(settings: ModelSettings, schema: Schema) -> Model:
+    """Make the dense part of a run's model."""
     dense, tables, dim = len(schema.dense), schema.tables, settings.dim
     if settings.kind == "dlrm":
         return DLRM(dense=dense, tables=tables, dim=dim, bottom=settings.bottom, top=settings.top)

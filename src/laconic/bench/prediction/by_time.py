@@ -1,0 +1,82 @@
+"""How far batches in order of time are from independent lookups, and whether one correlation serves all batch sizes.
+
+Training shuffles, so its batches are nearly independent; a stream is not. Frequencies are those of the whole file. Shape legend: ``R``
+samples, ``T`` tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.placement.distinct import correlation_of, distinct_rows
+from laconic.placement.frequencies import Frequencies
+
+__all__ = ["MEASURED_AT", "ByTime", "measure_by_time"]
+
+MEASURED_AT = 2048
+_BATCHES = (256, 1024, 2048, 8192, 32768)
+_MOST_BATCHES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime:
+    """All tables of one data set at one batch size."""
+
+    data: str
+    batch: int
+    least: float
+    most: float
+    """Correlations of tables, measured at this size."""
+    independent: float
+    """Error of the predicted distinct rows of all tables, with correlations of 1."""
+    correlated: float
+    """The same with those that were measured at another size."""
+
+
+def measure_by_time(data: Path) -> Iterator[ByTime]:
+    """Yield what each file of a folder shows; it needs columns ``time`` and ``c_*``."""
+    import pyarrow.parquet as pq
+
+    for file in sorted(data.glob("*.parquet")):
+        names = [name for name in pq.read_schema(file).names if name.startswith("c_") or name == "time"]
+        columns = pq.read_table(file, columns=names).to_pydict()
+        order = np.argsort(np.array(columns.pop("time")), kind="stable")
+        ids_TR = [np.array(ids, np.int64)[order] for ids in columns.values()]
+        frequencies_T = [Frequencies.from_counts(np.bincount(ids)) for ids in ids_TR]
+        c_T = _correlations(frequencies_T, MEASURED_AT, _distinct(ids_TR, MEASURED_AT))
+        for batch in _BATCHES:
+            distinct_T = _distinct(ids_TR, batch)
+            here_T = _correlations(frequencies_T, batch, distinct_T)
+            independent, correlated = (
+                sum(distinct_rows(f, batch, float(c)) for f, c in zip(frequencies_T, cs, strict=True))
+                for cs in (np.ones_like(c_T), c_T)
+            )
+            total = float(distinct_T.sum())
+            yield ByTime(
+                file.stem,
+                batch,
+                float(here_T.min()),
+                float(here_T.max()),
+                independent / total - 1,
+                correlated / total - 1,
+            )
+
+
+def _distinct(ids_TR: Sequence[NDArray[np.int64]], batch: int) -> NDArray[np.float64]:
+    """Mean distinct ids of batches that are spread over the file."""
+    starts = np.arange(0, len(ids_TR[0]) - batch, batch)
+    starts = starts[:: max(len(starts) // _MOST_BATCHES, 1)]
+    return np.array([np.mean([len(np.unique(ids[s : s + batch])) for s in starts]) for ids in ids_TR])
+
+
+def _correlations(
+    frequencies_T: Sequence[Frequencies], batch: int, distinct_T: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return np.array(
+        [correlation_of(f, batch, float(u)) for f, u in zip(frequencies_T, distinct_T, strict=True)]
+    )

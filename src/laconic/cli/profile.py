@@ -1,0 +1,187 @@
+"""``laconic profile``: how often the rows of each table are looked up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from laconic.cli.output import check_json_file, write_json
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from laconic.data import ParquetSettings, SyntheticSettings
+    from laconic.placement.access import Access, TableAccess
+
+
+def profile(
+    data: Path = typer.Argument(
+        ...,
+        metavar="DATA",
+        help="Settings of a run (*.toml), a prepared folder, or Parquet: a file or a folder.",
+    ),
+    columns: Path | None = typer.Option(
+        None, help="Parquet that was not prepared: TOML file that says what the columns are."
+    ),
+    overrides: list[str] = typer.Option(
+        [],
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the run, as data.samples=100; may be repeated.",
+    ),
+    out: Path = typer.Option(Path("access.parquet"), help="File to write; replaced if it exists."),
+    page: Path | None = typer.Option(
+        None, metavar="FILE.HTML", help="Write a page with a plot of every table."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write the summary as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Count lookups of the training samples in one pass, in memory that does not grow with the data."""
+    from rich.console import Console
+
+    from laconic.placement.access_file import write_access
+    from laconic.report.access_page import render_access
+    from laconic.whole_file import write_whole
+
+    _check_outputs(out, page, json_file)
+    name = data.resolve().name.encode(errors="replace").decode()  # names of files need not be text
+    access = _profiled(_settings(data, columns, overrides), name)
+    write_access(access, out)
+    if page is not None:
+        write_whole(page, render_access(access))
+    if json_file is not None:
+        write_json(_summary(access), json_file)
+    _show(Console(stderr=json_file is not None and str(json_file) == "-"), access, out, page)
+
+
+def _check_outputs(out: Path, page: Path | None, json_file: Path | None) -> None:
+    """Say now what would go wrong after the pass."""
+    from importlib.util import find_spec
+
+    from laconic.report.document import check_plotly
+
+    if find_spec("pyarrow") is None:
+        raise ConfigError("profile: needs pyarrow; pip install 'laconic[data]'")
+    for option, file in (("--out", out), ("--page", page)):
+        if file is not None and not file.parent.is_dir():
+            raise ConfigError(f"{option}: no folder {str(file.parent)!r} to write into; make it first")
+        if file is not None and file.is_dir():
+            raise ConfigError(f"{option}: expected a file, got the folder {str(file)!r}")
+    check_json_file(json_file)
+    if page is not None:
+        check_plotly()
+
+
+def _settings(data: Path, columns: Path | None, overrides: list[str]) -> ParquetSettings | SyntheticSettings:
+    from laconic.config import load
+    from laconic.data import ParquetSettings
+    from laconic.train.settings import RunSettings
+
+    if data.suffix == ".toml":
+        if columns is not None:
+            raise ConfigError(
+                f"--columns: {str(data)!r} says what the columns are; use --set data.columns=FILE"
+            )
+        return load(data, RunSettings, overrides=tuple(overrides)).data
+    if overrides:
+        raise ConfigError(f"--set: expected the settings of a run (*.toml) to change, got {str(data)!r}")
+    if not data.exists():
+        raise ConfigError(f"{data}: no such file or folder")
+    if data.is_file() and data.suffix != ".parquet":
+        raise ConfigError(
+            f"{data}: expected *.toml, *.parquet or a folder of them; laconic prepare makes one of raw logs"
+        )
+    if columns is None and not (data / "schema.toml").is_file():
+        raise ConfigError(f"{data}: no schema.toml in it; say what the columns are with --columns FILE.TOML")
+    return ParquetSettings(kind="parquet", path=data, columns=columns)
+
+
+def _profiled(settings: ParquetSettings | SyntheticSettings, name: str) -> Access:
+    """Pass over all samples under a progress bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from laconic.data import open_source
+    from laconic.placement.profile import Profiler
+
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("opening", total=None)
+        source = open_source(settings)
+        samples = source.samples_in("train")
+        profiler = Profiler(
+            [(feature.name, feature.rows) for feature in source.schema.categorical], samples, source=name
+        )
+        progress.update(task, description="counting lookups", total=samples)
+        for lookups in source.lookups_in_order("train"):
+            profiler.add(lookups)
+            progress.advance(task, lookups.samples)
+        return profiler.finish()
+
+
+def _summary(access: Access) -> dict[str, Any]:
+    return {
+        "source": access.source,
+        "samples": access.samples,
+        "tables": [_table_summary(table) for table in access.tables],
+    }
+
+
+def _table_summary(table: TableAccess) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "name": table.name,
+        "rows": table.rows,
+        "lookups": table.lookups,
+        "distinct": asdict(table.distinct),
+        "exact": table.exact,
+        "head": int(table.ids_H.size),
+        "missed_at_most": int(table.missed_H.max(initial=0)),
+        "sampled": table.sampled,
+        "mean_bag": table.mean_bag,
+        "bags": [list(pair) for pair in table.bags],
+        "top_share": table.top_share,
+        "zipf": None if table.zipf is None else asdict(table.zipf),
+        "drift": None if table.drift is None else asdict(table.drift),
+    }
+
+
+def _show(console: Console, access: Access, out: Path, page: Path | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    from laconic.report.access_text import errors_text
+    from laconic.report.numerals import NONE, plain, share
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.add_column("table", overflow="fold", min_width=8)
+    for name in ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for table in access.tables:
+        zipf, drift = table.zipf, table.drift
+        shown.add_row(
+            Text(table.name),
+            f"{table.rows:,}",
+            f"{'' if table.exact else '≈'}{table.distinct.rows:,}",
+            f"{table.lookups:,}",
+            plain(table.mean_bag),
+            share(table.top_share),
+            NONE if zipf is None else f"{zipf.exponent:.2f}",
+            NONE if zipf is None else f"{zipf.ks:.2f}",
+            NONE if drift is None else f"{drift.distance:.3f}",
+        )
+    console.print(f"{escape(access.source)}: {access.samples:,} samples")
+    console.print(shown)
+    chance = max((table.drift.noise for table in access.tables if table.drift), default=0.0)
+    console.print(f"Chance alone moves drift by ±{chance:.3f} (standard deviation).")
+    for sentence in errors_text(access):
+        console.print(escape(sentence))
+    also = f"; {escape(str(page))} has plots" if page else ""
+    console.print(f"{escape(str(out))} has all counts{also}")

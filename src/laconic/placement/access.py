@@ -1,0 +1,153 @@
+"""How often the rows of each table are looked up, as ``laconic profile`` found it.
+
+Of every table a *head* of rows is known by name, each with its count. What is not in it is the *tail*, known as runs:
+so many rows with so many lookups between them. Counts of head and tail add up to the table's lookups; rows that are in
+neither were not looked up. ``access_file`` reads and writes these values.
+
+Shape legend: ``H`` rows of the head, ``R`` runs of the tail, ``G`` runs of equal probability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.errors import ConfigError
+
+__all__ = ["Access", "Distinct", "Drift", "TableAccess", "Zipf"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """How many rows were looked up at all; all three are the same where that was counted."""
+
+    rows: int
+    lower: int
+    upper: int
+    """Five standard errors away, or as far as rows and lookups allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zipf:
+    """The k-th most frequent row is looked up in proportion to ``k ** -exponent``, among the first ``ranks`` rows."""
+
+    exponent: float
+    ks: float
+    """Kolmogorov-Smirnov distance: largest difference between the shares of lookups that the k most frequent of these
+    rows have, and should have."""
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far lookups in the last third of the samples differ from those in the first.
+
+    The total variation distance less what chance alone makes of it: 0 for samples in random order, 1 where no row of
+    the first third is seen in the last.
+    """
+
+    distance: float
+    noise: float
+    """Standard deviation of ``distance`` without drift."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableAccess:
+    """Lookups of one table."""
+
+    name: str
+    rows: int
+    lookups: int
+    samples: int
+
+    ids_H: Ints
+    """By falling count, then by id."""
+
+    counts_H: Ints
+    missed_H: Ints
+    """At most so many lookups of this row are counted in the tail instead; 0: the count is exact."""
+
+    tail_rows_R: Ints
+    tail_lookups_R: Ints
+    """Of the tail's runs, by falling lookups of a row; at least one lookup a row."""
+
+    sampled: int
+    """Rows of the tail from whose exact counts its runs are estimated, drawn at random: the number of rows in the tail
+    has a relative standard error of about ``sampled ** -0.5``, so has a run by its share of them. 0: no tail."""
+
+    distinct: Distinct
+    bags: tuple[tuple[int, int], ...]
+    """Lengths of bags, rising, and how many samples have them; from 64 on, lengths of one range share an entry, that of
+    its shortest."""
+
+    zipf: Zipf | None
+    """None: too few rows are looked up often enough to fit anything."""
+
+    drift: Drift | None
+    """None: too few lookups to tell drift from chance."""
+
+    @property
+    def mean_bag(self) -> float:
+        """Lookups of a sample, on average."""
+        return self.lookups / self.samples if self.samples else 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row that was looked up is in the head, with its exact count."""
+        return not self.tail_rows_R.size and not self.missed_H.any()
+
+    def probabilities(self) -> tuple[Ints, Floats]:
+        """Make runs ``(count_G, probability_G)``: rows in a run, and how likely a lookup hits a given row of it.
+
+        By falling probability; rows that were never looked up are the last run, of probability 0. Counts add up to
+        ``rows``, and their products with probabilities to 1 (to 0 where there were no lookups).
+        """
+        count_G, each_G = self.runs()
+        return count_G, each_G / max(self.lookups, 1)
+
+    def runs(self) -> tuple[Ints, Floats]:
+        """Rows in a run, and lookups of each of its rows, by falling lookups; the last run may have none."""
+        counts, sizes = np.unique(self.counts_H, return_counts=True)
+        unseen = self.rows - self.ids_H.size - int(self.tail_rows_R.sum())
+        count_G = np.concatenate([sizes, self.tail_rows_R, [unseen]]).astype(np.int64)
+        each_G = np.concatenate([counts, self.tail_lookups_R / np.maximum(self.tail_rows_R, 1), [0.0]])
+        order = np.argsort(-each_G, kind="stable")
+        order = order[count_G[order] > 0]
+        return count_G[order], each_G[order]
+
+    def share_of_top(self, rows: Floats) -> Floats:
+        """Share of lookups that go to the most frequent ``rows`` rows, for every such number."""
+        count_G, probability_G = self.probabilities()
+        ranks = np.concatenate([[0], np.cumsum(count_G)])
+        shares = np.concatenate([[0.0], np.cumsum(count_G * probability_G)])
+        top: Floats = np.interp(rows, ranks, shares)
+        return top
+
+    @property
+    def top_share(self) -> float:
+        """Share of lookups that go to the most frequent 1 % of all rows, one row at least."""
+        return float(self.share_of_top(np.array([max(1, self.rows // 100)]))[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """Lookups of all tables of a data set."""
+
+    source: str
+    """What was profiled, for people."""
+
+    samples: int
+    tables: tuple[TableAccess, ...]
+
+    def table(self, name: str) -> TableAccess:
+        """Find a table, or raise ConfigError."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        known = ", ".join(table.name for table in self.tables)
+        raise ConfigError(f"access: no table {name!r} (known: {known})")

@@ -1,0 +1,43 @@
+"""What a profile says about a table, as a load for the planner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from laconic.placement.access import TableAccess
+from laconic.placement.frequencies import Frequencies
+from laconic.placement.id_bytes import IdOrder
+from laconic.placement.workload import Coding, TableLoad
+
+__all__ = ["access_load", "hottest_ids"]
+
+_RANKED = 0.5  # correlation of ids with places in the order of frequency, from which on they count as ranked
+
+
+def access_load(table: TableAccess, forward: Coding, backward: Coding) -> TableLoad:
+    """Make a load of counted lookups; rows of the head, whose ids are known, can be hot."""
+    count_G, probability_G = table.probabilities()
+    frequencies = Frequencies.from_runs(count_G, probability_G, table.mean_bag or 1.0)
+    return TableLoad(
+        name=table.name,
+        frequencies=frequencies,
+        known=len(table.ids_H),
+        id_order=_order(table),
+        forward=forward,
+        backward=backward,
+    )
+
+
+def hottest_ids(table: TableAccess, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Ids of the most frequent rows, ascending."""
+    return np.sort(table.ids_H[:count]).astype(np.int64)
+
+
+def _order(table: TableAccess) -> IdOrder:
+    """Whether frequent rows have small ids; ``ids_H`` is in the order of frequency."""
+    ids_H = table.ids_H
+    if len(ids_H) < 2:
+        return "mixed"
+    place_H = np.argsort(np.argsort(ids_H))
+    correlation = np.corrcoef(place_H, np.arange(len(ids_H)))[0, 1]
+    return "ranked" if correlation > _RANKED else "mixed"

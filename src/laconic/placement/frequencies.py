@@ -1,0 +1,193 @@
+"""How often the rows of a table are looked up: runs of rows that are equally likely, the likeliest first.
+
+``probability_G[g]`` is the probability that one lookup hits one given row of run ``g``, which has ``count_G[g]``
+rows. Runs keep a table small on paper: a trillion rows by Zipf's law are about 6,000 runs. Some of a table's rows, such as its
+hottest, are ``Frequencies`` too; their probabilities stay those of lookups in the whole table, so their share
+is below 1. Shape legend: ``G`` runs, ``R`` rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.errors import ConfigError
+
+__all__ = ["Frequencies"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_SINGLE_ROWS = 4096  # the head of Zipf's law, row by row
+_RUN_GROWTH = 1.01  # probabilities within a run of its tail differ by 1 % at exponent 1
+_MOST_ROWS = 2**62
+_HISTOGRAM = 4  # entries for each row, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """Rows by falling probability."""
+
+    count_G: Ints
+    """Rows of each run, at least one."""
+
+    probability_G: Floats
+    """That one lookup hits one given row of the run; strictly falling."""
+
+    lookups_per_sample: float = 1.0
+    """Mean ids of a bag."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count_G", _frozen(np.asarray(self.count_G, np.int64)))
+        object.__setattr__(self, "probability_G", _frozen(np.asarray(self.probability_G, np.float64)))
+        count_G, probability_G = self.count_G, self.probability_G
+        if count_G.ndim != 1 or count_G.shape != probability_G.shape:
+            raise ConfigError(
+                f"frequencies: expected one probability for each run, got {probability_G.shape} for {count_G.shape}"
+            )
+        if not 0 < self.lookups_per_sample < math.inf:
+            raise ConfigError(
+                f"frequencies.lookups_per_sample: expected a finite number > 0, got {self.lookups_per_sample!r}"
+            )
+        if len(count_G) and (count_G.min() < 1 or float(count_G.sum(dtype=np.float64)) > _MOST_ROWS):
+            raise ConfigError(
+                f"frequencies: expected runs of at least one row and 2^62 in all, got one of {count_G.min()}"
+            )
+        if len(count_G) and not (probability_G.min() >= 0 and probability_G.max() <= 1):  # NaN neither
+            bad = probability_G[~((probability_G >= 0) & (probability_G <= 1))][0]
+            raise ConfigError(f"frequencies: expected probabilities from 0 to 1, got {bad!r}")
+        if (np.diff(probability_G) >= 0).any():
+            raise ConfigError(
+                "frequencies: expected strictly falling probabilities; use Frequencies.from_runs"
+            )
+        if self.share > 1 + 1e-6:
+            raise ConfigError(
+                f"frequencies: expected probabilities that add up to at most 1, got {self.share!r}; "
+                "they are per row and per lookup"
+            )
+
+    @classmethod
+    def from_runs(cls, count_G: Any, probability_G: Any, lookups_per_sample: float = 1.0) -> Frequencies:
+        """Make runs of any order into these; equal probabilities become one run, runs without rows vanish."""
+        count, probability = np.asarray(count_G, np.int64), np.asarray(probability_G, np.float64)
+        if count.shape != probability.shape or count.ndim != 1 or (count < 0).any():
+            raise ConfigError(
+                f"frequencies: expected a count >= 0 and a probability for each run, got {count!r} and {probability!r}"
+            )
+        some = count > 0
+        falling, run = np.unique(-probability[some], return_inverse=True)
+        merged = np.zeros(len(falling), np.int64)
+        np.add.at(merged, run, count[some])
+        return cls(merged, -falling, lookups_per_sample)
+
+    @classmethod
+    def from_counts(cls, lookups_R: Any, lookups_per_sample: float = 1.0) -> Frequencies:
+        """Take how often each row was seen; rows never seen have probability 0."""
+        lookups = np.asarray(lookups_R)
+        if lookups.ndim != 1 or lookups.dtype.kind not in "iu" or (lookups.size and lookups.min() < 0):
+            raise ConfigError(
+                f"frequencies: expected a list of counts >= 0, got {lookups.dtype} of shape {lookups.shape}"
+            )
+        seen, rows = _how_many_of_each(lookups)
+        total = max(int(lookups.sum()), 1)
+        return cls(rows[::-1], seen[::-1] / total, lookups_per_sample)
+
+    @classmethod
+    def uniform(cls, rows: int, lookups_per_sample: float = 1.0) -> Frequencies:
+        """Every row is as likely."""
+        rows = _checked_rows(rows)
+        return cls(np.array([rows]), np.array([1 / rows]), lookups_per_sample)
+
+    @classmethod
+    def zipf(cls, rows: int, exponent: float, lookups_per_sample: float = 1.0) -> Frequencies:
+        """Row k (from 1) has a probability close to ``k ** -exponent``, normalised.
+
+        It is the integral of ``x ** -exponent`` from k - 1/2 to k + 1/2, the law of ``laconic.data``'s generator:
+        closed, so that the tail costs nothing. The first 4,096 rows are runs of their own; behind them rows
+        whose places differ by 1 % share their mean probability.
+        """
+        rows = _checked_rows(rows)
+        if not 0 <= exponent <= 10:
+            raise ConfigError(f"frequencies.zipf: expected an exponent from 0 to 10, got {exponent!r}")
+        if exponent == 0:
+            return cls.uniform(rows, lookups_per_sample)
+        single = np.arange(min(rows, _SINGLE_ROWS) + 1)
+        steps = max(math.ceil(math.log(rows / single[-1]) / math.log(_RUN_GROWTH)), 0)
+        tail = np.rint(single[-1] * _RUN_GROWTH ** np.arange(1, steps + 1, dtype=np.float64)).astype(np.int64)
+        edges = np.concatenate([single, tail[tail < rows], [rows] if rows > single[-1] else []]).astype(
+            np.int64
+        )
+        count = np.diff(edges)
+        mass = _power_integral(edges.astype(np.float64) + 0.5, exponent)
+        return cls.from_runs(count, mass / mass.sum() / count, lookups_per_sample)
+
+    @cached_property
+    def rows(self) -> int:
+        """All of them."""
+        return int(self.count_G.sum())
+
+    @cached_property
+    def share(self) -> float:
+        """Of lookups that hit these rows; 1 for a whole table, 0 for one that nobody looks at."""
+        return float(np.sum(self.count_G * self.probability_G))
+
+    def hottest(self, k: int) -> float:
+        """Share of lookups that hit the ``k`` likeliest rows."""
+        return self.cut(k)[0].share
+
+    def cut(self, k: int) -> tuple[Frequencies, Frequencies]:
+        """Return the ``k`` likeliest rows, or all if there are fewer, and the others."""
+        if k < 0:
+            raise ConfigError(f"frequencies: expected a number of rows >= 0, got {k!r}")
+        ends = np.cumsum(self.count_G)
+        head = np.clip(k - (ends - self.count_G), 0, self.count_G)
+        return self._part(head), self._part(self.count_G - head)
+
+    def above(self, probability: float) -> Frequencies:
+        """Return the rows that are likelier than this."""
+        return self.only(self.probability_G > probability)
+
+    def only(self, wanted_G: NDArray[np.bool_]) -> Frequencies:
+        """Return the rows of some runs."""
+        return self._part(np.where(wanted_G, self.count_G, 0))
+
+    def _part(self, count_G: Ints) -> Frequencies:
+        some = count_G > 0
+        return Frequencies(count_G[some], self.probability_G[some], self.lookups_per_sample)
+
+
+def _how_many_of_each(lookups_R: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Different counts, and how many rows have each; without sorting millions of rows where a histogram has room."""
+    if lookups_R.size and int(lookups_R.max()) <= _HISTOGRAM * lookups_R.size:
+        rows = np.bincount(lookups_R)
+        seen = np.flatnonzero(rows)
+        return seen, rows[seen]
+    seen, counts = np.unique(lookups_R, return_counts=True)
+    return seen, counts
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _checked_rows(rows: int) -> int:
+    if not 1 <= rows <= _MOST_ROWS:
+        raise ConfigError(f"frequencies: expected 1 to 2^62 rows, got {rows!r}")
+    return int(rows)
+
+
+def _power_integral(edges: Floats, exponent: float) -> Floats:
+    """Integrate ``x ** -exponent`` from edge to edge; without cancellation where the ends are close or the exponent is near 1."""
+    begin = edges[:-1]
+    log_ratio = np.log(edges[1:] / begin)
+    power = 1.0 - exponent
+    if power == 0.0:
+        return log_ratio
+    integral: Floats = begin**power * np.expm1(power * log_ratio) / power
+    return integral

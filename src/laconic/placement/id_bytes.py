@@ -1,0 +1,127 @@
+"""What a list of ids takes on the wire: the coder's own cost function, on the histogram to be expected.
+
+``IdList`` codes differences of sorted ids by classes of size, so its bytes follow from how differences are distributed. Where a
+row is needed with probability q, and its neighbours too, the difference to the next needed one is geometric.
+Ids that are *ranked* by frequency have neighbours of their own run; *mixed* ids, such as hashes, have any, so all
+differences follow the mean q. Shape legend: ``G`` runs of rows, ``K`` classes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.kernels.reference.coding import Statistics, choose_coding
+from laconic.kernels.reference.huffman_code import entropy_q16
+
+__all__ = ["EMPTY_LIST_BYTES", "IdOrder", "sorted_ids_bytes", "unsorted_ids_bytes"]
+
+Floats = NDArray[np.float64]
+IdOrder = Literal["ranked", "mixed"]
+EMPTY_LIST_BYTES = 2
+"""Of a list without ids: its count and its form."""
+_CLASSES = 172  # numbers below 2^44; a table has fewer rows than 2^40
+_STORED_ID_BYTES = 8
+_OCTAVE = 8  # runs whose probabilities are within an eighth of an octave have differences of one kind
+_SCATTERED, _GOLDEN = 256, (math.sqrt(5) - 1) / 2
+
+
+def _class_begins() -> Floats:
+    """Smallest number of each class, and one more: 0 .. 15 alone, then four classes for each number of bits."""
+    larger = [(4 + k % 4) * 2.0 ** (k // 4 + 2) for k in range(_CLASSES - 16 + 1)]
+    return np.array([*map(float, range(16)), *larger])
+
+
+_BEGIN_K1 = _class_begins()
+_RAW_BITS_K = np.array([0] * 16 + [k // 4 + 2 for k in range(_CLASSES - 16)], np.float64)
+
+
+def sorted_ids_bytes(count_G: Floats, needed_G: Floats, order: IdOrder) -> float:
+    """Bytes of the sorted distinct ids of a list: of ``count_G`` rows each is in it with probability ``needed_G``.
+
+    Counts may be fractions: the share of a run that one owner has.
+    """
+    weight_G = count_G * needed_G
+    ids = float(weight_G.sum())
+    if ids <= 0:
+        return float(EMPTY_LIST_BYTES)
+    if order == "mixed":
+        weight_G, needed_G = np.array([ids]), np.array([min(ids / float(count_G.sum()), 1.0)])
+    chance_K = _gap_classes(*_similar(weight_G, needed_G))
+    first = float(np.sum(count_G) / ids) if order == "mixed" else 0.0
+    return _list_bytes(ids, ids - 1, chance_K, first)
+
+
+def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdOrder) -> float:
+    """Bytes of ids in the order of samples: ``chance_G`` is the share of ids that hit one given row of each run."""
+    rows = float(count_G.sum())
+    if ids <= 0 or rows <= 0:
+        return float(EMPTY_LIST_BYTES)
+    ends_G, mass_G = np.cumsum(count_G), count_G * chance_G
+    scattered_K: Floats = np.zeros(_CLASSES)
+    if order == "mixed":  # hot rows have places of their own, anywhere; all others are everywhere
+        places = np.arange(1, min(_SCATTERED, round(rows)) + 1)
+        hot = np.diff(
+            np.interp(np.append(0, places), np.append(0.0, ends_G), np.append(0.0, np.cumsum(mass_G)))
+        )
+        class_of = np.searchsorted(_BEGIN_K1, np.floor(places * _GOLDEN % 1 * rows), side="right") - 1
+        scattered_K = _sums(class_of, hot, _CLASSES)
+        ends_G, mass_G = np.array([rows]), np.array([max(mass_G.sum() - hot.sum(), 0.0)])
+    # the share of ids below a number, linear within a run
+    below_K1 = np.interp(_BEGIN_K1, np.append(0.0, ends_G), np.append(0.0, np.cumsum(mass_G)))
+    return _list_bytes(ids, ids, np.diff(below_K1) + scattered_K, 0.0)
+
+
+def _similar(weight_G: Floats, needed_G: Floats) -> tuple[Floats, Floats]:
+    """Unite runs of nearly the same probability."""
+    some = weight_G > 0
+    weight, needed = weight_G[some], needed_G[some]
+    _, kind = np.unique(np.rint(_OCTAVE * np.log2(needed)), return_inverse=True)
+    united = _sums(kind, weight)
+    return united, _sums(kind, weight * needed) / united
+
+
+def _sums(kind: NDArray[np.int64], weight: Floats, kinds: int = 0) -> Floats:
+    sums: NDArray[Any] = np.bincount(kind, weight, minlength=kinds)
+    return sums
+
+
+def _gap_classes(weight_G: Floats, needed_G: Floats) -> Floats:
+    """Distribution of the classes of differences: ``P(difference >= x) = (1 - q) ** (x - 1)``."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_absent = np.log1p(-np.minimum(needed_G, 1.0))
+        beyond = np.exp(np.multiply.outer(log_absent, np.maximum(_BEGIN_K1 - 1, 0)))
+    beyond[:, :2] = 1.0  # no difference is below 1; and 0 * -inf is not a number
+    chance_K: Floats = weight_G @ -np.diff(beyond, axis=1)
+    return chance_K
+
+
+def _list_bytes(ids: float, numbers: float, chance_K: Floats, reference: float) -> float:
+    """Count, form, reference, classes by the cheapest code, raw bits; or eight bytes for each id."""
+    chance_K = chance_K / chance_K.sum()
+    header = _varint_bytes(ids) + 1 + _varint_bytes(2 * reference)
+    symbols = max(round(numbers), 0)
+    bits = 0.0
+    if symbols:
+        bits = _class_bits(symbols, chance_K) * numbers / symbols + numbers * float(chance_K @ _RAW_BITS_K)
+    stored = _varint_bytes(ids) + 1 + _STORED_ID_BYTES * ids
+    return min(header + math.ceil(bits / 8), stored)
+
+
+def _class_bits(symbols: int, chance_K: Floats) -> int:
+    """Ask the coder what so many classes would cost, had they the expected histogram."""
+    exact_K = chance_K * symbols
+    counts = np.floor(exact_K).astype(np.int64)
+    missing = symbols - int(counts.sum())
+    counts[np.argsort(counts - exact_K, kind="stable")[:missing]] += 1
+    histogram = [*counts.tolist(), *([0] * (256 - _CLASSES))]
+    mean_q8 = (int(counts @ np.arange(_CLASSES)) << 8) // symbols
+    known = Statistics(histogram, entropy_q16(histogram), symbols, mean_q8)
+    return choose_coding(known, 0, 0, centred=False).bits
+
+
+def _varint_bytes(value: float) -> int:
+    return max(math.ceil(math.log2(value + 1) / 7), 1)

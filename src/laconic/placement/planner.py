@@ -1,0 +1,60 @@
+"""The planner: where every table and row should live so that a step is as short as it can be.
+
+1. ``table_program`` places tables on groups of devices and cuts off hot rows: a mixed-integer program, whose
+   relaxation bounds what any plan can reach.
+2. ``improve`` chooses devices, and moves and swaps tables as long as that helps.
+3. Baselines are starts too, so none of them is better, but for the last point.
+4. What is gained by less than a thousandth of the step is given up for simplicity: rows dealt to all ranks need no
+   balance between tables, and hot rows are only as good as the profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laconic.placement.baselines import BASELINES
+from laconic.placement.choice import Choice
+from laconic.placement.improve import improve, score, spread_owners
+from laconic.placement.infeasible import does_not_fit
+from laconic.placement.problem import Problem
+from laconic.placement.simplify import simplify
+from laconic.placement.table_program import solve_tables
+from laconic.placement.timeline import StepTime
+
+__all__ = ["Planned", "plan_tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and how good it is."""
+
+    choices: tuple[Choice, ...]
+    """Of all tables, in their order."""
+
+    time: StepTime
+    bound_s: float
+    """No plan's step is shorter."""
+
+    @property
+    def gap(self) -> float:
+        """How much longer the step is than any plan's could be, as a share of it."""
+        return max(self.time.step_s / self.bound_s - 1, 0.0) if self.bound_s else 0.0
+
+
+def plan_tables(problem: Problem) -> Planned:
+    """Choose a place for every table; ``PlanError`` where memory does not suffice."""
+    relaxed = solve_tables(problem)
+    if relaxed is None:
+        raise does_not_fit(problem)
+    own = spread_owners(problem, relaxed.choices, within_groups=True)
+    starts = [own, *(baseline(problem) for baseline in BASELINES.values())]
+    best_start = min(starts, key=lambda choices: score(problem, choices))
+    tried = (
+        [improve(problem, own), improve(problem, best_start)]
+        if best_start is not own
+        else [improve(problem, own)]
+    )
+    best = simplify(problem, min(tried, key=lambda choices: score(problem, choices)))
+    if problem.shortage(best) > 0:
+        raise does_not_fit(problem)
+    return Planned(tuple(best), problem.step(best), relaxed.bound_s)

@@ -1,0 +1,103 @@
+"""A placement problem: tables, machines, and what any choice of places would take.
+
+Shape legend: ``T`` tables, ``K`` resources, ``N`` ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.placement.choice import Choice, Kind
+from laconic.placement.engine_speeds import EngineSpeeds
+from laconic.placement.load import Load, TableCosts
+from laconic.placement.timeline import StepTime, Timeline
+from laconic.placement.topology import Cluster
+from laconic.placement.workload import TableLoad, Workload
+
+__all__ = ["Problem"]
+
+Floats = NDArray[np.float64]
+_CUTS = 20  # numbers of hot rows that are tried per table
+
+
+class Problem:
+    """What a planner, and every baseline, is given."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, speeds: EngineSpeeds | None = None) -> None:
+        self.cluster, self.workload = cluster, workload
+        self.speeds = speeds or EngineSpeeds()
+        self.ranks = cluster.ranks
+        self.timeline = Timeline(cluster, workload, self.speeds)
+        self.costs = [TableCosts(table, workload, self.speeds, self.ranks) for table in workload.tables]
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of places that there are on this cluster; whole tables in files need a rank that has them."""
+        warm = [
+            Kind("row"),
+            Kind("row", "pooled"),
+            Kind("table"),
+            Kind("table", "pooled"),
+            Kind("replicated"),
+        ]
+        if self.ranks == 1:
+            warm = [Kind("row")]
+        files_N = self.timeline.file_space_N > 0
+        cold = [
+            Kind(kind.sharding, kind.send, cold=True)
+            for kind in warm
+            if kind.sharding != "replicated"
+            and (files_N.any() if kind.sharding == "table" else files_N.all())
+        ]
+        return (*warm, *cold)
+
+    def owners(self, kind: Kind) -> NDArray[np.int64]:
+        """Ranks that a whole table of this kind can be on."""
+        ranks = np.arange(self.ranks)
+        return ranks[self.timeline.file_space_N > 0] if kind.cold else ranks
+
+    def cuts(self, t: int) -> tuple[int, ...]:
+        """Numbers of hot rows that are considered for a table, rising: none, then by a constant factor."""
+        return self._cuts[t]
+
+    @cached_property
+    def _cuts(self) -> list[tuple[int, ...]]:
+        smallest = float(self.cluster.memory_N.min())
+        return [self._cuts_of(table, smallest) for table in self.workload.tables]
+
+    def _cuts_of(self, table: TableLoad, memory: float) -> tuple[int, ...]:
+        frequencies = table.frequencies
+        seen = int(frequencies.count_G[frequencies.probability_G > 0].sum())
+        most = min(table.known, seen, int(memory / self.workload.row_bytes))
+        if self.ranks == 1 or most < 1:
+            return (0,)
+        return (0, *(int(k) for k in np.unique(np.rint(np.geomspace(1, most, _CUTS)))))
+
+    def load(self, t: int, choice: Choice) -> Load:
+        """Load of one table; who its owner is does not matter to it."""
+        return self.costs[t].load(Choice(choice.kind, None, choice.hot))
+
+    def spread_KN(self, t: int, choice: Choice) -> Floats:
+        """Load of one table on every rank."""
+        load = self.load(t, choice)
+        load_KN: Floats = np.repeat((load.even_K + load.other_K)[:, None], self.ranks, axis=1)
+        if choice.owner is not None:
+            load_KN[:, choice.owner] += load.star_K
+        return load_KN
+
+    def total_KN(self, choices: Sequence[Choice]) -> Floats:
+        """Load of all tables on every rank."""
+        total_KN: Floats = np.sum([self.spread_KN(t, choice) for t, choice in enumerate(choices)], axis=0)
+        return total_KN
+
+    def step(self, choices: Sequence[Choice]) -> StepTime:
+        """Say what a step takes with these places."""
+        return self.timeline.explain(self.total_KN(choices))
+
+    def shortage(self, choices: Sequence[Choice]) -> float:
+        """Bytes of memory that are missing with these places."""
+        return float(self.timeline.shortage(self.total_KN(choices)))

@@ -1,0 +1,260 @@
+"""Places of all tables at once, as a mixed-integer program that HiGHS solves.
+
+Devices of a group are alike, so the program places tables on *groups*, each of whose devices gets the mean of its group's load;
+``improve`` then chooses devices. What the mean hides can only make a step longer, so the optimum of the program, with
+fractions of tables allowed, is a bound that no plan can beat::
+
+    minimise   busy + exposed
+    x[t, place] = 1 for one place of each table;  hot segments z <= x, the hottest rows first
+    busy    >= computation + codecs and rows in memory            of each group, and of the owner of each table
+    phase   >= load / rate                                        of each link of each group, and of each owner
+    exposed >= constant + sum of phases - overlap,  exposed >= 0
+    kept    <= memory                                             of each group
+
+Rows are worth copying the more the hotter they are, at any price of the constraints, so segments fill in their order.
+Shape legend: ``T`` tables, ``K`` resources, ``H`` groups of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.errors import ConfigError
+from laconic.placement.choice import Choice, Kind
+from laconic.placement.load import Resource
+from laconic.placement.problem import Problem
+from laconic.placement.timeline import PHASES
+
+__all__ = ["Relaxed", "solve_tables"]
+
+Floats = NDArray[np.float64]
+_TIE = 1e-4  # weight of what is hidden: of two plans that take equally long, the one that sends less
+_BUSY, _EXPOSED, _FIRST_PHASE = 0, 1, 2
+_FIRST_PLACE = _FIRST_PHASE + len(PHASES)
+_LIMITED = (*range(Resource.CPU), Resource.RAM, Resource.FILE_SPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """What the program found."""
+
+    bound_s: float
+    """No plan's step is shorter."""
+
+    choices: tuple[Choice, ...]
+    """Owners are first ranks of their groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A column: a table's place, or one segment of its hot rows."""
+
+    table: int
+    kind: Kind
+    group: int | None
+    even_K: Floats
+    owner_K: Floats
+    other_K: Floats
+    hot: int = 0
+    """Rows of the segment; 0 for the place itself."""
+
+
+def solve_tables(problem: Problem, time_limit_s: float = 4.0) -> Relaxed | None:
+    """Solve the program; None where even fractions of tables do not fit."""
+    program = _Program(problem)
+    relaxed = program.solve(integral=False, tie=0.0, time_limit_s=time_limit_s)
+    if relaxed is None:
+        return None
+    bound = (relaxed[_BUSY] + relaxed[_EXPOSED]) / program.units_per_s
+    found = program.solve(integral=True, tie=_TIE, time_limit_s=time_limit_s)
+    values = relaxed if found is None else found
+    return Relaxed(float(bound), tuple(program.choices(values)))
+
+
+class _Program:
+    """Columns and constraints."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, cluster = problem, problem.cluster
+        counts = [group.count for group in cluster.devices]
+        self._count_H = np.array(counts)
+        self._first_H = np.cumsum(counts) - counts
+        timeline = problem.timeline
+        rate_KN = timeline.rate_KN
+        self._rate_KH = np.stack(
+            [rate_KN[:, cluster.group_N == h].min(axis=1) for h in range(len(counts))], 1
+        )
+        # the solver's tolerance is absolute: times should be about a thousand
+        dealt = problem.step([Choice(Kind("row"))] * len(problem.costs))
+        self.units_per_s = 1000 / dealt.step_s if dealt.step_s else 1.0
+        self._compute_H = timeline.compute_N[self._first_H]
+        self._places = [place for t in range(len(problem.costs)) for place in self._places_of(t)]
+        self._rows: list[tuple[NDArray[np.int64], Floats, float, float]] = []
+        self._one_place_each()
+        self._segments_need_their_place()
+        for h in range(len(counts)):
+            self._limit_group(h)
+        for t in range(len(problem.costs)):
+            self._limit_owner(t)
+        self._expose()
+
+    def solve(self, *, integral: bool, tie: float, time_limit_s: float) -> Floats | None:
+        """Values of all columns."""
+        try:
+            from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
+            from scipy.sparse import coo_array  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigError("plan: the scipy package is missing; pip install 'laconic[plan]'") from error
+        size = _FIRST_PLACE + len(self._places)
+        price = np.zeros(size)
+        price[[_BUSY, _EXPOSED]] = 1.0
+        price[_FIRST_PHASE:_FIRST_PLACE] = tie
+        upper = np.ones(size)
+        upper[:_FIRST_PLACE] = np.inf
+        whole = np.array([0] * _FIRST_PLACE + [int(not place.hot) for place in self._places])
+        number, column, value = [], [], []
+        for i, (columns, values, _, _) in enumerate(self._rows):
+            number.append(np.full(len(columns), i))
+            column.append(columns)
+            value.append(values)
+        where = (np.concatenate(number), np.concatenate(column))
+        matrix = coo_array((np.concatenate(value), where), shape=(len(self._rows), size)).tocsr()
+        limits = LinearConstraint(matrix, [row[2] for row in self._rows], [row[3] for row in self._rows])
+        found = milp(
+            price,
+            integrality=whole if integral else None,
+            bounds=Bounds(0, upper),
+            constraints=limits,
+            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-3},
+        )
+        if found.x is None:
+            return None
+        values_: Floats = found.x
+        return values_
+
+    def choices(self, values: Floats) -> Iterable[Choice]:
+        """Take the place with the largest share of each table, and its hot rows."""
+        taken = values[_FIRST_PLACE:]
+        for t in range(len(self._problem.costs)):
+            columns = [i for i, place in enumerate(self._places) if place.table == t]
+            best = max((i for i in columns if not self._places[i].hot), key=lambda i: taken[i])
+            place = self._places[best]
+            share = max(taken[best], 1e-9)
+            hot = sum(
+                self._places[i].hot * min(taken[i] / share, 1.0)
+                for i in columns
+                if self._places[i].hot
+                and self._places[i].kind == place.kind
+                and self._places[i].group == place.group
+            )
+            owner = None if place.group is None else int(self._first_H[place.group])
+            yield Choice(place.kind, owner, int(hot))
+
+    def _places_of(self, t: int) -> Iterable[_Place]:
+        problem = self._problem
+        for kind in problem.kinds:
+            load = problem.load(t, Choice(kind))
+            groups: list[int | None] = [None]
+            if kind.sharding == "table":
+                groups = [h for h in range(len(self._count_H)) if self._fits(load.even_K + load.owner_K, h)]
+            for group in groups:
+                yield _Place(t, kind, group, load.even_K, load.owner_K, load.other_K)
+                if kind.can_have_hot_rows:
+                    yield from self._segments(t, kind, group)
+
+    def _segments(self, t: int, kind: Kind, group: int | None) -> Iterable[_Place]:
+        before = self._problem.load(t, Choice(kind))
+        cuts = self._problem.cuts(t)
+        for fewer, more in pairwise(cuts):
+            load = self._problem.load(t, Choice(kind, None, more))
+            yield _Place(
+                t,
+                kind,
+                group,
+                load.even_K - before.even_K,
+                load.owner_K - before.owner_K,
+                load.other_K - before.other_K,
+                more - fewer,
+            )
+            before = load
+
+    def _fits(self, load_K: Floats, h: int) -> bool:
+        return all(load_K[k] <= self._rate_KH[k, h] for k in (Resource.RAM, Resource.FILE_SPACE))
+
+    def _one_place_each(self) -> None:
+        for t in range(len(self._problem.costs)):
+            columns = [i for i, place in enumerate(self._places) if place.table == t and not place.hot]
+            self._add(columns, np.ones(len(columns)), low=1.0, high=1.0)
+
+    def _segments_need_their_place(self) -> None:
+        last = 0
+        for i, place in enumerate(self._places):
+            if not place.hot:
+                last = i
+            else:
+                self._add([i, last], np.array([1.0, -1.0]), high=0.0)
+
+    def _limit_group(self, h: int) -> None:
+        """Mean load of the group's devices."""
+        n = self._count_H[h]
+        load_KC = np.stack(
+            [
+                place.even_K
+                + (place.other_K if place.group != h else (place.owner_K + (n - 1) * place.other_K) / n)
+                for place in self._places
+            ],
+            axis=1,
+        )
+        everything = np.arange(len(self._places))
+        for k in _LIMITED:
+            self._limit(k, everything, load_KC[k] / self._rate_KH[k, h])
+        busy_C, computed = self.units_per_s * load_KC[Resource.CPU], self.units_per_s * self._compute_H[h]
+        self._add(everything, busy_C, high=-computed, more={_BUSY: -1.0})
+
+    def _limit_owner(self, t: int) -> None:
+        """Whoever has a whole table has all of its load."""
+        columns = [i for i, place in enumerate(self._places) if place.table == t and place.group is not None]
+        if not columns:
+            return
+        places = [self._places[i] for i in columns]
+        own_KC = np.stack([place.even_K + place.owner_K for place in places], axis=1)
+        groups = [place.group for place in places if place.group is not None]
+        for k in range(Resource.CPU):
+            self._limit(k, np.array(columns), own_KC[k] / self._rate_KH[k, groups])
+
+    def _limit(self, k: int, columns: NDArray[np.int64], values: Floats) -> None:
+        if not values.any():
+            return
+        for number, rows in enumerate(PHASES.values()):
+            if rows.start <= k < rows.stop:
+                taken = self.units_per_s * values
+                self._add(columns, taken, high=0.0, more={_FIRST_PHASE + number: -1.0})
+                return
+        self._add(columns, values, high=1.0)
+
+    def _expose(self) -> None:
+        timeline = self._problem.timeline
+        phases = dict.fromkeys(range(_FIRST_PHASE, _FIRST_PLACE), 1.0)
+        high = self.units_per_s * (timeline.overlap_s - timeline.constant_s)
+        self._add([], np.empty(0), high=high, more={_EXPOSED: -1.0, **phases})
+
+    def _add(
+        self,
+        places: list[int] | NDArray[np.int64],
+        values: Floats,
+        *,
+        low: float = -np.inf,
+        high: float = np.inf,
+        more: dict[int, float] | None = None,
+    ) -> None:
+        """Add a constraint on places, and on ``more`` columns by their own numbers."""
+        more = more or {}
+        columns = np.concatenate([np.array([*more], np.int64), np.asarray(places, np.int64) + _FIRST_PLACE])
+        all_values = np.concatenate([np.array([*more.values()]), values])
+        some = all_values != 0
+        self._rows.append((columns[some], all_values[some], low, high))

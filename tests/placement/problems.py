@@ -1,0 +1,57 @@
+"""Small placement problems, and all plans there are for one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from laconic.placement.choice import Choice
+from laconic.placement.engine_speeds import EngineSpeeds
+from laconic.placement.frequencies import Frequencies
+from laconic.placement.problem import Problem
+from laconic.placement.topology import Cluster
+from laconic.placement.workload import Coding, TableLoad, Workload
+
+GB = 1e9
+
+
+def table(name, rows, *, exponent=1.1, bag=1.0, known=None, forward=1.0, backward=1.0):
+    return TableLoad(
+        name=name,
+        frequencies=Frequencies.zipf(rows, exponent, bag),
+        known=rows if known is None else known,
+        id_order="ranked",
+        forward=Coding(ratio=forward),
+        backward=Coding(ratio=backward),
+    )
+
+
+def problem(tables, cluster=None, *, batch=256, dim=16, dense_bytes=0.0, hot_every=1, **speeds):
+    cluster = cluster or Cluster.alike(4, memory_gb=1, mbps=1000, step_ms=1)
+    workload = Workload(
+        tables=tuple(tables), batch=batch, dim=dim, dense_bytes=dense_bytes, hot_every=hot_every
+    )
+    return Problem(cluster, workload, EngineSpeeds(**speeds))
+
+
+def two_kinds(slow_mbps=10, **slow):
+    """Two servers and two slow devices."""
+    return Cluster.model_validate(
+        {
+            "devices": [
+                {"name": "server", "count": 2, "memory_gb": 1, "mbps": 1000, "step_ms": 1},
+                {"name": "slow", "count": 2, "memory_gb": 1, "mbps": slow_mbps, "step_ms": 1, **slow},
+            ]
+        }
+    )
+
+
+def every_plan(problem):
+    """All choices of kinds, owners and numbers of hot rows."""
+
+    def places(t):
+        for kind in problem.kinds:
+            owners = problem.owners(kind).tolist() if kind.sharding == "table" else [None]
+            hot = problem.cuts(t) if kind.can_have_hot_rows else (0,)
+            yield from (Choice(kind, owner, count) for owner in owners for count in hot)
+
+    return product(*(tuple(places(t)) for t in range(len(problem.costs))))

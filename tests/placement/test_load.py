@@ -1,0 +1,113 @@
+"""What a place costs is what the exchange is expected to send."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from laconic.placement.choice import Choice, Kind
+from laconic.placement.expectation import expected_traffic
+from laconic.placement.load import Resource
+from laconic.placement.part import Holding, Part
+from tests.placement.problems import problem, table
+
+RANKS, BATCH = 4, 256
+
+
+def _parts(load, choice):
+    holding = {
+        "row": lambda: Holding.dealt(RANKS),
+        "table": lambda: Holding.whole(RANKS, choice.owner),
+        "replicated": lambda: Holding.everywhere(RANKS),
+    }[choice.kind.sharding]()
+    whole = Part(
+        table=load.name,
+        frequencies=load.frequencies,
+        holding=holding,
+        dim=16,
+        send=choice.kind.send,
+        id_order=load.id_order,
+        forward_row_bytes=64 / load.forward.ratio,
+        backward_row_bytes=64 / load.backward.ratio,
+    )
+    if not choice.hot:
+        return [whole]
+    hot, rest = load.frequencies.cut(choice.hot)
+    return [
+        replace(whole, frequencies=rest),
+        replace(whole, frequencies=hot, holding=Holding.everywhere(RANKS)),
+    ]
+
+
+@pytest.mark.parametrize("bag", [1.0, 7.5])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Choice(Kind("row")),
+        Choice(Kind("row", "pooled")),
+        Choice(Kind("table"), 2),
+        Choice(Kind("table", "pooled"), 2),
+        Choice(Kind("replicated")),
+        Choice(Kind("row"), None, 40),
+        Choice(Kind("table"), 2, 40),
+    ],
+    ids=str,
+)
+def test_bytes_are_those_that_the_theory_expects(choice, bag):
+    load = table("t", 3000, bag=bag, forward=4.0, backward=2.0)
+    small = problem([load], batch=BATCH)
+    found_KN = small.spread_KN(0, choice)
+    expected = expected_traffic(_parts(load, choice), BATCH)
+    directions = {
+        Resource.IDS_OUT: expected.ids,
+        Resource.FORWARD_OUT: expected.forward,
+        Resource.BACKWARD_OUT: expected.backward,
+    }
+    header = 8 * 3 * (RANKS - 1)  # of the size message: the same wherever tables are
+    empty_lists = 4 * (RANKS - 1)  # theory counts those that say that nothing is wanted
+    for first, flow in directions.items():
+        links_NN = flow.links_NN
+        # lists of ids of a part are taken to be coded as well as those of the whole table
+        tolerance = {"rtol": 0.35 if choice.hot and first == Resource.IDS_OUT else 1e-9, "atol": empty_lists}
+        np.testing.assert_allclose(found_KN[first], links_NN.sum(axis=1) - header, **tolerance)
+        np.testing.assert_allclose(found_KN[first + 1], links_NN.sum(axis=0) - header, **tolerance)
+        away = first == Resource.FORWARD_OUT
+        lane = (links_NN if away else links_NN.T).max(axis=1) - 24
+        if choice.owner is None:
+            np.testing.assert_allclose(found_KN[first + 2], lane, **tolerance)
+        else:
+            np.testing.assert_allclose(found_KN[first + 2, 2], lane[2], **tolerance)
+
+
+@pytest.mark.parametrize(
+    ("choice", "ram", "files"),
+    [
+        (Choice(Kind("row")), [250 * 68] * 4, [0] * 4),
+        (Choice(Kind("row", cold=True), None, 10), [10 * 68] * 4, [250 * 68] * 4),
+        (Choice(Kind("table"), 1, 10), [10 * 68, 1009 * 68, 10 * 68, 10 * 68], [0] * 4),
+        (Choice(Kind("replicated")), [999 * 68] * 4, [0] * 4),
+    ],
+    ids=str,
+)
+def test_memory_is_rows_and_their_state(choice, ram, files):
+    found_KN = problem([table("t", 999)]).spread_KN(0, choice)
+    assert found_KN[Resource.RAM].tolist() == ram
+    assert found_KN[Resource.FILE_SPACE].tolist() == files
+
+
+def test_hot_rows_are_not_read_from_files():
+    small = problem([table("t", 999)], batch=16)
+    cold = Kind("row", cold=True)
+    without, with_hot, all_hot = (
+        small.spread_KN(0, Choice(cold, None, hot))[Resource.FILES, 0] for hot in (0, 50, 999)
+    )
+    assert without > 1.4 * with_hot > 0
+    assert all_hot == pytest.approx(0, abs=1e-6)
+
+
+def test_copies_that_are_synchronized_seldom_send_less():
+    choice = Choice(Kind("row"), None, 50)
+    often, seldom = (problem([table("t", 999)], hot_every=every).load(0, choice).sent.hot for every in (1, 8))
+    assert seldom < 0.3 * often
