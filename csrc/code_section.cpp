@@ -188,13 +188,11 @@ int first_symbol(const Histogram& histogram) {
 CodeCounts count_codes(const int8_t* codes, size_t n) {
   CodeCounts c;
   c.total = n;
-  SymbolCounter counter;
+  Histogram by_byte{};
   each_run(n, [&](size_t first, size_t length) {
-    counter.add(reinterpret_cast<const uint8_t*>(codes) + first, length);
+    count_symbols(reinterpret_cast<const uint8_t*>(codes) + first, length, by_byte);
     c.counted += length;
   });
-  Histogram by_byte;
-  counter.total(by_byte);
   std::rotate_copy(by_byte.begin(), by_byte.begin() + 128, by_byte.end(), c.by_code.begin());
   summarize(c);
   return c;
@@ -231,14 +229,10 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   else offset = uint8_t(grouping.minimum);
 
   Histogram histogram{};
-  uint64_t entropy = counts.entropy_q16;
   if (grouping.log_group || counts.counted < n) {
-    SymbolCounter counter;
-    counter.add(symbols, m);
-    Histogram by_byte;
-    counter.total(by_byte);
+    Histogram by_byte{};
+    count_symbols(symbols, m, by_byte);
     std::rotate_copy(by_byte.begin(), by_byte.begin() + offset, by_byte.end(), histogram.begin());
-    entropy = entropy_q16(histogram.data(), 256);
   } else {
     for (int v = counts.low; v <= counts.high; ++v)
       histogram[uint8_t(v - grouping.minimum)] = counts.by_code[size_t(v + 128)];
@@ -247,7 +241,7 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   for (int v = counts.low; v <= counts.high; ++v)
     distance += uint64_t(counts.by_code[size_t(v + 128)]) * uint64_t(std::abs(v - grouping.centre()));
   const Coding coding =
-      choose_coding(histogram, entropy, m, grouping.log_group, 0, true, (distance << 8) / counts.counted);
+      choose_coding(histogram, m, grouping.log_group, 0, true, (distance << 8) / counts.counted);
   if (coding.mode == Mode::kPacked) {
     const int first = first_symbol(histogram);
     out.signed_varint(grouping.minimum + first);
@@ -266,13 +260,11 @@ Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low
   uint8_t* symbols = scratch.symbols.data();
   const int32_t minimum = -(128 << low_bits);
   for (size_t i = 0; i < n; ++i) symbols[i] = high_part(codes[i], low_bits);
-  SymbolCounter counter;
-  counter.add(symbols, n);
-  Histogram histogram;
-  counter.total(histogram);
+  Histogram histogram{};
+  count_symbols(symbols, n, histogram);
   uint64_t distance = 0;
   for (int s = 0; s < 256; ++s) distance += uint64_t(histogram[size_t(s)]) * uint64_t(std::abs(s - 128));
-  const Coding coding = choose_coding(histogram, entropy_q16(histogram.data(), 256), n, 0, low_bits, true, (distance << 8) / n);
+  const Coding coding = choose_coding(histogram, n, 0, low_bits, true, (distance << 8) / n);
   if (coding.mode == Mode::kPacked) {
     const int32_t smallest = minimum + (first_symbol(histogram) << low_bits);
     out.signed_varint(smallest);

@@ -11,16 +11,40 @@ int bit_width(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 // Bytes that directory, stream sizes and padding add, roughly, in bits.
 uint64_t overhead_bits(uint64_t n) { return n < kManyStreams ? 16 : 64 + 128 * (n / kChunkSymbols + 1); }
 
-// Sum of count * price from symbol `first` to `last`.
-template <typename Prices>
-uint64_t cost_bits(const Histogram& histogram, const Prices& prices, int first, int last) {
-  uint64_t bits = 0;
-  for (size_t s = size_t(first); s <= size_t(last); ++s) bits += uint64_t(histogram[s]) * prices[s];
-  return bits;
-}
+// What symbols occur how often, as codes are priced with it.
+struct Weights {
+  explicit Weights(const Histogram& h, uint64_t n) : histogram(h), few(n <= kFew) {
+    while (first < 255 && !h[size_t(first)]) ++first;
+    while (last > first && !h[size_t(last)]) --last;
+    if (few) std::copy(h.begin(), h.end(), counts);
+  }
 
-void consider_static(Coding& best, const Histogram& histogram, int first, int last, int log_group,
-                     Shape shape, uint64_t mean_q8, uint64_t fixed_cost) {
+  // Bits that all symbols take, or kMissing and more where one has no code.
+  uint64_t cost_bits(const StaticCode& code) const {
+    if (!few) {
+      uint64_t bits = 0;
+      for (size_t s = size_t(first); s <= size_t(last); ++s)
+        bits += histogram[s] * (code.lengths[s] ? uint64_t(code.lengths[s]) : kMissing);
+      return bits;
+    }
+    int32_t bits = 0;  // products of 16 bits each are added by one instruction
+    int16_t missing = 0;
+    const size_t from = size_t(first) & ~size_t(15), to = (size_t(last) | 15) + 1;
+    for (size_t s = from; s < to; ++s) bits += int32_t(counts[s]) * code.short_lengths[s];
+    for (size_t s = from; s < to; ++s) missing = int16_t(missing | (counts[s] & code.missing[s]));
+    return missing ? kMissing : uint64_t(bits);
+  }
+
+  static constexpr uint64_t kFew = 32767;  // symbols that a short integer can count
+
+  const Histogram& histogram;
+  bool few;
+  int first = 0, last = 255;
+  int16_t counts[256];  // if they are few
+};
+
+void consider_static(Coding& best, const Weights& weights, int log_group, Shape shape, uint64_t mean_q8,
+                     uint64_t fixed_cost) {
   const auto& codes = static_codes(log_group, shape);
   int level = 0;
   while (level < kLevels - 1 && codes[size_t(level)].mean_q8 < mean_q8) ++level;
@@ -28,7 +52,7 @@ void consider_static(Coding& best, const Histogram& histogram, int first, int la
   bool covered = false;
   for (int l = std::max(level - 1, 0); l <= std::min(level + 1, kLevels - 1); ++l) {
     if (l > level && covered) break;
-    const uint64_t cost = cost_bits(histogram, codes[size_t(l)].prices, first, last);
+    const uint64_t cost = weights.cost_bits(codes[size_t(l)]);
     covered |= cost < kMissing;
     if (cost >= kMissing || cost + fixed_cost >= best.bits) continue;
     best.mode = Mode::kStatic;
@@ -39,17 +63,19 @@ void consider_static(Coding& best, const Histogram& histogram, int first, int la
 }
 
 // A code made for this histogram, if what it can save exceeds the bits of its table.
-void consider_custom(Coding& best, const Histogram& histogram, uint64_t entropy_q16, int first, int last,
-                     uint64_t fixed_cost) {
+void consider_custom(Coding& best, const Weights& weights, uint64_t fixed_cost) {
+  const Histogram& histogram = weights.histogram;
+  const size_t first = size_t(weights.first), last = size_t(weights.last);
   uint64_t live = 0;
-  for (int s = first; s <= last; ++s) live += histogram[size_t(s)] > 0;
+  for (size_t s = first; s <= last; ++s) live += histogram[s] > 0;
   const uint64_t table_cost = 8 + uint64_t(last + 1) + 4 * std::max<uint64_t>(live, 2) + fixed_cost;
-  if ((entropy_q16 >> 16) + table_cost >= best.bits) return;
+  if ((entropy_q16(&histogram[first], last - first + 1) >> 16) + table_cost >= best.bits) return;
   std::array<uint64_t, 256> counts{};
-  std::copy(histogram.begin() + first, histogram.begin() + last + 1, counts.begin() + first);
+  std::copy(&histogram[first], &histogram[last] + 1, &counts[first]);
   if (live == 1) counts[first ? 0 : 1] = 1;  // a code needs two symbols
   const Lengths lengths = code_lengths(counts);
-  const uint64_t cost = cost_bits(histogram, lengths, first, last) + table_cost;
+  uint64_t cost = table_cost;
+  for (size_t s = first; s <= last; ++s) cost += uint64_t(histogram[s]) * lengths[s];
   if (cost >= best.bits) return;
   best.mode = Mode::kCustom;
   best.lengths = lengths;
@@ -74,43 +100,47 @@ void group_values(const uint32_t* values, size_t n, int low_bits, uint8_t* symbo
 
 }  // namespace
 
-void SymbolCounter::add(const uint8_t* symbols, size_t n) {
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    uint64_t v;
-    std::memcpy(&v, symbols + i, 8);
-    ++lanes_[0][v & 255], ++lanes_[1][v >> 8 & 255], ++lanes_[2][v >> 16 & 255], ++lanes_[3][v >> 24 & 255];
-    ++lanes_[0][v >> 32 & 255], ++lanes_[1][v >> 40 & 255], ++lanes_[2][v >> 48 & 255], ++lanes_[3][v >> 56];
+void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram) {
+  // Four counters each: neighbours are often equal, and would wait for each other. Short ones: there is little to clear.
+  constexpr size_t kMost = 65528;
+  for (size_t start = 0; start < n; start += kMost) {
+    uint16_t lanes[4][256] = {};
+    const uint8_t* const piece = symbols + start;
+    const size_t count = std::min(kMost, n - start);
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+      uint64_t v;
+      std::memcpy(&v, piece + i, 8);
+      ++lanes[0][v & 255], ++lanes[1][v >> 8 & 255], ++lanes[2][v >> 16 & 255], ++lanes[3][v >> 24 & 255];
+      ++lanes[0][v >> 32 & 255], ++lanes[1][v >> 40 & 255], ++lanes[2][v >> 48 & 255], ++lanes[3][v >> 56];
+    }
+    for (; i < count; ++i) ++lanes[0][piece[i]];
+    // a lane counts at most a quarter and seven, so that two of them together still fit
+    for (size_t s = 0; s < 256; ++s)
+      histogram[s] += uint32_t(uint16_t(lanes[0][s] + lanes[1][s])) + uint16_t(lanes[2][s] + lanes[3][s]);
   }
-  for (; i < n; ++i) ++lanes_[0][symbols[i]];
 }
 
-void SymbolCounter::total(Histogram& histogram) const {
-  for (size_t s = 0; s < 256; ++s) histogram[s] = lanes_[0][s] + lanes_[1][s] + lanes_[2][s] + lanes_[3][s];
-}
-
-Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t n, int log_group, int low_bits,
-                     bool centred, uint64_t mean_q8) {
-  int first = 0, last = 255;
-  while (first < 255 && !histogram[size_t(first)]) ++first;
-  while (last > first && !histogram[size_t(last)]) --last;
+Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
+                     uint64_t mean_q8) {
+  const Weights weights(histogram, n);
   Coding best;
   best.log_group = log_group;
   best.low_bits = low_bits;
   best.bits = UINT64_MAX;
   if (log_group == 0) {
     // packed values count from `first` where the caller centres them, otherwise from zero
-    best.width = low_bits + bit_width(uint64_t(last - (centred ? first : 0)));
+    best.width = low_bits + bit_width(uint64_t(weights.last - (centred ? weights.first : 0)));
     best.bits = uint64_t(best.width) * n + 8;
   }
   const uint64_t fixed_cost = 16 + overhead_bits(n) + uint64_t(low_bits) * n;
   if (centred) {
-    consider_static(best, histogram, first, last, log_group, Shape::kLaplace, mean_q8, fixed_cost);
-    consider_static(best, histogram, first, last, log_group, Shape::kNormal, mean_q8, fixed_cost);
+    consider_static(best, weights, log_group, Shape::kLaplace, mean_q8, fixed_cost);
+    consider_static(best, weights, log_group, Shape::kNormal, mean_q8, fixed_cost);
   } else {
-    consider_static(best, histogram, first, last, log_group, Shape::kRanked, mean_q8, fixed_cost);
+    consider_static(best, weights, log_group, Shape::kRanked, mean_q8, fixed_cost);
   }
-  consider_custom(best, histogram, entropy_q16, first, last, fixed_cost);
+  consider_custom(best, weights, fixed_cost);
   return best;
 }
 
@@ -138,11 +168,9 @@ Coding choose_for_values(const uint32_t* values, size_t n, uint32_t limit, std::
   for (const int log_group : {most, 0}) {
     if (log_group == 0 && most >= 2) break;
     const size_t m = group_values(values, n, log_group, low_bits, scratch);
-    SymbolCounter counter;
-    counter.add(scratch.data(), m);
-    Histogram histogram;
-    counter.total(histogram);
-    const Coding coding = choose_coding(histogram, entropy_q16(histogram.data(), 256), m, log_group, low_bits, false, mean_q8);
+    Histogram histogram{};
+    count_symbols(scratch.data(), m, histogram);
+    const Coding coding = choose_coding(histogram, m, log_group, low_bits, false, mean_q8);
     if (coding.bits < best.bits) best = coding;
     if (most == 0) break;
   }

@@ -27,20 +27,13 @@ struct Coding {
   Lengths lengths{};       // custom
 };
 
-// Counts symbols. Four counters each: neighbours are often equal, and would wait for each other.
-class SymbolCounter {
- public:
-  void add(const uint8_t* symbols, size_t n);
-  void total(Histogram& histogram) const;
+// Adds to a histogram how often symbols occur.
+void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram);
 
- private:
-  uint32_t lanes_[4][256] = {};
-};
-
-// The cheapest code for n symbols with this histogram and entropy. `mean_q8` is the mean
-// distance of a digit from its centre. Packed is considered for log_group 0 only.
-Coding choose_coding(const Histogram& histogram, uint64_t entropy_q16, uint64_t n, int log_group, int low_bits,
-                     bool centred, uint64_t mean_q8);
+// The cheapest code for n symbols with this histogram. `mean_q8` is the mean distance of a digit
+// from its centre. Packed is considered for log_group 0 only.
+Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
+                     uint64_t mean_q8);
 
 // Unsigned values below `limit`: the cheapest of packed, one value per symbol, and as many
 // values per symbol as fit.

@@ -156,7 +156,7 @@ template <int streams>
 static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const uint32_t* runs,
                         uint8_t* const* parts, const size_t* counts, size_t* done, uint64_t* bit) {
   constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
-  constexpr int kAbreast = streams == 1 ? 1 : 3;  // of which every step is taken side by side
+  constexpr int kAbreast = 3;  // of which every step is taken side by side
   // The highest byte of an entry, loaded once more: there are ports for three loads in a cycle, but for two shifts.
   const uint8_t* const tops = reinterpret_cast<const uint8_t*>(runs) + 3;
   constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
@@ -202,6 +202,44 @@ static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const ui
       bit[k] = at[k];
     }
   }
+}
+
+// The same for a stream by itself, which waits for every look-up: the bits that follow are loaded before it is known how
+// many of them are wanted.
+static void decode_run(const uint8_t* in, const uint8_t* readable_end, const uint32_t* runs, uint8_t* part, size_t count,
+                       size_t* done, uint64_t* bit) {
+  constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
+  const uint8_t* const tops = reinterpret_cast<const uint8_t*>(runs) + 3;
+  constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
+  uint8_t* out = part + *done;
+  uint64_t at = *bit;
+  for (;;) {
+    const uint64_t left = uint64_t(readable_end - in) - (at >> 3);
+    const size_t room = count - size_t(out - part);
+    const size_t by_bytes = left < 16 ? 0 : size_t(left - 16) / kBytes;
+    const size_t by_symbols = room < 4 ? 0 : (room - 4) / kMost;  // an entry is written as four bytes
+    size_t rounds = by_bytes < by_symbols ? by_bytes : by_symbols;
+    if (!rounds) break;
+    uint64_t bits = load_be(in + (at >> 3)) << (at & 7) | in[(at >> 3) + 8] >> (8 - (at & 7));
+    for (; rounds; --rounds) {
+      const uint64_t following = load_be(in + (at >> 3) + 8) << (at & 7);
+      unsigned taken = 0;
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kLookUps; ++i) {
+        const uint64_t index = bits >> shift;
+        const uint32_t entry = runs[index];
+        const unsigned length = tops[4 * index] & 63;
+        std::memcpy(out, &entry, 4);  // little-endian; what is not a symbol is overwritten later
+        out += entry >> 30;
+        bits <<= length;
+        taken += length;
+      }
+      bits |= following >> (64 - taken);  // a look-up takes a bit or more
+      at += taken;
+    }
+  }
+  *done = size_t(out - part);
+  *bit = at;
 }
 
 template <int streams>
@@ -264,9 +302,9 @@ static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t
     start[k] = bit[k] = 8 * at;
     at += sizes[k];
   }
-  decode_runs<streams>(in, readable_end, decoder.runs, parts, counts, done, bit);
+  if constexpr (streams > 1) decode_runs<streams>(in, readable_end, decoder.runs, parts, counts, done, bit);
   for (int k = 0; k < streams; ++k) {
-    decode_runs<1>(in, readable_end, decoder.runs, parts + k, counts + k, done + k, bit + k);
+    decode_run(in, readable_end, decoder.runs, parts[k], counts[k], done + k, bit + k);
     const uint8_t* stream = in + start[k] / 8;
     CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
     reader.take(decoder.runs, decoder.lengths, parts[k] + done[k], counts[k] - done[k]);

@@ -50,7 +50,10 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
     if (c < total >> kNegligible) c = 0;
   StaticCode code;
   code.lengths = code_lengths(counts);
-  for (size_t s = 0; s < 256; ++s) code.prices[s] = code.lengths[s] ? code.lengths[s] : kMissing;
+  for (size_t s = 0; s < 256; ++s) {
+    code.short_lengths[s] = code.lengths[s];
+    code.missing[s] = code.lengths[s] ? 0 : -1;
+  }
   canonical_codes(code.lengths, code.codes.data());
   code.table.resize(size_t(1) << kMaxCodeLength);
   const CanonicalOrder order = canonical_order(live_codes(code.lengths));

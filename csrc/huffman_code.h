@@ -78,7 +78,8 @@ inline constexpr uint64_t kMissing = uint64_t(1) << 40;  // price of a symbol th
 
 struct StaticCode {
   Lengths lengths;
-  std::array<uint64_t, 256> prices;  // lengths, or kMissing
+  std::array<int16_t, 256> short_lengths;  // the same, as short blocks are priced with them
+  std::array<int16_t, 256> missing;        // -1: the symbol has no code
   std::array<uint32_t, 256> codes;
   std::vector<uint16_t> table;
   std::vector<uint32_t> runs;

@@ -78,12 +78,9 @@ Coding choose_for_numbers(const uint64_t* numbers, size_t n, std::vector<uint8_t
     raw += uint64_t(k.raw_bits);
     sum += k.symbol;
   }
-  SymbolCounter counter;
-  counter.add(symbols.data(), n);
-  Histogram histogram;
-  counter.total(histogram);
-  Coding coding =
-      choose_coding(histogram, entropy_q16(histogram.data(), 256), n, 0, 0, false, n ? (sum << 8) / n : 0);
+  Histogram histogram{};
+  count_symbols(symbols.data(), n, histogram);
+  Coding coding = choose_coding(histogram, n, 0, 0, false, n ? (sum << 8) / n : 0);
   coding.bits += raw;
   return coding;
 }

@@ -84,10 +84,8 @@ bool start_block(const Quantized& q, const float* x, size_t n, Form form, Writer
 
 // For symbols that are the bytes minus 128.
 Coding huffman_coding(const uint8_t* bytes, size_t n) {
-  SymbolCounter counter;
-  counter.add(bytes, n);
-  Histogram histogram;
-  counter.total(histogram);
+  Histogram histogram{};
+  count_symbols(bytes, n, histogram);
   std::array<uint64_t, 256> counts{};
   std::rotate_copy(histogram.begin(), histogram.begin() + 128, histogram.end(), counts.begin());
   if (std::count(counts.begin(), counts.end(), 0u) == 255) counts[counts[0] ? 1 : 0] = 1;  // a code needs two symbols

@@ -52,16 +52,19 @@ size_t encode_chunk(const Kernels& kernels, const uint8_t* symbols, size_t n, co
 void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* bytes, uint8_t minimum, size_t n,
                    int threads, std::vector<uint8_t>& slots, Writer& out) {
   out.byte(uint8_t(uint8_t(coding.mode) | coding.log_group << 2 | coding.low_bits << 4));
-  uint32_t own[256], codes[256];
-  const uint32_t* by_symbol = own;
+  uint32_t own[256], by_byte[256];
+  const uint32_t* codes = own;
   if (coding.mode == Mode::kStatic) {
     out.byte(uint8_t(uint8_t(coding.shape) << 4 | coding.level));
-    by_symbol = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
+    codes = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
   } else {
     write_lengths(coding.lengths, out);
     canonical_codes(coding.lengths, own);
   }
-  std::rotate_copy(by_symbol, by_symbol + uint8_t(-minimum), by_symbol + 256, codes);
+  if (minimum) {
+    std::rotate_copy(codes, codes + uint8_t(-minimum), codes + 256, by_byte);
+    codes = by_byte;
+  }
   const size_t chunks = (n + kChunkSymbols - 1) / kChunkSymbols;
   uint8_t* directory = out.reserve(2 * chunks);
   const auto encode = [&](size_t c, uint8_t* to) {

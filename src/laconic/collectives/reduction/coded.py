@@ -50,13 +50,13 @@ def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Lev
     if parcels.ranks == 1:
         return
     if parcels.ranks == 2:
-        x[:] = _sum(_spread(parcels, x, np.diff(layers), mine))
+        _sum(_spread(parcels, x, np.diff(layers), mine), x)
         return
     cuts = even_bounds(len(x), parcels.ranks)
     pieces = np.unique(np.concatenate([layers, cuts]))
     owner_P = np.searchsorted(cuts, pieces[:-1], side="right") - 1
     counts_P = np.diff(pieces)
-    message, sizes_P, bases_P = encode_pieces(mine, x, counts_P)
+    message, sizes_P, bases_P = encode_pieces(parcels, mine, x, counts_P)
     sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P)
     own_P = owner_P == parcels.rank
     coming_N = sizes_NP[:, own_P].sum(axis=1)
@@ -71,8 +71,11 @@ def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Lev
         np.tile(counts_P[own_P], parcels.ranks),
         bases_NP[:, own_P].reshape(-1),
     ).reshape(parcels.ranks, -1)
-    total = _sum(parts_NS)
-    again, again_P, base_P = encode_pieces(_dithered(codec, ~step, parcels.rank), total, counts_P[own_P])
+    total = parcels.room("sum of pieces", parts_NS.shape[1], np.float32)
+    _sum(parts_NS, total)
+    again, again_P, base_P = encode_pieces(
+        parcels, _dithered(codec, ~step, parcels.rank), total, counts_P[own_P]
+    )
     all_P, all_bases_P = np.zeros(len(counts_P), np.int64), np.zeros(len(counts_P), np.int64)
     all_P[own_P], all_bases_P[own_P] = again_P, base_P
     sizes_P, bases_P = (numbers_NP.sum(axis=0) for numbers_NP in _announce(parcels, all_P, all_bases_P))
@@ -81,16 +84,19 @@ def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Lev
     x[:] = decode_pieces(parcels, codec, heard, sizes_P, counts_P, bases_P)
 
 
-def encode_pieces(codec: BlockCodec | Levels, x: Floats, counts_P: Ints) -> tuple[Bytes, Ints, Ints]:
+def encode_pieces(
+    parcels: Parcels, codec: BlockCodec | Levels, x: Floats, counts_P: Ints
+) -> tuple[Bytes, Ints, Ints]:
     """Blocks of all pieces, back to back, the bytes of each, and the bases of their levels."""
     bases_P = np.zeros(len(counts_P), np.int32)
     values = x
     if isinstance(codec, Levels):
-        values = np.empty_like(x)
+        values = parcels.room("levels", len(x), np.float32)
         kernels.active().to_levels(x, counts_P, values, bases_P)
         codec = _WHOLE
     batch = Batch.of([(codec, (count,)) for count in counts_P.tolist()])
-    message, offsets = batch.encode(torch.from_numpy(values))
+    room = torch.from_numpy(parcels.room("encoded", batch.max_bytes, np.uint8))
+    message, offsets = batch.encode(torch.from_numpy(values), room)
     return message.numpy(), np.diff(offsets.numpy()), bases_P.astype(np.int64)
 
 
@@ -121,7 +127,7 @@ def _announce(parcels: Parcels, sizes_P: Ints, bases_P: Ints) -> tuple[Ints, Int
 
 def _spread(parcels: Parcels, x: Floats, counts_P: Ints, codec: BlockCodec | Levels) -> Floats:
     """All that all ranks have, decoded, a row each."""
-    message, sizes_P, bases_P = encode_pieces(codec, x, counts_P)
+    message, sizes_P, bases_P = encode_pieces(parcels, codec, x, counts_P)
     sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P)
     heard = parcels.room("heard pieces", int(sizes_NP.sum()), np.uint8)
     parcels.spread(message, heard, sizes_NP.sum(axis=1))
@@ -130,11 +136,10 @@ def _spread(parcels: Parcels, x: Floats, counts_P: Ints, codec: BlockCodec | Lev
     return values.reshape(parcels.ranks, -1)
 
 
-def _sum(parts_NS: Any) -> Floats:
-    total = parts_NS[0] + np.float32(0)
+def _sum(parts_NS: Floats, out: Floats) -> None:
+    np.add(parts_NS[0], np.float32(0), out=out)
     for part in parts_NS[1:]:
-        total += part
-    return total  # type: ignore[no-any-return]
+        out += part
 
 
 def _dithered(codec: BlockCodec | Levels, step: int, rank: int) -> BlockCodec | Levels:

@@ -119,7 +119,7 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
     memory.grow_older(counts_L, how)
     message, sizes_L = values.view(np.uint8), 4 * counts_L
     if how.values is not None:
-        message, sizes_L, _ = encode_pieces(how.values, values, counts_L)
+        message, sizes_L, _ = encode_pieces(parcels, how.values, values, counts_L)
     layers = len(counts_L)
     heard_NK = parcels.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist())
     index_N = np.ascontiguousarray(heard_NK[:, 0])
