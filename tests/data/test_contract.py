@@ -11,7 +11,7 @@ from laconic.data import Synthetic
 from laconic.data.columns import TimeSplit
 from laconic.data.parquet import Parquet
 from laconic.errors import ConfigError
-from tests.data.tables import COLUMNS, bags, same, write
+from tests.data.tables import COLUMNS, bags, same, table, write
 
 SOURCES = ["synthetic", "synthetic bags", "parquet", "parquet in one window", "parquet by time"]
 
@@ -148,3 +148,33 @@ def test_what_can_not_be_is_refused_before_the_first_batch(source, wrong, messag
     with pytest.raises(ConfigError) as caught:
         source.batches(asked.pop("split"), **asked)
     assert str(caught.value) == message.format(total=source.samples_in("train"))
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_lookups_in_order_are_those_of_an_epoch(source, split):
+    def looked_up(lookups):
+        ends = lookups.offsets.tolist()
+        count = lookups.samples
+        ids = lookups.ids_L.tolist()
+        return [
+            tuple(tuple(ids[ends[t * count + b] : ends[t * count + b + 1]]) for t in range(lookups.tables))
+            for b in range(count)
+        ]
+
+    in_order = [sample for lookups in source.lookups_in_order(split) for sample in looked_up(lookups)]
+    epoch = [tables for _, _, tables in flat(read(source, split))]
+    assert sorted(in_order) == sorted(epoch)
+    if split == "eval":
+        assert in_order == epoch
+    else:
+        assert in_order != epoch
+    with pytest.raises(ConfigError, match="no split 'test'"):
+        source.lookups_in_order("test")
+
+
+def test_lookups_in_order_come_as_the_files_have_them(tmp_path):
+    folder = write(tmp_path / "set", rows=270, row_group=30)
+    everything = COLUMNS.model_copy(update={"split": COLUMNS.split.model_copy(update={"fraction": 0.0})})
+    blocks = Parquet([folder], everything).lookups_in_order("train")
+    ids = [number for lookups in blocks for number in lookups.ids_L[: lookups.samples].tolist()]
+    assert ids == table(270)["id"].to_pylist()

@@ -92,6 +92,7 @@ def train(
         dense.step()
         embeddings.finish()
         losses.append(loss.item())
+    embeddings.synchronize()
     shards = {table.name: embeddings.table_shard(table.name)[:2] for table in tables}
     return {
         "shards": {name: (ids, rows.clone()) for name, (ids, rows) in shards.items()},

@@ -91,3 +91,9 @@ def test_what_can_not_be_is_refused(make, message):
 def test_frequencies_can_not_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         Frequencies.uniform(3).count_G[0] = 5
+
+
+def test_rows_above_a_probability():
+    frequencies = Frequencies.from_runs([1, 2, 5], [0.4, 0.2, 0.02])
+    assert [frequencies.above(p).rows for p in (0.5, 0.4, 0.2, 0.1, 0.0)] == [0, 0, 1, 3, 8]
+    assert frequencies.only(frequencies.count_G > 1).rows == 7

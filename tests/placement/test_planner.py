@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from laconic.errors import PlanError
 from laconic.placement.baselines import BASELINES
-from laconic.placement.choice import Kind
+from laconic.placement.choice import Choice, Kind
 from laconic.placement.frequencies import Frequencies
 from laconic.placement.load import Resource
 from laconic.placement.planner import plan_tables
@@ -143,13 +143,21 @@ def test_whole_tables_are_spread_over_equal_ranks():
     assert sorted(owners) == [0, 0, 1, 1, 2, 2]
 
 
-def test_long_bags_are_pooled_and_small_tables_copied():
+def test_long_bags_are_pooled_and_tables_with_small_gradients_copied():
     cluster = Cluster.alike(2, memory_gb=1, mbps=100)
     tags = table("tags", 100_000, exponent=0.3, bag=100.0, known=0)
-    tiny = table("tiny", 3, forward=1.0, backward=8.0, known=0)
-    chosen = plan_tables(problem([tags, tiny], cluster, batch=1024)).choices
+    copied = table("copied", 5000, forward=1.0, backward=8.0, known=0)
+    chosen = plan_tables(problem([tags, copied], cluster, batch=1024)).choices
     assert chosen[0].kind.send == "pooled"
     assert chosen[1].kind == Kind("replicated")
+
+
+def test_what_gains_next_to_nothing_is_not_done():
+    cluster = Cluster.alike(2, memory_gb=1, mbps=10_000, step_ms=100)
+    tiny = table("tiny", 300, forward=1.0, backward=8.0)
+    planned = plan_tables(problem([tiny], cluster))
+    assert planned.choices == (Choice(Kind("row")),)
+    assert planned.gap < 0.001
 
 
 def test_rows_in_files_are_hot_where_they_are_asked_for_often():

@@ -187,11 +187,15 @@ def test_an_id_outside_its_table_is_refused(wrong):
 @pytest.mark.parametrize("count", [3, 5])
 def test_another_number_of_samples_than_announced_is_refused(count):
     profiler = Profiler([("t", 10)], 4, source="test")
+
+    def all_samples():
+        profiler.add(Lookups.one_hot(torch.zeros(1, count, dtype=torch.int64)))
+        profiler.finish()
+
     with pytest.raises(
         ConfigError, match=rf"^profile: expected 4 samples, got {count}; did the data change\?$"
     ):
-        profiler.add(Lookups.one_hot(torch.zeros(1, count, dtype=torch.int64)))
-        profiler.finish()
+        all_samples()
 
 
 def test_an_unknown_table_is_an_error_that_names_those_there_are():

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from laconic.config import parse
 from laconic.errors import ConfigError, PlanError
-from laconic.placement.plan_file import PlacementPlan, TablePlan, write_plan
+from laconic.placement.plan_file import HotSettings, PlacementPlan, PredictedBytes, TablePlan, write_plan
 from laconic.train.checkpoint import newest_checkpoint
 from laconic.train.placement import make_placement, planned_exchange
+from laconic.train.ranks import Ranks
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
+from laconic.train.trainer import Trainer
 from tests.distributed.training import start, train, write_settings
 from tests.train.small_runs import SETTINGS, source_of
 from tests.train.test_checkpoint import assert_equal, whole_tables
@@ -20,7 +24,7 @@ ROWS = {"c0": 200, "c1": 50, "c2": 7, "c3": 1000}
 HOT = {"c0": [0, 1, 2, 3, 199], "c3": list(range(0, 900, 7))}
 
 
-def plan_of(folder, *, ranks=2, hot=None, name="plan", dim=4, rows=None, **tables):
+def plan_of(folder, *, ranks=2, hot=None, name="plan", dim=4, rows=None, every=1, **tables):
     """Write a plan; tables that are not named are spread by rows."""
     folder.mkdir(exist_ok=True)
     hot = {table: np.array(ids, np.int64) for table, ids in (hot or {}).items()}
@@ -29,7 +33,8 @@ def plan_of(folder, *, ranks=2, hot=None, name="plan", dim=4, rows=None, **table
         said = {"sharding": "row", "hot": len(hot.get(table, ())), **tables.get(table, {})}
         planned[table] = TablePlan(rows=count, **said)
     path = folder / f"{name}.toml"
-    write_plan(path, PlacementPlan(ranks=ranks, batch=16, dim=dim, tables=planned), hot)
+    plan = PlacementPlan(ranks=ranks, batch=16, dim=dim, tables=planned, hot=HotSettings(every=every))
+    write_plan(path, plan, hot)
     return path
 
 
@@ -51,6 +56,26 @@ def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
         end = ("--set", f"train.steps={steps}", "--resume", "--plan", str(plan))
         train(2, tmp_path / f"b{steps}", planned, *exact, *end)
     assert_equal(newest(tmp_path / "plain"), newest(tmp_path / "planned"))
+
+
+def test_a_resumed_run_with_copies_that_differ_is_the_uninterrupted_one(tmp_path):
+    """Copies are synchronized every 4 steps, and before evaluations, every 7, and checkpoints, every 5."""
+    plan = ("--plan", str(plan_of(tmp_path, hot=HOT, every=4)))
+    straight, parts = (str(write_settings(tmp_path, samples=600, name=name)) for name in ("one", "two"))
+    train(2, tmp_path / "a", straight, *plan)
+    train(2, tmp_path / "b", parts, *plan, "--set", "train.steps=10")
+    train(2, tmp_path / "c", parts, *plan, "--resume")
+    assert_equal(newest(tmp_path / "one"), newest(tmp_path / "two"))
+
+
+def test_a_rehearsal_of_copies_that_differ_is_refused(tmp_path):
+    settings = parse(SETTINGS, RunSettings)
+    schema = source_of(settings).schema
+    placement = make_placement(settings, schema, 2, plan_of(tmp_path, hot=HOT, every=4))
+    with pytest.raises(
+        PlanError, match=r"^rehearsal: copies of hot rows that differ .* got hot.every = 4; set it to 1$"
+    ):
+        Trainer(settings, schema, Ranks(0, 1), rehearsed_ranks=2, placement=placement)
 
 
 def test_ranks_with_other_plans_all_raise(tmp_path):
@@ -116,3 +141,37 @@ def test_one_rank_trains_with_a_plan_that_has_hot_rows(tmp_path):
     other = settings.model_copy(update={"train": settings.train.model_copy(update={"out": tmp_path / "hot"})})
     hot = run(other, resume=False, console=None, plan=plan_of(tmp_path, ranks=1, hot=HOT))
     assert hot.evaluation == plain.evaluation
+
+
+def entries_of(folder, kind):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+
+
+def test_a_plan_that_fits_is_not_complained_of_and_one_that_does_not_is(tmp_path):
+    """The prediction is what a first run of the same plan sent."""
+    words = (str(write_settings(tmp_path, samples=600, name="first")), "--set", "train.checkpoint_every=0")
+    blind = plan_of(tmp_path, name="blind", hot=HOT)
+    files = [tmp_path / f"{rank}.json" for rank in range(2)]
+    train(2, tmp_path / "a", *words, "--plan", str(blind), "--json", str(files[0]))
+    assert entries_of(tmp_path / "first", "plan") == []
+    sent: dict[str, dict[str, float]] = {name: {} for name in ROWS}
+    for row in json.loads(files[0].read_text())["tables"]:
+        name, hot, _ = row["table"].partition(" (hot)")
+        key = "hot" if hot else row["direction"]
+        sent[name][key] = sent[name].get(key, 0) + row["after"] / 19
+    for name, factor in (("fits", 1.0), ("changed", 10.0)):
+        tables = {table: {"predicted": PredictedBytes(**sizes)} for table, sizes in sent.items()}
+        tables["c3"] = {
+            "predicted": PredictedBytes(**{**sent["c3"], "forward": factor * sent["c3"]["forward"]})
+        }
+        plan = plan_of(tmp_path, name=name, hot=HOT, **tables)
+        settings = str(write_settings(tmp_path, samples=600, name=f"run-{name}"))
+        train(2, tmp_path / name, settings, "--set", "train.checkpoint_every=0", "--plan", str(plan))
+        (entry,) = entries_of(tmp_path / f"run-{name}", "plan")
+        printed = (tmp_path / name / "out-0").read_text()
+        assert entry["step"] == entry["steps"] == 19
+        assert entry["too_far"] == (name == "changed") == ("plan: over the last 19 steps" in printed)
+    assert (entry["table"], entry["direction"]) == ("c3", "forward")
+    assert "most of it in table 'c3', forward: " in printed
+    assert "laconic profile, then laconic plan" in printed

@@ -8,7 +8,21 @@ import sys
 import typer
 
 from laconic import __version__
-from laconic.cli import aggregator, bench, codec, demo, info, lab, prepare, profile, report, train, tune
+from laconic.cli import (
+    aggregator,
+    bench,
+    codec,
+    demo,
+    info,
+    lab,
+    plan,
+    prepare,
+    profile,
+    report,
+    simulate,
+    train,
+    tune,
+)
 from laconic.errors import LaconicError
 
 __all__ = ["app", "main"]
@@ -25,9 +39,11 @@ app.command("aggregator")(aggregator.aggregator)
 app.command("demo")(demo.demo)
 app.command("info")(info.info)
 app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)
+app.command("plan")(plan.plan)
 app.command("prepare")(prepare.prepare)
 app.command("profile")(profile.profile)
 app.command("report")(report.report)
+app.command("simulate")(simulate.simulate)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)
 app.add_typer(codec.app, name="codec")

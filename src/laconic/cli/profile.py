@@ -48,7 +48,8 @@ def profile(
     from laconic.whole_file import write_whole
 
     _check_outputs(out, page, json_file)
-    access = _profiled(_settings(data, columns, overrides), data.resolve().name)
+    name = data.resolve().name.encode(errors="replace").decode()  # names of files need not be text
+    access = _profiled(_settings(data, columns, overrides), name)
     write_access(access, out)
     if page is not None:
         write_whole(page, render_access(access))
@@ -156,29 +157,29 @@ def _show(console: Console, access: Access, out: Path, page: Path | None) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from laconic.report.access_text import distinct_text, errors_text
+    from laconic.report.access_text import errors_text
     from laconic.report.numerals import NONE, plain, share
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    shown.add_column("table", overflow="fold")
-    for name in ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift", "±"):
-        shown.add_column(name, justify="right", overflow="fold")
+    shown.add_column("table", overflow="fold", min_width=8)
+    for name in ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for table in access.tables:
         zipf, drift = table.zipf, table.drift
         shown.add_row(
             Text(table.name),
             f"{table.rows:,}",
-            distinct_text(table),
+            f"{'' if table.exact else '≈'}{table.distinct.rows:,}",
             f"{table.lookups:,}",
             plain(table.mean_bag),
             share(table.top_share),
             NONE if zipf is None else f"{zipf.exponent:.2f}",
             NONE if zipf is None else f"{zipf.ks:.2f}",
             NONE if drift is None else f"{drift.distance:.3f}",
-            NONE if drift is None else f"{drift.noise:.3f}",
         )
     console.print(f"{escape(access.source)}: {access.samples:,} samples")
     console.print(shown)
-    console.print(escape(errors_text(access)))
+    chance = max((table.drift.noise for table in access.tables if table.drift), default=0.0)
+    console.print(f"Chance alone makes a drift of {chance:.3f} or less. {escape(errors_text(access))}")
     also = f"; {escape(str(page))} has plots" if page else ""
     console.print(f"{escape(str(out))} has all counts{also}")

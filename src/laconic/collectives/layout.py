@@ -28,6 +28,8 @@ class Layout:
     tables: tuple[Table, ...]
     ranks: int
     rank: int
+    alone: int = 0
+    """So many of the last tables, replicated ones, are trained by each rank alone until something makes them equal."""
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -55,8 +57,11 @@ class Layout:
 
     @cached_property
     def replicated_T(self) -> NDArray[np.bool_]:
-        """Which tables are everywhere."""
-        return np.array([table.sharding == "replicated" for table in self.tables])
+        """Which tables are everywhere, and kept equal by everybody's gradients."""
+        shared = len(self.tables) - self.alone
+        return np.array(
+            [table.sharding == "replicated" and t < shared for t, table in enumerate(self.tables)]
+        )
 
     @cached_property
     def pooled_T(self) -> NDArray[np.bool_]:

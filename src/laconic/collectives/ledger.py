@@ -93,6 +93,18 @@ class Ledger:
         """Enter one direction of one step."""
         self.accounts[direction].add(entry)
 
+    def take_over(self, other: Ledger, first: int) -> None:
+        """Add what another has counted of tables from the ``first`` on, as part of steps that are counted; it is empty then."""
+        for direction, account in other.accounts.items():
+            mine, tables = self.accounts[direction], slice(first, first + len(other.names))
+            mine.before_T[tables] += account.before_T
+            mine.after_T[tables] += account.after_T
+            mine.sizes += account.sizes
+            mine.encode_s += account.encode_s
+            mine.wire_s += account.wire_s
+            mine.decode_s += account.decode_s
+        other.reset()
+
     @property
     def ratio(self) -> float:
         """Bytes before / bytes sent, all directions together; 1 where nothing was sent."""

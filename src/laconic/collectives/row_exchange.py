@@ -7,6 +7,7 @@ itself never becomes bytes. Shape legend: ``N`` ranks, ``T`` tables, ``R`` rows,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -54,6 +55,8 @@ class RowExchange:
         self.journal: Journal | None = None
         self.watch: Watch | None = None
         """Sees what gradients become on their way, if anybody wants to know."""
+        self.before_update: Callable[[Ints, Rows, Ints], None] | None = None
+        """Sees rows, gradients, and the gradient of each row before they are used."""
         self._table_P = hot.table_P
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients = Room(), Room(), Room()
@@ -120,6 +123,8 @@ class RowExchange:
         )
         if self.journal is not None:
             self.journal.note(service.rows_C)
+        if self.before_update is not None:
+            self.before_update(service.rows_C, coming, service.gradient_C)
         optimizer = self.optimizer
         return kernels.active().update_rows(
             self._weight,

@@ -81,6 +81,9 @@ class RehearsedEmbeddings(nn.Module):
         """Return pooled embeddings, B x T x D."""
         return self.start(lookups).wait()
 
+    def synchronize(self) -> None:
+        """Do nothing: there is one of each row."""
+
     def finish(self) -> int:
         """Return at once: ``backward`` has done the update."""
         return 0

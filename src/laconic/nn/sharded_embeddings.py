@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.hot_copies import HotCopies
 from laconic.collectives.hot_rows import HotRows
+from laconic.collectives.hot_sync import HotSync
 from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
@@ -72,11 +73,13 @@ class ShardedEmbeddings(nn.Module):
         dtype: torch.dtype = torch.float32,
         world: World | None = None,
         hot: Mapping[str, Any] | None = None,
+        hot_every: int = 1,
         cold_folder: str | Path | None = None,
     ) -> None:
         """``world`` says who the ranks are; None: those of the default process group, or this one alone.
 
-        ``hot``: ascending ids of rows, by table, of which every rank has a copy. ``cold_folder``: where this rank keeps
+        ``hot``: ascending ids of rows, by table, of which every rank has a copy; copies are always equal, or are made so
+        every ``hot_every`` steps (``HotSync`` says how). ``cold_folder``: where this rank keeps
         the rows of cold tables, in files that are gone when it ends.
         """
         super().__init__()
@@ -89,32 +92,24 @@ class ShardedEmbeddings(nn.Module):
         ranks = world.ranks
         self.layout = Layout(tuple(tables), ranks, world.rank)
         self._hot = HotRows(tables, hot)
-        self._parts = Layout(self._hot.parts, ranks, world.rank)
+        if hot_every < 1:
+            raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
+        self._hot_every = hot_every if self._hot.ids and ranks > 1 else 1
+        alone = len(self._hot.ids) if self._hot_every > 1 else 0
+        self._parts = Layout(self._hot.parts, ranks, world.rank, alone)
         self.dim = dim
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
-        # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
-        memory = (self._parts.warm_rows, self._parts.cold_rows)
-        folder = None if cold_folder is None else Path(cold_folder)
-        if memory[1] and folder is None:
-            raise ConfigError(
-                "embeddings: cold tables need cold_folder, a folder for the files with their rows"
-            )
-        self.weight_RD = allocate_rows(*memory, (dim,), dtype, folder)
+        self._allocate(dtype, None if cold_folder is None else Path(cold_folder))
         initialize_rows(self.weight_RD, self._parts, self._hot, seed)
-        self.state_R: Tensor | None = None
-        if self.optimizer.has_state:
-            self.state_R = allocate_rows(*memory, (), dtype, folder)
-        state = None if self.state_R is None else self.state_R.numpy()
-        self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         parts = len(self._hot.parts)
         self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
-        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._hot.digest)).encode()
+        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._hot.digest, hot_every)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
@@ -124,12 +119,30 @@ class ShardedEmbeddings(nn.Module):
         self._rows = RowExchange(
             self._parts, self._hot, self.weight_RD, self.state_R, self.optimizer, rows_wire
         )
+        self._sync: HotSync | None = None
+        if self._hot_every > 1:
+            rows = (self.weight_RD, self.state_R, self.optimizer)
+            self._sync = HotSync(self._hot, self._parts, *rows, rows_wire, self._digest)
+            self._rows.before_update = self._sync.note
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
         self._prefetched: list[tuple[Lookups, Future[Routed]]] = []
         self._fetched: tuple[Lookups, Pending] | None = None
         self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
         self.anchor = torch.zeros(0, requires_grad=True)
+
+    def _allocate(self, dtype: torch.dtype, folder: Path | None) -> None:
+        warm, cold = self._parts.warm_rows, self._parts.cold_rows
+        if cold and folder is None:
+            raise ConfigError(
+                "embeddings: cold tables need cold_folder, a folder for the files with their rows"
+            )
+        # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
+        self.weight_RD = allocate_rows(warm, cold, (self.dim,), dtype, folder)
+        has_state = self.optimizer.has_state
+        self.state_R = allocate_rows(warm, cold, (), dtype, folder) if has_state else None
+        state = None if self.state_R is None else self.state_R.numpy()
+        self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
 
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
@@ -183,6 +196,23 @@ class ShardedEmbeddings(nn.Module):
         """Change the learning rate from the next update on; every rank alike."""
         self._settle()
         self._rows.optimizer = replace(self._rows.optimizer, rate=rate)
+        if self._sync is not None:
+            self._sync.exchange.optimizer = self._rows.optimizer
+
+    def synchronize(self) -> None:
+        """Make copies of hot rows equal now, if they may differ; every rank alike, before anything reads tables."""
+        self._settle()
+        sync, turn, step = self._sync, self._turn, self.step
+        if sync is not None and sync.steps:
+            plan = self._exact[self._plan(step).coded_ids]
+            self._rows_worker.submit(lambda: sync.synchronize(turn, step, plan, self.ledger)).result()
+
+    def _settle_copies(self) -> None:
+        self._settle()
+        if self._sync is not None and self._sync.steps:
+            raise PlanError(
+                "embeddings: copies of hot rows differ between ranks; synchronize() on every rank before tables are read"
+            )
 
     def probe_link(self) -> Link:
         """Measure the link to the other ranks; every rank alike, while nothing is on its way."""
@@ -207,6 +237,9 @@ class ShardedEmbeddings(nn.Module):
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back; not while a batch is prefetched."""
         self._settle_for_journal()
+        self.synchronize()
+        if self._sync is not None:
+            self._sync.save()
         state = None if self.state_R is None else self.state_R.numpy()
         self._rows.journal = Journal(self.weight_RD.numpy(), state)
         self._journal_step = self.step
@@ -216,6 +249,8 @@ class ShardedEmbeddings(nn.Module):
         self._settle_for_journal()
         assert self._rows.journal is not None, "begin_journal comes first"
         self._rows.journal.undo()
+        if self._sync is not None:
+            self._sync.go_back()
         self.step = self._journal_step
 
     def end_journal(self) -> None:
@@ -236,7 +271,7 @@ class ShardedEmbeddings(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
-        self._settle()
+        self._settle_copies()
         return {"step": self.step, "weight": self.weight_RD, "state": self.state_R}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -274,7 +309,7 @@ class ShardedEmbeddings(nn.Module):
 
         What is written to hot ones comes to nobody; ``hot_rows`` has the copies.
         """
-        self._settle()
+        self._settle_copies()
         self._copies.write_back()
         t = self._table(name)
         ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
@@ -345,11 +380,16 @@ class ShardedEmbeddings(nn.Module):
 
     def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
         """Send gradients and update rows, in another thread; called by ``backward``."""
-        self._update = self._rows_worker.submit(
-            lambda: self._rows.backward(
-                pending.routed.result(), pending.plan, pending.step, self.ledger, gradient_RD
-            )
-        )
+        ledger = self.ledger
+
+        def update() -> int:
+            routed: Routed = pending.routed.result()
+            changed = self._rows.backward(routed, pending.plan, pending.step, ledger, gradient_RD)
+            if self._sync is not None and (pending.step + 1) % self._hot_every == 0:
+                self._sync.synchronize(routed.turn, pending.step, pending.plan, ledger)
+            return changed
+
+        self._update = self._rows_worker.submit(update)
         self._under_way -= 1
         if self._prefetched and self._fetched is None and not self._under_way:
             lookups, routed = self._prefetched.pop(0)

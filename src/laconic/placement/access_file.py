@@ -51,7 +51,7 @@ class _Drift(_Record):
 
 
 class _Table(_Record):
-    name: Annotated[str, Field(min_length=1)]
+    name: str
     rows: Some
     lookups: Count
     head: Count

@@ -14,16 +14,13 @@ __all__ = ["access_load", "hottest_ids"]
 _RANKED = 0.5  # correlation of ids with places in the order of frequency, from which on they count as ranked
 
 
-def access_load(
-    table: TableAccess, forward: Coding = Coding(), backward: Coding = Coding(), correlation: float = 1.0
-) -> TableLoad:
+def access_load(table: TableAccess, forward: Coding, backward: Coding) -> TableLoad:
     """Make a load of counted lookups; rows of the head, whose ids are known, can be hot."""
     count_G, probability_G = table.probabilities()
     frequencies = Frequencies.from_runs(count_G, probability_G, table.mean_bag or 1.0)
     return TableLoad(
         name=table.name,
         frequencies=frequencies,
-        correlation=correlation,
         known=len(table.ids_H),
         id_order=_order(table),
         forward=forward,

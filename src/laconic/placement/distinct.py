@@ -83,12 +83,15 @@ def enough_rows(
 def correlation_of(frequencies: Frequencies, lookups: float, distinct: float) -> float:
     """Find the correlation at which so many lookups have so many distinct rows, as was measured.
 
-    Between 1e-3 and 1e6: a batch that has a row that these frequencies exclude fits none.
+    1 where independent lookups do as well, as in a table so small that any batch has all of its rows. Between 1e-3 and 1e6: a batch
+    with a row that these frequencies exclude fits none.
     """
     if not 0 <= distinct <= lookups:
         raise ConfigError(
             f"distinct: expected at most as many distinct rows as lookups, {lookups!r}, got {distinct!r}"
         )
+    if math.isclose(distinct_rows(frequencies, lookups), distinct, rel_tol=1e-6):
+        return 1.0
     low, high = math.log(1e-3), math.log(1e6)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

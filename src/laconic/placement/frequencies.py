@@ -148,7 +148,11 @@ class Frequencies:
 
     def above(self, probability: float) -> Frequencies:
         """Return the rows that are likelier than this."""
-        return self._part(np.where(self.probability_G > probability, self.count_G, 0))
+        return self.only(self.probability_G > probability)
+
+    def only(self, wanted_G: NDArray[np.bool_]) -> Frequencies:
+        """Return the rows of some runs."""
+        return self._part(np.where(wanted_G, self.count_G, 0))
 
     def _part(self, count_G: Ints) -> Frequencies:
         some = count_G > 0

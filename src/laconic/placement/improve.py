@@ -39,8 +39,7 @@ def improve(problem: Problem, start: Sequence[Choice]) -> list[Choice]:
     choices = list(start)
     for _ in range(_MOST_SWEEPS):
         moved = [_move(problem, choices, t) for t in range(len(choices))]
-        swapped = [_swap(problem, choices, *pair) for pair in combinations(range(len(choices)), 2)]
-        if not any(moved + swapped):
+        if not (_swap_owners(problem, choices) or any(moved)):
             break
     return choices
 
@@ -70,7 +69,7 @@ def with_best_owner(
     load = problem.load(t, choice)
     alternatives = np.arange(len(owners))
     total_AKN = np.repeat((base_KN + (load.even_K + load.other_K)[:, None])[None], len(owners), axis=0)
-    total_AKN[alternatives, :, owners] += load.owner_K - load.other_K
+    total_AKN[alternatives, :, owners] += load.star_K
     short_A, seconds_A = _scores(problem, total_AKN)
     # of equals the one with least to do: the next table may need the room
     busy_A = total_AKN[alternatives, :, owners] @ _weights_K(problem)
@@ -111,20 +110,27 @@ def _hot_counts(cuts: Sequence[int], hot: int) -> list[int]:
     return sorted({0, hot, *near})
 
 
-def _swap(problem: Problem, choices: list[Choice], a: int, b: int) -> bool:
-    """Exchange the owners of two whole tables, if that is better."""
-    if choices[a].owner is None or choices[b].owner is None or choices[a].owner == choices[b].owner:
-        return False
+def _swap_owners(problem: Problem, choices: list[Choice]) -> bool:
+    """Exchange owners of two whole tables, wherever that is better."""
+    swapped = False
     files_N = problem.timeline.file_space_N > 0
-    if any(choices[t].kind.cold and not files_N[choices[other].owner] for t, other in ((a, b), (b, a))):
-        return False
-    swapped = list(choices)
-    swapped[a] = Choice(choices[a].kind, choices[b].owner, choices[a].hot)
-    swapped[b] = Choice(choices[b].kind, choices[a].owner, choices[b].hot)
-    if not _better(score(problem, swapped), score(problem, choices)):
-        return False
-    choices[:] = swapped
-    return True
+    total_KN, now = problem.total_KN(choices), score(problem, choices)
+    for a, b in combinations(range(len(choices)), 2):
+        left, right = choices[a], choices[b]
+        if left.owner is None or right.owner is None or left.owner == right.owner:
+            continue
+        if (left.kind.cold or right.kind.cold) and not (files_N[left.owner] and files_N[right.owner]):
+            continue
+        other = total_KN.copy()
+        difference_K = problem.load(b, right).star_K - problem.load(a, left).star_K
+        other[:, left.owner] += difference_K
+        other[:, right.owner] -= difference_K
+        short, seconds = _scores(problem, other)
+        if _better((float(short), float(seconds)), now):
+            choices[a] = Choice(left.kind, right.owner, left.hot)
+            choices[b] = Choice(right.kind, left.owner, right.hot)
+            total_KN, now, swapped = other, (float(short), float(seconds)), True
+    return swapped
 
 
 def _better(found: Score, than: Score) -> bool:

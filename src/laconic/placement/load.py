@@ -75,6 +75,11 @@ class Load:
     sent: PredictedBytes
     """By a rank, the mean over ranks."""
 
+    @property
+    def star_K(self) -> Floats:
+        """What being the owner means."""
+        return self.owner_K - self.other_K
+
 
 class _Sum:
     """A load that grows part by part."""

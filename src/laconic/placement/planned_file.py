@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
+from laconic.placement.expectation import ring_all_reduce_bytes
 from laconic.placement.explanation import Explained
 from laconic.placement.load import Resource
 from laconic.placement.plan_file import (
@@ -15,7 +17,6 @@ from laconic.placement.plan_file import (
 )
 from laconic.placement.planner import Planned
 from laconic.placement.problem import Problem
-from laconic.placement.step_time import ring_all_reduce_bytes
 from laconic.placement.workload import TableLoad
 
 __all__ = ["plan_of"]
@@ -55,7 +56,9 @@ def plan_of(problem: Problem, planned: Planned, explained: Sequence[Explained]) 
 
 def _table(load: TableLoad, explained: Explained) -> TablePlan:
     kind = explained.choice.kind
-    exact = {(True, True): True, (True, False): "rows", (False, True): "gradients", (False, False): False}
+    exact: Literal["rows", "gradients", True, False] = load.forward.exact and load.backward.exact
+    if load.forward.exact != load.backward.exact:
+        exact = "rows" if load.forward.exact else "gradients"
     return TablePlan(
         rows=load.rows,
         sharding=kind.sharding,
@@ -65,7 +68,7 @@ def _table(load: TableLoad, explained: Explained) -> TablePlan:
         cold=kind.cold,
         bound=load.forward.bound,
         gradient_bound=load.backward.bound,
-        exact=exact[load.forward.exact, load.backward.exact],
+        exact=exact,
         why=explained.why,
         predicted=explained.sent,
     )

@@ -86,7 +86,7 @@ class Problem:
         load = self.load(t, choice)
         load_KN: Floats = np.repeat((load.even_K + load.other_K)[:, None], self.ranks, axis=1)
         if choice.owner is not None:
-            load_KN[:, choice.owner] += load.owner_K - load.other_K
+            load_KN[:, choice.owner] += load.star_K
         return load_KN
 
     def total_KN(self, choices: Sequence[Choice]) -> Floats:

@@ -1,7 +1,8 @@
 """Scale on paper: what a step takes on clusters that nobody has, and where each method stops paying.
 
-Equal devices on one switch. All methods off is the classic hybrid of DLRM: whole tables, pooled vectors, float32, ids of eight bytes, dense
-gradients summed along a ring. Each method changes that::
+Equal devices on one switch. All methods off is the classic hybrid of DLRM: pooled vectors, float32, ids of eight bytes, dense
+gradients summed along a ring; whole tables, or pieces of them where there are more devices than tables, in perfect
+balance, which flatters it. Each method changes that::
 
     dedup      rows dealt to all; each distinct row once for each device, ids coded
     bounded    rows and gradients within an error bound: fewer bytes, codec time for rows and for blocks
@@ -145,6 +146,10 @@ class Cell:
             self.costs, key=lambda m: (self.costs[m].step_s, sum(getattr(m, name) for name in METHODS))
         )
 
+    def alone(self, method: str) -> float:
+        """How much faster than with all methods off a step is with only this one."""
+        return self.costs[Methods()].step_s / self.costs[Methods(**{method: True})].step_s
+
     def gain(self, method: str) -> float:
         """How much faster the best choice with a method is than the best without it; below 1 it does not pay."""
         with_s, without_s = (
@@ -286,12 +291,12 @@ def _exchange(model: Model, ranks: int, dedup: bool, least_hot_rate: float) -> _
         distinct += needed if repeats else vectors
         references += vectors * math.log2(max(needed, 2)) / 8 if repeats else 0.0
         ids += away * 8 * lookups * cold.share
-    blocks = (ranks - 1) * (tables if dedup else tables / ranks)
+    blocks = (ranks - 1) * (tables if dedup else max(tables / ranks, 1.0))
     return _Exchange(rows, distinct, references, blocks, ids, sum(hot.rows for hot in hot_T))
 
 
 def _least_hot_rate(model: Model, network: Network, methods: Methods) -> float:
-    """Lookups of a row per sample from which on its copies pay (proposition 4).
+    """Rate of lookups from which on copies of a row pay (proposition 4).
 
     A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their bytes within a bound,
     for each lookup (pooled), or with the probability q that the row is needed (dedup).

@@ -70,7 +70,7 @@ def solve_tables(problem: Problem, time_limit_s: float = 4.0) -> Relaxed | None:
     relaxed = program.solve(integral=False, tie=0.0, time_limit_s=time_limit_s)
     if relaxed is None:
         return None
-    bound = relaxed[_BUSY] + relaxed[_EXPOSED]
+    bound = (relaxed[_BUSY] + relaxed[_EXPOSED]) / program.units_per_s
     found = program.solve(integral=True, tie=_TIE, time_limit_s=time_limit_s)
     values = relaxed if found is None else found
     return Relaxed(float(bound), tuple(program.choices(values)))
@@ -89,6 +89,9 @@ class _Program:
         self._rate_KH = np.stack(
             [rate_KN[:, cluster.group_N == h].min(axis=1) for h in range(len(counts))], 1
         )
+        # the solver's tolerance is absolute: times should be about a thousand
+        dealt = problem.step([Choice(Kind("row"))] * len(problem.costs))
+        self.units_per_s = 1000 / dealt.step_s if dealt.step_s else 1.0
         self._compute_H = timeline.compute_N[self._first_H]
         self._places = [place for t in range(len(problem.costs)) for place in self._places_of(t)]
         self._rows: list[tuple[NDArray[np.int64], Floats, float, float]] = []
@@ -210,7 +213,8 @@ class _Program:
         everything = np.arange(len(self._places))
         for k in _LIMITED:
             self._limit(k, everything, load_KC[k] / self._rate_KH[k, h])
-        self._add(everything, load_KC[Resource.CPU], high=-self._compute_H[h], more={_BUSY: -1.0})
+        busy_C, computed = self.units_per_s * load_KC[Resource.CPU], self.units_per_s * self._compute_H[h]
+        self._add(everything, busy_C, high=-computed, more={_BUSY: -1.0})
 
     def _limit_owner(self, t: int) -> None:
         """Whoever has a whole table has all of its load."""
@@ -228,14 +232,15 @@ class _Program:
             return
         for number, rows in enumerate(PHASES.values()):
             if rows.start <= k < rows.stop:
-                self._add(columns, values, high=0.0, more={_FIRST_PHASE + number: -1.0})
+                taken = self.units_per_s * values
+                self._add(columns, taken, high=0.0, more={_FIRST_PHASE + number: -1.0})
                 return
         self._add(columns, values, high=1.0)
 
     def _expose(self) -> None:
         timeline = self._problem.timeline
         phases = dict.fromkeys(range(_FIRST_PHASE, _FIRST_PLACE), 1.0)
-        high = timeline.overlap_s - timeline.constant_s
+        high = self.units_per_s * (timeline.overlap_s - timeline.constant_s)
         self._add([], np.empty(0), high=high, more={_EXPOSED: -1.0, **phases})
 
     def _add(

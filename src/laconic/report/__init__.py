@@ -1,7 +1,9 @@
-"""One self-contained HTML page from a result file; ``result`` and ``tune_result`` have the formats."""
+"""One self-contained HTML page from a result file; ``result``, ``tune_result`` and ``simulate_result`` have the formats."""
 
 from laconic.report.page import render
 from laconic.report.result import Method, Point, Result, Table, read_result
+from laconic.report.simulate_page import render_simulated
+from laconic.report.simulate_result import SimulateResult, read_simulate_result
 from laconic.report.tune_page import render_tuned
 from laconic.report.tune_result import TuneResult, read_tune_result
 from laconic.report.write import read_any, write_report
@@ -10,12 +12,15 @@ __all__ = [
     "Method",
     "Point",
     "Result",
+    "SimulateResult",
     "Table",
     "TuneResult",
     "read_any",
     "read_result",
+    "read_simulate_result",
     "read_tune_result",
     "render",
+    "render_simulated",
     "render_tuned",
     "write_report",
 ]

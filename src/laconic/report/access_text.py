@@ -38,16 +38,16 @@ def errors_text(access: Access) -> str:
     estimated = [table for table in access.tables if not table.exact]
     if not estimated:
         return "All counts are exact."
-    said = [
-        f"{table.name}: {table.ids_H.size:,} rows counted one by one ({_missed(table)}), the others estimated from "
-        f"{table.sampled:,} of them drawn at random ({share(table.sampled**-0.5)} standard error)"
-        if table.sampled
-        else f"{table.name}: {table.ids_H.size:,} rows counted one by one ({_missed(table)})"
-        for table in estimated
-    ]
     exact = len(access.tables) - len(estimated)
     others = f" All counts of the other {exact} tables are exact." if exact else ""
-    return f"Intervals of rows are five standard errors. {'; '.join(said)}.{others}"
+    return f"Estimated, within five standard errors: {'; '.join(map(_estimate, estimated))}.{others}"
+
+
+def _estimate(table: TableAccess) -> str:
+    counted = f"{table.name}: {distinct_text(table)} rows, {table.ids_H.size:,} of them counted one by one ({_missed(table)})"
+    drawn = f", the others estimated from {table.sampled:,} drawn at random"
+    error = f" (standard error {share(table.sampled**-0.5)})" if table.sampled else ""
+    return f"{counted}{drawn}{error}"
 
 
 def _missed(table: TableAccess) -> str:

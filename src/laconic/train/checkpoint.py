@@ -56,6 +56,7 @@ def save_checkpoint(
     ``PlanError`` on all ranks where one can not write; older checkpoints are intact then.
     """
     ranks = trainer.ranks
+    trainer.embeddings.synchronize()
     final = folder / f"step-{position.step:08d}"
     partial = folder / f".{final.name}.partial"
     try:

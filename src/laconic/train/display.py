@@ -54,6 +54,11 @@ class Display:
                 f"normalized entropy {evaluation.normalized_entropy:.4f} on {evaluation.samples:,} samples"
             )
 
+    def say(self, line: str) -> None:
+        """Print one line."""
+        if self._console is not None:
+            self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+
     def close(self) -> None:
         """Stop the live line."""
         if self._progress is not None:

@@ -13,6 +13,7 @@ __all__ = ["evaluate"]
 def evaluate(trainer: Trainer, source: Source, *, batch: int) -> Evaluation:
     """Score the evaluation samples; every rank gets the same figures."""
     ranks: Ranks = trainer.ranks
+    trainer.embeddings.synchronize()  # ranks whose copies differ would not evaluate one model
     predictions = Predictions()
     parts = source.batches("eval", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
     for samples in parts:

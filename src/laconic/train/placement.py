@@ -28,6 +28,11 @@ class Placement:
     """Ascending ids of rows, by table, of which every rank has a copy."""
     plan: PlacementPlan | None = None
 
+    @property
+    def hot_every(self) -> int:
+        """Steps between two synchronizations of copies."""
+        return 1 if self.plan is None else self.plan.hot.every
+
     @classmethod
     def from_settings(cls, settings: EmbeddingSettings, schema: Schema) -> Placement:
         """One kind of placement for all tables that are not small."""

@@ -24,6 +24,7 @@ from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
 from laconic.train.placement import make_placement, planned_exchange
+from laconic.train.plan_check import PlanCheck
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
@@ -43,6 +44,8 @@ class RunResult:
     tables: list[dict[str, float | int | str]]
     """Bytes of rank 0 by table and direction, in all."""
     dense_bytes: int
+    plan: dict[str, Any] | None
+    """How far what was sent is from what the plan predicted, where one did."""
 
 
 def run(
@@ -81,7 +84,9 @@ def run(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
-        return _Run(settings, source, trainer, policy, position, console if ranks.leads else None).train()
+        check = PlanCheck(placement.plan, trainer.embeddings.ledger, ranks)
+        shown = console if ranks.leads else None
+        return _Run(settings, source, trainer, policy, position, check, shown).train()
 
 
 def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:
@@ -111,10 +116,11 @@ class _Run:
         trainer: Trainer,
         policy: AdaptivePolicy,
         begin: Position,
+        check: PlanCheck,
         console: Console | None,
     ) -> None:
         self.settings, self.source, self.trainer, self.begin = settings, source, trainer, begin
-        self.policy, self.adaptation = policy, Adaptation(trainer, policy)
+        self.policy, self.adaptation, self.check = policy, Adaptation(trainer, policy), check
         self.ranks: Ranks = trainer.ranks
         self.global_batch = settings.train.batch * self.ranks.count
         if not source.samples_in("train"):
@@ -158,6 +164,9 @@ class _Run:
         if evaluation is not None:
             self.display.evaluated(position.step, evaluation)
         self.display.ledger(embeddings.ledger, self.trainer.dense_bytes_before, self.trainer.dense_bytes)
+        found = self.check.last
+        if found is not None and found.too_far:
+            self.display.say(found.line())
         return RunResult(
             position.step,
             perf_counter() - start,
@@ -165,6 +174,7 @@ class _Run:
             embeddings.ledger.summary(),
             embeddings.ledger.rows(),
             self.trainer.dense_bytes,
+            None if found is None else found.as_dict(),
         )
 
     def _steps(self, position: Position) -> Iterator[tuple[Position, Evaluation | None]]:
@@ -190,6 +200,7 @@ class _Run:
             coming = [samples for _, samples in ahead]
             for decision in adaptation.after(step, float(loss), len(samples), coming):
                 self._write_down(step, decision)
+            self._check_plan(step, end=step == self.steps)
             if step % settings.log_every == 0 or step == self.steps:
                 self._log(step, window, samples_seen / (perf_counter() - begun))
             evaluation = self._evaluate(position) if evaluates else None
@@ -198,6 +209,11 @@ class _Run:
             if saves:
                 self._save(position)
             yield position, evaluation
+
+    def _check_plan(self, step: int, *, end: bool) -> None:
+        found = self.check.after(step, self.trainer.embeddings.ledger, end=end)
+        if found is not None and self.file is not None:
+            self.file.write("plan", step, found.as_dict())
 
     def _write_down(self, step: int, decision: dict[str, Any]) -> None:
         if self.file is not None:

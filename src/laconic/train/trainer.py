@@ -19,7 +19,7 @@ from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
-from laconic.errors import LaconicError
+from laconic.errors import LaconicError, PlanError
 from laconic.exchange_plan import Policy
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
@@ -30,7 +30,7 @@ from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
 
-__all__ = ["Trainer"]
+__all__ = ["Trainer", "make_model"]
 
 # not to send buffers before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
@@ -73,14 +73,22 @@ class Trainer:
         }
         dim = settings.model.dim
         self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
+        if rehearsed_ranks is not None and placement.hot_every > 1:
+            raise PlanError(
+                f"rehearsal: copies of hot rows that differ between steps are not rehearsed, got hot.every = "
+                f"{placement.hot_every}; set it to 1"
+            )
         if rehearsed_ranks is not None:
             self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
         else:
             world = Alone() if ranks.count == 1 else world
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
-            self.embeddings = ShardedEmbeddings(tables, dim, world=world, cold_folder=cold, **kind)
+            every = placement.hot_every
+            self.embeddings = ShardedEmbeddings(
+                tables, dim, world=world, cold_folder=cold, hot_every=every, **kind
+            )
         torch.manual_seed(settings.train.seed)
-        self.model = _make_model(settings.model, schema)
+        self.model = make_model(settings.model, schema)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         self.compressor: Compressor | None = None
@@ -265,7 +273,8 @@ def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
     return Sgd(rate=settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(rate=settings.rate)
 
 
-def _make_model(settings: ModelSettings, schema: Schema) -> Model:
+def make_model(settings: ModelSettings, schema: Schema) -> Model:
+    """Make the dense part of a run's model."""
     dense, tables, dim = len(schema.dense), schema.tables, settings.dim
     if settings.kind == "dlrm":
         return DLRM(dense=dense, tables=tables, dim=dim, bottom=settings.bottom, top=settings.top)

@@ -1,0 +1,239 @@
+"""``laconic plan``: where tables and rows should live, why, and how long a step will take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from laconic.cli.output import check_json_file, write_json
+from laconic.cli.plan_output import comparison, plan_result, show_plan
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from laconic.placement.access import Access
+    from laconic.placement.explanation import Explained
+    from laconic.placement.problem import Problem
+    from laconic.placement.workload import Coding, Workload
+    from laconic.train.planning import RunFacts
+
+
+def plan(
+    cluster_file: Path = typer.Argument(..., metavar="CLUSTER.TOML", help="Devices, memory and links."),
+    profile: Path | None = typer.Option(
+        None,
+        metavar="ACCESS.PARQUET",
+        help="What laconic profile wrote: tables, and how often rows are looked up.",
+    ),
+    run: Path | None = typer.Option(
+        None, metavar="RUN.TOML", help="Settings of the run: tables, batch, dimensions, dense part."
+    ),
+    overrides: list[str] = typer.Option(
+        [],
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the run, as train.batch=512; may be repeated.",
+    ),
+    batch: int | None = typer.Option(
+        None, min=1, help="Samples per rank and step. Default: the run's, or 1024."
+    ),
+    dim: int | None = typer.Option(None, min=1, help="Dimensions of embeddings. Default: the run's, or 16."),
+    dense_mb: float | None = typer.Option(
+        None, min=0, help="Dense gradients in MB. Default: the run's, or 0."
+    ),
+    zipf: float = typer.Option(
+        1.05, min=0, max=10, help="Without a profile: rows are looked up by Zipf's law with this exponent."
+    ),
+    tuned: Path | None = typer.Option(
+        None, metavar="TUNE.JSON", help="What laconic tune --json wrote: bounds and ratios of every table."
+    ),
+    forward_ratio: float = typer.Option(
+        1.0, min=1, help="Rows get so many times smaller; 1: they travel exactly."
+    ),
+    backward_ratio: float = typer.Option(1.0, min=1, help="Gradients get so many times smaller."),
+    hot_every: int = typer.Option(
+        1, min=1, help="Synchronize copies of hot rows every so many steps; 1: training is exact."
+    ),
+    overlap: float | None = typer.Option(
+        None, min=0, max=1, help="Share of computation during which messages travel. Default: 0.25."
+    ),
+    measured: Path | None = typer.Option(
+        None, metavar="RESULT.JSON", help="What laconic train --json wrote: how fast codecs are here."
+    ),
+    compare: bool = typer.Option(False, "--compare", help="Also show what other placements would take."),
+    out: Path = typer.Option(Path("plan.toml"), help="Plan file to write; ids of hot rows go beside it."),
+    force: bool = typer.Option(False, "--force", help="Replace the plan if it exists."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write all as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Place tables and rows so that a step is as short as memory, computation and links allow."""
+    from rich.console import Console
+
+    from laconic.placement.explanation import explain
+    from laconic.placement.plan_file import write_plan
+    from laconic.placement.planned_file import plan_of
+    from laconic.placement.planner import plan_tables
+
+    _check_outputs(out, force, json_file)
+    access, facts = _inputs(profile, run, overrides)
+    workload = _workload(
+        access,
+        facts,
+        batch=batch,
+        dim=dim,
+        dense_mb=dense_mb,
+        zipf=zipf,
+        hot_every=hot_every,
+        codings=_codings(tuned, forward_ratio, backward_ratio),
+    )
+    problem = _problem(cluster_file, workload, measured, overlap)
+    with Console(stderr=True).status("planning"):
+        planned = plan_tables(problem)
+        explained = explain(problem, planned.choices)
+        others = _baselines(problem) if compare or json_file is not None else []
+    written = write_plan(out, plan_of(problem, planned, explained), _hot_ids(access, explained))
+    if json_file is not None:
+        write_json(plan_result(problem, planned, explained, others, written), json_file)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    show_plan(console, problem, planned, explained)
+    if all(t.forward.ratio == t.backward.ratio == 1 for t in workload.tables):
+        console.print(
+            "rows and gradients are taken to travel exactly; --tuned, or --forward-ratio and --backward-ratio, say what "
+            "codecs make of them"
+        )
+    if compare:
+        console.print(comparison(planned, others))
+    console.print(
+        f"{out} has the plan; laconic train --plan {out} carries it out.", markup=False, soft_wrap=True
+    )
+
+
+def _check_outputs(out: Path, force: bool, json_file: Path | None) -> None:
+    """Say now what would go wrong after planning."""
+    if out.suffix != ".toml":
+        raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}")
+    if out.exists() and not force:
+        raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out: no folder {str(out.parent)!r} to write into; make it first")
+    check_json_file(json_file)
+
+
+def _inputs(
+    profile: Path | None, run: Path | None, overrides: list[str]
+) -> tuple[Access | None, RunFacts | None]:
+    from laconic.config import load
+    from laconic.placement.access_file import read_access
+    from laconic.train.planning import run_facts
+    from laconic.train.settings import RunSettings
+
+    if profile is None and run is None:
+        raise ConfigError("plan: which tables? give --profile ACCESS.PARQUET, --run RUN.TOML, or both")
+    if overrides and run is None:
+        raise ConfigError("--set: changes settings of a run; give it with --run RUN.TOML")
+    facts = None if run is None else run_facts(load(run, RunSettings, overrides=tuple(overrides)))
+    access = None if profile is None else read_access(profile)
+    if access is not None and not access.tables:
+        raise ConfigError(f"{profile}: has no tables; profile data that has categorical features")
+    if access is not None and facts is not None:
+        counted = {table.name: table.rows for table in access.tables}
+        if counted != facts.rows:
+            differ = sorted(set(counted.items()) ^ set(facts.rows.items()))[0][0]
+            raise ConfigError(
+                f"{profile}: table {differ!r} has {counted.get(differ, 'no')} rows there and "
+                f"{facts.rows.get(differ, 'none')} in {run}; profile the run's own data"
+            )
+    return access, facts
+
+
+def _codings(tuned: Path | None, forward: float, backward: float) -> dict[str, tuple[Coding, Coding]]:
+    """Coding of tables by name; that of all others under an empty one."""
+    from laconic.placement.workload import Coding
+    from laconic.report.tune_result import read_tune_result
+
+    found = {"": (Coding(ratio=forward), Coding(ratio=backward))}
+    if tuned is None:
+        return found
+    for table in read_tune_result(tuned).tables:
+        both = []
+        for direction in (table.forward, table.backward):
+            bound, sent = direction.chosen.bound, direction.chosen.bytes_sent
+            ratio = direction.bytes_exact / sent if bound is not None and sent else 1.0
+            both.append(Coding(ratio=max(ratio, 1.0), bound=bound, exact=bound is None))
+        found[table.name] = (both[0], both[1])
+    return found
+
+
+def _workload(
+    access: Access | None,
+    facts: RunFacts | None,
+    *,
+    batch: int | None,
+    dim: int | None,
+    dense_mb: float | None,
+    zipf: float,
+    hot_every: int,
+    codings: dict[str, tuple[Coding, Coding]],
+) -> Workload:
+    """Put together what was given; a run's settings count where an option does not say otherwise."""
+    from laconic.placement.access_load import access_load
+    from laconic.placement.frequencies import Frequencies
+    from laconic.placement.workload import TableLoad, Workload
+
+    tables = []
+    if access is not None:
+        tables = [access_load(table, *codings.get(table.name, codings[""])) for table in access.tables]
+    elif facts is not None:
+        for name, rows in facts.rows.items():
+            forward, backward = codings.get(name, codings[""])
+            frequencies = Frequencies.zipf(rows, zipf)
+            tables.append(TableLoad(name=name, frequencies=frequencies, forward=forward, backward=backward))
+    unknown = sorted(set(codings) - {""} - {table.name for table in tables})
+    if unknown:
+        known = ", ".join(table.name for table in tables)
+        raise ConfigError(f"--tuned: no table {unknown[0]!r} (known: {known}); tune the run that is planned")
+    dense_bytes = facts.dense_bytes if facts is not None else 0.0
+    return Workload(
+        tables=tuple(tables),
+        batch=batch or (facts.batch if facts is not None else 1024),
+        dim=dim or (facts.dim if facts is not None else 16),
+        state_bytes=facts.state_bytes if facts is not None else 4,
+        dense_bytes=dense_bytes if dense_mb is None else 1e6 * dense_mb,
+        hot_every=hot_every,
+    )
+
+
+def _problem(cluster_file: Path, workload: Workload, measured: Path | None, overlap: float | None) -> Problem:
+    from laconic.placement.engine_speeds import EngineSpeeds, read_speeds
+    from laconic.placement.problem import Problem
+    from laconic.placement.topology import read_cluster
+
+    speeds = EngineSpeeds() if overlap is None else EngineSpeeds(overlap=overlap)
+    if measured is not None:
+        speeds = read_speeds(measured, speeds)
+    return Problem(read_cluster(cluster_file), workload, speeds)
+
+
+def _hot_ids(access: Access | None, explained: list[Explained]) -> dict[str, Any]:
+    from laconic.placement.access_load import hottest_ids
+
+    hot = {table.name: table.choice.hot for table in explained if table.choice.hot}
+    assert access is not None or not hot, "without a profile no id is known"
+    return (
+        {}
+        if access is None
+        else {name: hottest_ids(access.table(name), count) for name, count in hot.items()}
+    )
+
+
+def _baselines(problem: Problem) -> list[dict[str, Any]]:
+    from laconic.placement.baselines import BASELINES
+
+    rows = []
+    for name, baseline in BASELINES.items():
+        choices = baseline(problem)
+        time = problem.step(choices)
+        rows.append({"name": name, "step_ms": 1e3 * time.step_s, "short_bytes": problem.shortage(choices)})
+    return rows

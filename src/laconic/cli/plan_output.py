@@ -1,0 +1,131 @@
+"""What ``laconic plan`` shows and writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from laconic.placement.explanation import Explained
+    from laconic.placement.plan_file import PlacementPlan
+    from laconic.placement.planner import Planned
+    from laconic.placement.problem import Problem
+
+
+def show_plan(console: Console, problem: Problem, planned: Planned, explained: list[Explained]) -> None:
+    """Print a line for every table, and where the time of a step goes."""
+    from laconic.report.numerals import bytes_text, milliseconds, share
+
+    time, workload = planned.time, problem.workload
+    console.print(
+        f"{len(workload.tables)} tables, {sum(t.rows for t in workload.tables):,} rows, "
+        f"{bytes_text(workload.table_bytes)} on {problem.ranks} ranks with {workload.batch:,} samples each"
+    )
+    console.print(_tables(explained))
+    rate = problem.ranks * workload.batch / time.step_s if time.step_s else float("inf")
+    console.print(
+        f"step: {milliseconds(1e3 * time.step_s)} ({rate:,.0f} samples/s) = "
+        f"{milliseconds(1e3 * time.compute_s)} computation + {milliseconds(1e3 * (time.busy_s - time.compute_s))} "
+        f"codecs and rows + {milliseconds(1e3 * (time.step_s - time.busy_s))} waiting"
+    )
+    parts = ", ".join(f"{name} {milliseconds(1e3 * s)}" for name, s in time.phases.items() if s)
+    if parts:
+        console.print(f"wire: {milliseconds(1e3 * time.wire_s)} in all, hidden or not: {parts}")
+    console.print(f"bottleneck: {time.bottleneck}")
+    console.print(
+        f"no plan takes less than {milliseconds(1e3 * planned.bound_s)}: this one is within {share(planned.gap)}"
+    )
+
+
+def comparison(planned: Planned, others: list[dict[str, Any]]) -> Table:
+    """Make a table of what other placements would take."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from laconic.report.numerals import bytes_text, milliseconds, times
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("placement", "step", "beside this plan", ""):
+        shown.add_column(name, justify="left" if name in ("placement", "") else "right", no_wrap=True)
+    own = 1e3 * planned.time.step_s
+    shown.add_row("this plan", milliseconds(own), times(1.0) if own else "", "")
+    for row in others:
+        short = f"{bytes_text(row['short_bytes'])} of memory short" if row["short_bytes"] else ""
+        ratio = times(row["step_ms"] / own) if own else ""
+        shown.add_row(row["name"], milliseconds(row["step_ms"]), ratio, short)
+    return shown
+
+
+def plan_result(
+    problem: Problem,
+    planned: Planned,
+    explained: list[Explained],
+    others: list[dict[str, Any]],
+    written: PlacementPlan,
+) -> dict[str, Any]:
+    """Make the value that ``--json`` writes."""
+    time = planned.time
+    return {
+        "kind": "plan",
+        "plan": written.model_dump(mode="json"),
+        "table_bytes": problem.workload.table_bytes,
+        "step_ms": 1e3 * time.step_s,
+        "bound_ms": 1e3 * planned.bound_s,
+        "gap": planned.gap,
+        "compute_ms": 1e3 * time.compute_s,
+        "busy_ms": 1e3 * time.busy_s,
+        "wire_ms": 1e3 * time.wire_s,
+        "phases_ms": {name: 1e3 * seconds for name, seconds in time.phases.items()},
+        "bottleneck": time.bottleneck,
+        "tables": [
+            {
+                "name": table.name,
+                "place": str(table.choice),
+                "bytes_sent": table.sent.total,
+                "ram_bytes": table.ram,
+                "runner_up": None if table.runner_up is None else str(table.runner_up),
+                "runner_up_costs_ms": 1e3 * table.costs_s,
+                "runner_up_costs_bytes": table.costs_bytes,
+            }
+            for table in explained
+        ],
+        "baselines": others,
+    }
+
+
+def _tables(explained: list[Explained]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from laconic.report.numerals import NONE, bytes_text, milliseconds
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.add_column("table", overflow="fold")
+    shown.add_column("rows", justify="right", no_wrap=True)
+    shown.add_column("place", overflow="fold")
+    for name in ("sent", "memory"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("next best", overflow="fold")
+    for name in ("slower by", "sends"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for table in explained:
+        other = [NONE, NONE, NONE]
+        if table.runner_up is not None:
+            sign = "+" if table.costs_bytes >= 0 else "\N{MINUS SIGN}"
+            other = [
+                str(table.runner_up),
+                milliseconds(1e3 * table.costs_s),
+                sign + bytes_text(abs(table.costs_bytes)),
+            ]
+        shown.add_row(
+            Text(table.name),
+            f"{table.rows:,}",
+            str(table.choice),
+            bytes_text(table.sent.total),
+            bytes_text(table.ram),
+            *other,
+        )
+    return shown

@@ -1,0 +1,174 @@
+"""``laconic simulate``: what steps would take on clusters of any size, and where each method stops paying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from laconic.cli.output import check_json_file, write_json
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from laconic.placement.scenario import Scenario
+    from laconic.placement.simulate import Cell, Model
+    from laconic.report import SimulateResult
+
+_METHODS = {
+    "dedup": "rows dealt to all, each distinct row once",
+    "bounded": "rows and gradients within an error bound",
+    "dense": "dense gradients compressed",
+    "hot": "the hottest rows on every rank",
+}
+
+
+def simulate(
+    scenario_file: Path | None = typer.Argument(
+        None, metavar="[SCENARIO.TOML]", help="Model and clusters; left out: DLRM on Criteo Terabyte."
+    ),
+    overrides: list[str] = typer.Option(
+        [],
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, as total_rows=1_000_000_000_000; may be repeated.",
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write all cells as JSON to this file ('-': stdout)."
+    ),
+    page: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of charts."),
+) -> None:
+    """Predict steps for 8 to 4,096 ranks and 1 to 400 Gbit/s from codec speeds measured here."""
+    from rich.console import Console
+
+    from laconic.config import load, parse
+    from laconic.data.synthetic import TERABYTE_ROWS
+    from laconic.placement.scenario import Scenario, model_of
+    from laconic.report import write_report
+    from laconic.report.document import check_plotly
+
+    check_json_file(json_file)
+    if page is not None:
+        if not page.parent.is_dir():
+            raise ConfigError(f"--page: no folder {str(page.parent)!r} to write into; make it first")
+        check_plotly()
+    given = tuple(overrides)
+    scenario = parse("", Scenario, given) if scenario_file is None else load(scenario_file, Scenario, given)
+    model = model_of(scenario, TERABYTE_ROWS)
+    result = _result(scenario, model, _cells(scenario, model))
+    if json_file is not None:
+        write_json(result.model_dump(mode="json"), json_file)
+    if page is not None:
+        write_report(result, page)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.print(_table(result))
+    console.print(
+        "[dim]gains: best step without the method / best step with it; ms: all methods off -> best choice"
+    )
+
+
+def _cells(scenario: Scenario, model: Model) -> list[Cell]:
+    """Simulate under a progress bar."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from laconic.placement.simulate import simulate as cells_of
+
+    cells = cells_of(
+        model,
+        scenario.ranks,
+        scenario.gbps,
+        latency_s=scenario.latency_us / 1e6,
+        message_s=scenario.message_us / 1e6,
+        all_to_all=scenario.all_to_all,
+    )
+    total = len(scenario.ranks) * len(scenario.gbps)
+    return list(track(cells, "simulating", total=total, console=Console(stderr=True), transient=True))
+
+
+def _result(scenario: Scenario, model: Model, cells: Sequence[Cell]) -> SimulateResult:
+    from laconic.placement.simulate import METHODS, Methods, stops_paying
+    from laconic.report import SimulateResult
+    from laconic.report.numerals import plain
+
+    def told(cell: Cell) -> dict[str, object]:
+        best = cell.costs[cell.best]
+        return {
+            "ranks": cell.ranks,
+            "gbps": cell.gbps,
+            "off_ms": 1e3 * cell.costs[Methods()].step_s,
+            "best_ms": 1e3 * best.step_s,
+            "best": cell.best.text,
+            "gains": [cell.gain(name) for name in METHODS],
+            "alone": [cell.alone(name) for name in METHODS],
+            "wire_ms": 1e3 * best.wire_s,
+            "codec_ms": 1e3 * best.codec_s,
+            "bytes": {
+                "ids": best.ids_bytes,
+                "rows": best.rows_bytes,
+                "dense": best.dense_bytes,
+                "hot": best.hot_bytes,
+            },
+            "hot_rows": best.hot_rows,
+        }
+
+    def stop(ranks: int, method: str) -> float | None:
+        gbps = stops_paying([cell for cell in cells if cell.ranks == ranks], method)
+        return None if gbps == float("inf") else gbps
+
+    row_bytes = 4 * model.dim
+    facts = [
+        ("rows", f"{sum(f.rows for f in model.frequencies_T):,} in {len(model.frequencies_T)} tables"),
+        ("Zipf", plain(scenario.zipf)),
+        ("dimensions", str(model.dim)),
+        ("batch of a rank", f"{model.samples:,}"),
+        ("compute", f"{plain(scenario.compute_ms)} ms"),
+        ("dense parameters", f"{scenario.dense_parameters:,}"),
+        ("rows coded", f"{plain(row_bytes / model.forward.row_bytes)} times smaller"),
+        ("gradients", f"{plain(row_bytes / model.backward.row_bytes)} times"),
+        ("dense gradients", f"{plain(model.dense_ratio)} times"),
+        ("codec", f"{plain(1e6 * model.forward.block_s)} us a block, {plain(row_bytes / model.forward.row_s / 1e9)} GB/s a core"),
+        ("hot rows summed", "every step" if model.sync_every == 1 else f"every {model.sync_every} steps"),
+    ]  # fmt: skip
+    ranks = scenario.ranks
+    over = f"{ranks[0]:,} ranks" if len(ranks) == 1 else f"{ranks[0]:,} to {ranks[-1]:,} ranks"
+    return SimulateResult.model_validate(
+        {
+            "title": f"A step on {over}, on paper",
+            "facts": facts,
+            "methods": [(name, _METHODS[name]) for name in METHODS],
+            "cells": [told(cell) for cell in cells],
+            "stops": [{"ranks": n, "gbps": [stop(n, method) for method in METHODS]} for n in ranks],
+        }
+    )
+
+
+def _table(result: SimulateResult) -> Table:
+    """One line for each number of ranks and bandwidth."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from laconic.report.numerals import bytes_text, plain, times
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    names = [name for name, _ in result.methods]
+    for name in ("ranks", "Gbit/s", "ms", "", "sent", *names):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for cell in result.cells:
+        sent = cell.bytes.ids + cell.bytes.rows + cell.bytes.dense + cell.bytes.hot
+        shown.add_row(
+            f"{cell.ranks:,}",
+            plain(cell.gbps),
+            f"{plain(cell.off_ms)} -> {plain(cell.best_ms)}",
+            times(cell.off_ms / cell.best_ms),
+            bytes_text(sent),
+            *(
+                f"{gain:.2f}{'*' if name in cell.best.split(' + ') else ' '}"
+                for name, gain in zip(names, cell.gains, strict=True)
+            ),
+            end_section=cell.gbps == result.gbps[-1],
+        )
+    return shown

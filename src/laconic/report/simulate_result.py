@@ -1,0 +1,111 @@
+"""What ``laconic simulate`` found: a JSON file, and these classes.
+
+::
+
+    {
+      "kind": "simulate",
+      "title": "Step on 8 to 16 ranks",
+      "facts": [["rows", "187,767,399"], ["dimensions", "64"]],
+      "methods": [["dedup", "each distinct row once"], ["dense", "dense gradients compressed"]],
+      "cells": [
+        {"ranks": 8, "gbps": 1, "off_ms": 348.7, "best_ms": 62.3, "best": "dedup + dense", "gains": [1.03, 2.62], "alone": [1.2, 1.3],
+         "wire_ms": 31.1, "codec_ms": 11.4, "bytes": {"ids": 28000, "rows": 880000, "dense": 2900000, "hot": 0}, "hot_rows": 0}
+      ],
+      "stops": [{"ranks": 8, "gbps": [1.0, null]}]
+    }
+
+``gains`` has one number for each method: the best step without it / the best step with it; ``alone``: the step with all off / that with it
+alone. ``stops`` says from which bandwidth on it
+does not pay; null: it always does, 0: it never does. Wire, codecs and bytes are those of the best choice, for one rank and step.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from laconic.report.record import Bytes, Count, Maybe, Record, Text, read_record
+
+__all__ = ["SentBytes", "SimulateResult", "SimulatedCell", "Stops", "read_simulate_result"]
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class SentBytes(Record):
+    """What a rank sends in a step."""
+
+    ids: Bytes
+    rows: Bytes
+    dense: Bytes
+    hot: Bytes
+
+
+class SimulatedCell(Record):
+    """One number of ranks at one bandwidth."""
+
+    ranks: Count
+    gbps: Positive
+    off_ms: Positive
+    """Step with all methods off."""
+    best_ms: Positive
+    best: Text
+    """The methods that are on in the best choice."""
+    gains: tuple[Positive, ...]
+    alone: tuple[Positive, ...]
+    wire_ms: float
+    codec_ms: float
+    bytes: SentBytes
+    hot_rows: Count
+
+
+class Stops(Record):
+    """Where methods stop paying with so many ranks."""
+
+    ranks: Count
+    gbps: tuple[Maybe, ...]
+
+
+class SimulateResult(Record):
+    """A result file."""
+
+    kind: Literal["simulate"] = "simulate"
+    title: Text
+    facts: tuple[tuple[str, str], ...]
+    methods: tuple[tuple[Text, Text], ...] = Field(min_length=1)
+    """Names, and what they are."""
+    cells: tuple[SimulatedCell, ...] = Field(min_length=1)
+    stops: tuple[Stops, ...]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for cell in self.cells:
+            if {len(cell.gains), len(cell.alone)} != {len(self.methods)}:
+                raise ValueError(
+                    f"cells: expected {len(self.methods)} gains, got {len(cell.gains)} and {len(cell.alone)} alone"
+                )
+        if any(len(stop.gbps) != len(self.methods) for stop in self.stops):
+            raise ValueError(f"stops: expected {len(self.methods)} bandwidths in each")
+        if len({(cell.ranks, cell.gbps) for cell in self.cells}) != len(self.ranks) * len(self.gbps):
+            raise ValueError("cells: expected one for each number of ranks and each bandwidth")
+        return self
+
+    @property
+    def ranks(self) -> list[int]:
+        """Numbers of ranks, rising."""
+        return sorted({cell.ranks for cell in self.cells})
+
+    @property
+    def gbps(self) -> list[float]:
+        """Bandwidths, rising."""
+        return sorted({cell.gbps for cell in self.cells})
+
+    def cell(self, ranks: int, gbps: float) -> SimulatedCell:
+        """Find a cell."""
+        return next(cell for cell in self.cells if (cell.ranks, cell.gbps) == (ranks, gbps))
+
+
+def read_simulate_result(path: str | Path) -> SimulateResult:
+    """Read a result file; FormatError has a line for each field that is not as it should be."""
+    return read_record(path, SimulateResult)

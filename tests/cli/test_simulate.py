@@ -1,0 +1,98 @@
+"""``laconic simulate``: a table, JSON, and a page."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from plotly.offline import get_plotlyjs
+from typer.testing import CliRunner
+
+from laconic.cli import app
+from laconic.errors import ConfigError, FormatError
+from laconic.report import SimulateResult, read_any, render_simulated
+from laconic.report import simulate_result as module
+
+FEW = ["--set", "ranks=[8, 64]", "--set", "gbps=[1, 400]", "--set", "dim=16", "--set", "rows=[20, 3000]"]
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+def test_a_table_a_file_and_a_page(tmp_path):
+    result = run(*FEW, "--json", str(tmp_path / "s.json"), "--page", str(tmp_path / "s.html"))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"64 +400 ", result.output)
+    written = json.loads((tmp_path / "s.json").read_text())
+    assert [(c["ranks"], c["gbps"]) for c in written["cells"]] == [(8, 1), (8, 400), (64, 1), (64, 400)]
+    assert written["cells"][0]["best_ms"] <= written["cells"][0]["off_ms"]
+    page = (tmp_path / "s.html").read_text()
+    assert page == render_simulated(read_any(tmp_path / "s.json"))  # what laconic report makes of the file
+
+
+def test_a_scenario_file_and_json_alone_on_stdout(tmp_path):
+    (tmp_path / "s.toml").write_text("ranks = [4]\ngbps = [10]\ndim = 16\nrows = [50]\n")
+    result = run(str(tmp_path / "s.toml"), "--set", "batch=64", "--json", "-")
+    assert json.loads(result.stdout)["cells"][0]["ranks"] == 4
+
+
+def test_errors_come_before_the_work(tmp_path):
+    for arguments, message in (
+        (["--page", str(tmp_path / "no" / "s.html")], "--page: no folder"),
+        (["--json", str(tmp_path / "no" / "s.json")], "--json: no folder"),
+        (["--set", "rank=[1]"], "did you mean 'ranks'"),
+    ):
+        result = run(*FEW, *arguments)
+        assert isinstance(result.exception, ConfigError)
+        assert message in str(result.exception)
+
+
+def documented():
+    """The sample in the documentation of the format."""
+    return json.loads(module.__doc__.split("::", 1)[1].split("``gains``", 1)[0])
+
+
+def figures(data):
+    page = render_simulated(SimulateResult.model_validate(data)).replace(get_plotlyjs(), "")
+    found = re.findall(r'<script type="application/json" data-chart="([\w-]+)">(.*?)</script>', page)
+    return page, {name: json.loads(text) for name, text in found}
+
+
+def test_maps_show_gains_and_the_chart_shows_where_they_end():
+    _, drawn = figures(documented())
+    assert [drawn[f"gain-{number}"]["data"][0]["text"] for number in (0, 1)] == [[["1.03"]], [["2.62"]]]
+    assert "alone" in drawn["gain-1"]["data"][0]["customdata"][0][0]
+    dedup, dense = drawn["stops"]["data"]
+    assert (dedup["y"], dense["y"]) == (
+        [1.0],
+        [1],
+    )  # where it ends; the largest bandwidth, for one that does not
+    assert (dedup["marker"]["symbol"], dense["marker"]["symbol"]) == (["circle"], ["triangle-up"])
+    never = documented()
+    never["stops"][0]["gbps"][0] = 0
+    assert figures(never)[1]["stops"]["data"][0]["y"] == [None]
+
+
+def test_names_are_shown_as_text():
+    hostile = documented() | {"title": "<script>alert(1)</script>"}
+    hostile["methods"][0][1] = "<img src=x>"
+    page, _ = figures(hostile)
+    assert "<script>alert(1)" not in page
+    assert "<img src=x>" not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": [["one", "x"]]}, "cells: expected 1 gains, got 2"),
+        ({"stops": [{"ranks": 8, "gbps": [1.0]}]}, "stops: expected 2 bandwidths in each"),
+        ({"cells": []}, "cells: "),
+        ({"extra": 1}, "extra: no such field"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
+    (tmp_path / "s.json").write_text(json.dumps(documented() | change))
+    with pytest.raises(FormatError, match=message):
+        read_any(tmp_path / "s.json")
