@@ -8,7 +8,7 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
+from laconic.collectives import RowwiseAdagrad, Sgd, Table, hot_rows
 from laconic.collectives.hot_rows import HotRows
 from laconic.errors import PlanError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
@@ -97,7 +97,9 @@ def test_rows_that_are_hot_do_not_travel_and_their_gradients_do(results):
         assert (min(sent) > 0) == works  # the last of three ranks has no samples, but empty lists
 
 
-def test_ids_of_any_order_find_their_part():
+@pytest.mark.parametrize("most", [0, 1 << 25], ids=["searched", "mapped"])
+def test_ids_of_any_order_find_their_part(monkeypatch, most):
+    monkeypatch.setattr(hot_rows, "_MOST_IN_MAP", most)
     hot = HotRows(TABLES, SOME)
     generator = np.random.default_rng(0)
     table_L = np.sort(generator.integers(0, len(TABLES), 500))
