@@ -11,11 +11,10 @@ from laconic.collectives import Sgd, Table
 from laconic.collectives.ledger import Direction
 from laconic.nn import RehearsedEmbeddings
 from laconic.placement.access_load import hottest_ids
-from laconic.placement.baselines import row_wise
+from laconic.placement.baselines import row_wise, threshold
 from laconic.placement.choice import Choice, Kind
 from laconic.placement.expectation import Flow, expected_traffic
 from laconic.placement.part import Part
-from laconic.placement.planner import plan_tables
 from laconic.placement.problem import Problem
 from laconic.placement.table_parts import holding_of, with_hot_rows
 from laconic.placement.topology import Cluster
@@ -29,7 +28,7 @@ _DIRECTIONS: tuple[Direction, ...] = ("ids", "forward", "backward")
 def measure_traffic(
     cases: Sequence[Case], ranks: Sequence[int], *, steps: int, say: Callable[[str], None]
 ) -> list[Row]:
-    """Compare three placements of every data set on so many ranks."""
+    """Compare whole tables, dealt rows, and dealt rows of which frequent ones are copied, on so many ranks."""
     rows = []
     for case in cases:
         for count in ranks:
@@ -38,7 +37,7 @@ def measure_traffic(
             whole = [
                 Choice(Kind("table", "pooled"), owner=t % count) for t in range(len(problem.workload.tables))
             ]
-            placements = {"table": whole, "row": row_wise(problem), "planned": plan_tables(problem).choices}
+            placements = {"table": whole, "row": row_wise(problem), "threshold": threshold(problem)}
             for name, choices in placements.items():
                 rows += _compare(case, problem, name, list(choices), steps)
     return rows
