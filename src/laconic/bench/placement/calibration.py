@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +42,12 @@ class Engine:
     dense_bytes: float
     coded_dense_bytes: float
 
-    def problem(self, case: Case, hosts: int, rate_mbit: float, *, coded: bool) -> Problem:
+    def problem(
+        self, case: Case, hosts: int, rate_mbit: float, *, coded: bool, hot_every: int = 1
+    ) -> Problem:
         """Make the placement problem of these hosts."""
-        workload = case.workload(
-            coded=coded, dense_bytes=self.coded_dense_bytes if coded else self.dense_bytes
-        )
+        dense_bytes = self.coded_dense_bytes if coded else self.dense_bytes
+        workload = case.workload(coded=coded, dense_bytes=dense_bytes, hot_every=hot_every)
         cluster = Cluster.alike(
             hosts,
             memory_gb=MEMORY_SHARE * workload.table_bytes / 1e9,
@@ -84,7 +85,7 @@ def calibrate(
         alone.append(median_ms(answers[ALONE.name]))
         for places in exact:
             answer = answers[places.contender.name]
-            engine = Engine(0.0, 1.0, 0.0, engine.speeds, answer.dense_bytes, 0.0)
+            engine = replace(engine, dense_bytes=answer.dense_bytes)
             problem = engine.problem(case, crew.ranks, rate, coded=False)
             wires.append(1e3 * problem.step(places.choices).wire_s)
             waits.append(median_ms(answer) - alone[-1])

@@ -59,13 +59,15 @@ class Case:
         parts = self.source.batches("train", global_batch=BATCH * ranks, rank=0, ranks=1)
         return (samples.lookups for samples in islice(parts, count))
 
-    def workload(self, *, coded: bool, dense_bytes: float) -> Workload:
+    def workload(self, *, coded: bool, dense_bytes: float, hot_every: int = 1) -> Workload:
         """Return all that a step sends; dense gradients take so many bytes."""
         exact = (Coding(), Coding())
         tables = tuple(
             access_load(table, *(self.ratios[table.name] if coded else exact)) for table in self.access.tables
         )
-        return Workload(tables=tables, batch=BATCH, dim=MODEL.dim, dense_bytes=dense_bytes)
+        return Workload(
+            tables=tables, batch=BATCH, dim=MODEL.dim, dense_bytes=dense_bytes, hot_every=hot_every
+        )
 
     @cached_property
     def ratios(self) -> dict[str, tuple[Coding, Coding]]:

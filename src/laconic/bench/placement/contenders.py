@@ -17,9 +17,7 @@ from laconic.placement.planned_file import plan_of
 from laconic.placement.planner import Planned, plan_tables
 from laconic.placement.problem import Problem
 
-__all__ = ["PLANNED", "Chosen", "choose_places"]
-
-PLANNED = "planned"
+__all__ = ["Chosen", "choose_places", "plan_places"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +33,30 @@ class Chosen:
 
 def choose_places(case: Case, problem: Problem, codec: Codec, folder: Path) -> list[Chosen]:
     """Write a plan file for each different choice; those that lack memory are left out."""
-    found: dict[tuple[Choice, ...], list[str]] = {}
-    planned = plan_tables(problem)
-    found[planned.choices] = [PLANNED]
+    found: dict[tuple[Choice, ...], list[str]] = {plan_tables(problem).choices: ["planned"]}
     for name, baseline in BASELINES.items():
         choices = tuple(baseline(problem))
         if problem.shortage(choices) <= 0:
             found.setdefault(choices, []).append(name)
-    return [
-        Chosen(
-            Contender(
-                placement=names[0],
-                codec=codec,
-                plan=_write(case, problem, choices, folder / f"{names[0]}.toml"),
-            ),
-            choices,
-            1e3 * problem.step(choices).step_s,
-            tuple(names),
-        )
-        for choices, names in found.items()
-    ]
+    return [_chosen(case, problem, codec, folder, choices, names) for choices, names in found.items()]
+
+
+def plan_places(case: Case, problem: Problem, codec: Codec, folder: Path, name: str) -> Chosen:
+    """Write the planner's choice alone, under a name of its own."""
+    return _chosen(case, problem, codec, folder, plan_tables(problem).choices, [name])
+
+
+def _chosen(
+    case: Case,
+    problem: Problem,
+    codec: Codec,
+    folder: Path,
+    choices: tuple[Choice, ...],
+    names: Sequence[str],
+) -> Chosen:
+    plan = _write(case, problem, choices, folder / f"{names[0]}.toml")
+    contender = Contender(placement=names[0], codec=codec, plan=plan)
+    return Chosen(contender, choices, 1e3 * problem.step(choices).step_s, tuple(names))
 
 
 def _write(case: Case, problem: Problem, choices: Sequence[Choice], path: Path) -> Path:

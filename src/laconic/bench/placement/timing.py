@@ -8,7 +8,7 @@ from pathlib import Path
 from laconic.bench.crew import Crew
 from laconic.bench.placement.calibration import ALONE, Engine, calibrate, median_ms, time_contenders
 from laconic.bench.placement.case import BATCH, Case
-from laconic.bench.placement.contenders import Chosen, choose_places
+from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed
 from laconic.bench.placement.row import Row
 from laconic.bench.training.timing import PROFILE_SHARE
@@ -18,6 +18,7 @@ __all__ = ["time_placements"]
 PLAIN = Contender(placement="plain", codec="plain")
 _CODECS: tuple[Codec, ...] = ("exact", "coded")
 _TOLERANCE = 0.01
+_HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
 
 
 def time_placements(
@@ -51,6 +52,8 @@ def _time(
     for codec in _CODECS:
         problem = engine.problem(case, crew.ranks, rate, coded=codec == "coded")
         chosen += choose_places(case, problem, codec, folder / codec)
+        stale = engine.problem(case, crew.ranks, rate, coded=codec == "coded", hot_every=_HOT_EVERY)
+        chosen.append(plan_places(case, stale, codec, folder / codec, f"planned_every_{_HOT_EVERY}"))
     # plans differ from rate to rate, trainers are kept by name
     named = [
         places.contender.model_copy(update={"placement": f"{places.contender.placement} {rate:.0f}"})
