@@ -73,7 +73,8 @@ def calibrate(
         }
         for codec in ("exact", "coded")
     }
-    exact = [chosen["exact"][name] for name in ("row", "table")]
+    fitting = [name for name in ("row", "table", "threshold") if name in chosen["exact"]]  # in memory
+    exact = [chosen["exact"][name] for name in fitting[:2]]
     coded = chosen["coded"]["row"]
     wires, waits, alone = [], [], []
     answers: dict[str, Placed] = {}
