@@ -1,5 +1,7 @@
 """The placement benchmark, small: predicted bytes are those that a rehearsal sends, and every contender is timed."""
 
+from io import StringIO
+
 import pytest
 from rich.console import Console
 
@@ -29,15 +31,17 @@ def test_predicted_bytes_are_those_of_a_rehearsal(case):
 
 
 def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
-    rows = time_placements([case], [500.0], hosts=2, rounds=1, steps=1, folder=tmp_path, say=lambda _: None)
-    assert {row.rate_mbit for row in rows} >= {500.0}
+    rows = time_placements(
+        [case], [500.0], hosts=2, match_profile=False, rounds=1, steps=1, folder=tmp_path, say=lambda _: None
+    )
     here = [row for row in rows if row.rate_mbit == 500.0]
+    assert len(here) == len(rows)
     for codec in ("exact", "coded"):
         placements = {row.placement for row in here if row.codec == codec} - {"alone"}
         assert placements >= {"planned", "planned_every_8", "row", "table"}
     for row in here:
         assert row.measured_ms > 0
         assert (row.predicted_ms is None) == (row.placement in ("alone", "plain"))
-    console = Console(width=120, record=True, quiet=True)
+    console = Console(width=120, file=StringIO())
     console.print(render(rows))
-    assert "planned_every_8" in console.export_text()
+    assert "planned_every_8" in console.file.getvalue()

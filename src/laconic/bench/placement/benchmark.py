@@ -34,6 +34,7 @@ def run_placement_benchmark(
             find_cases(data, place, every=False),
             rates_mbit,
             hosts=hosts,
+            match_profile=True,
             rounds=8 if full else 3,
             steps=4 if full else 2,
             folder=place,

@@ -26,19 +26,22 @@ def time_placements(
     rates_mbit: Sequence[float],
     *,
     hosts: int,
+    match_profile: bool,
     rounds: int,
     steps: int,
     folder: Path,
     say: Callable[[str], None],
 ) -> list[Row]:
-    """Time all, at the rate where plain communicates for the profile's share of a step, and at the others."""
+    """Time all at these rates; ``match_profile``: and where plain communicates for the profile's share of a step."""
     rows = []
     with Crew("laconic.bench.placement.worker", hosts, lab=True, rate="200mbit") as crew:
         for case in cases:
             engine = calibrate(crew, case, folder / case.name, say, rounds=rounds, steps=steps)
-            say(f"{case.name}: looking for the rate that matches the profile")
-            matching = _matching_rate(crew, case)
-            for rate in dict.fromkeys([matching, *rates_mbit]):
+            rates = list(rates_mbit)
+            if match_profile:
+                say(f"{case.name}: looking for the rate that matches the profile")
+                rates.insert(0, _matching_rate(crew, case))
+            for rate in dict.fromkeys(rates):
                 say(f"{case.name}: timing at {rate:.0f} Mbit/s")
                 crew.set_rate(f"{rate:.0f}mbit")
                 rows += _time(crew, case, engine, rate, rounds, steps, folder / case.name / f"{rate:.0f}")
