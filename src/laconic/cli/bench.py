@@ -158,6 +158,34 @@ def adapt(
         write_json(result.as_json(), json_file)
 
 
+@app.command("placement")
+def placement(
+    data: Path | None = typer.Option(
+        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples alone."
+    ),
+    full: bool = typer.Option(False, help="Many more repeats: half an hour."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
+    from rich.console import Console
+
+    from laconic.bench.machine import Machine
+    from laconic.bench.placement.benchmark import as_json, run_placement_benchmark
+    from laconic.bench.placement.tables import render
+
+    check_json_file(json_file)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 110)
+    with console.status("starting") as status:
+        rows = run_placement_benchmark(data=data, full=full, say=status.update)
+    console.print(str(Machine.this()), highlight=False)
+    console.print(render(rows))
+    if json_file is not None:
+        write_json(as_json(rows), json_file)
+
+
 @app.command("reduce")
 def reduce(
     hosts: int = typer.Option(2, min=2, help="Hosts to time on; cores should suffice for a core each."),

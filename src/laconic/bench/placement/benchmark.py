@@ -1,0 +1,47 @@
+"""``laconic bench placement``: all its parts, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from laconic.bench.placement.case import find_cases
+from laconic.bench.placement.row import Row
+from laconic.bench.placement.timing import time_placements
+from laconic.bench.placement.traffic import measure_traffic
+
+__all__ = ["as_json", "run_placement_benchmark"]
+
+
+def run_placement_benchmark(
+    *,
+    data: Path | None,
+    rates_mbit: Sequence[float] = (100.0, 200.0, 1000.0),
+    hosts: int = 2,
+    ranks: Sequence[int] = (2, 4, 8),
+    full: bool,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Measure bytes on several numbers of ranks, and time on hosts of a core each; ``full``: three times as long."""
+    with TemporaryDirectory(prefix="laconic-plans-") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        rows = measure_traffic(find_cases(data, place, every=True), ranks, steps=12 if full else 6, say=say)
+        return rows + time_placements(
+            find_cases(data, place, every=False),
+            rates_mbit,
+            hosts=hosts,
+            match_profile=True,
+            rounds=8 if full else 3,
+            steps=4 if full else 2,
+            folder=place,
+            say=say,
+        )
+
+
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows for machines."""
+    return [asdict(row) for row in rows]

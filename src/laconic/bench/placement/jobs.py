@@ -1,0 +1,58 @@
+"""What a worker is asked to time, and what it answers: values that travel as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from laconic.config import Settings
+from laconic.data import DataSettings
+
+__all__ = ["Codec", "Contender", "Placed", "PlacedSteps"]
+
+Codec = Literal["plain", "exact", "coded"]
+
+
+class Contender(Settings):
+    """One way to place tables and to send what they need."""
+
+    placement: str
+    """``alone``: a rank's batch on that rank, nothing sent; ``plain``: tables whole on ranks, pooled, as DLRM does."""
+
+    codec: Codec
+    """``plain``: float32, raw ids, torch's all-to-all; ``exact``: float32, coded ids; ``coded``: Laconic's defaults."""
+
+    plan: Path | None = None
+    """Plan that says where tables are."""
+
+    @property
+    def name(self) -> str:
+        """Different for each."""
+        return f"{self.placement} {self.codec}"
+
+
+class PlacedSteps(Settings):
+    """Time steps of contenders, in turns."""
+
+    data: DataSettings
+    contenders: tuple[Contender, ...]
+    rounds: int
+    steps: int
+    """Of each contender in each round; one more before them is not counted."""
+
+
+class Placed(Settings):
+    """Figures of one contender, averaged over ranks where they differ."""
+
+    name: str
+    round_ms: tuple[tuple[float, ...], ...]
+    bytes: dict[str, float]
+    """Sent per step and rank, by direction."""
+    before: dict[str, float]
+    """The same uncompressed."""
+    codec_ms: dict[str, float]
+    """Of encoding and decoding rows and gradients, per step."""
+    dense_bytes: float
+    """Of dense gradients, as they are: not what a rank sends of them."""
+    dense_sent: float
+    """Sent per step and rank."""

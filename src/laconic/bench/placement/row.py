@@ -1,0 +1,31 @@
+"""One row of the placement benchmark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Row"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What was predicted and measured of one placement in one setting; None: not of this kind."""
+
+    kind: Literal["bytes", "time"]
+    data: str
+    hosts: int
+    rate_mbit: float | None = None
+    """Of every link, in each direction."""
+    placement: str
+    codec: str
+    """``plain``: float32 and raw ids; ``exact``: float32, ids coded; ``coded``: within Laconic's bounds."""
+    direction: str | None = None
+    predicted_bytes: float | None = None
+    """Sent per step and rank, of all that is measured."""
+    measured_bytes: float | None = None
+    predicted_ms: float | None = None
+    """Of a step."""
+    measured_ms: float | None = None
+    samples_per_s: float | None = None
+    """Of all hosts, as measured."""

@@ -1,0 +1,76 @@
+"""The placement benchmark as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from laconic.bench.figures_table import figures_table
+from laconic.bench.placement.row import Row
+
+__all__ = ["render"]
+
+
+def render(rows: Sequence[Row]) -> RenderableType:
+    """One table of bytes for each data set, and one of times for each rate."""
+    tables: list[RenderableType] = []
+    for data in dict.fromkeys(row.data for row in rows if row.kind == "bytes"):
+        tables.append(_bytes_table(data, [r for r in rows if r.kind == "bytes" and r.data == data]))
+    timed = [row for row in rows if row.kind == "time"]
+    for data, rate in dict.fromkeys((row.data, row.rate_mbit) for row in timed):
+        tables.append(_time_table([r for r in timed if (r.data, r.rate_mbit) == (data, rate)]))
+    return Group(*tables)
+
+
+def _bytes_table(data: str, rows: list[Row]) -> Table:
+    table = figures_table(
+        f"bytes per step and rank: {data}, exact",
+        "ranks",
+        "placement",
+        "direction",
+        "predicted",
+        "measured",
+        "error",
+    )
+    for row in rows:
+        predicted, measured = row.predicted_bytes or 0.0, row.measured_bytes or 0.0
+        table.add_row(
+            str(row.hosts),
+            row.placement,
+            row.direction or "",
+            f"{predicted / 1e3:,.1f} kB",
+            f"{measured / 1e3:,.1f} kB",
+            f"{predicted / measured - 1:+.1%}" if measured else "",
+        )
+    return table
+
+
+def _time_table(rows: list[Row]) -> Table:
+    alone = next(row.measured_ms or 0.0 for row in rows if row.placement == "alone")
+    plain = next(row.measured_ms or 0.0 for row in rows if row.placement == "plain")
+    title = f"step time: {rows[0].data}, {rows[0].hosts} hosts, {rows[0].rate_mbit:.0f} Mbit/s"
+    table = figures_table(
+        f"{title}, plain communicates {1 - alone / plain:.1%}",
+        "placement",
+        "codec",
+        "predicted",
+        "measured",
+        "error",
+        "plain /",
+        "samples/s",
+    )
+    for row in rows:
+        measured = row.measured_ms or 0.0
+        predicted = row.predicted_ms
+        table.add_row(
+            row.placement,
+            row.codec,
+            "" if predicted is None else f"{predicted:.1f} ms",
+            f"{measured:.1f} ms",
+            "" if predicted is None else f"{predicted / measured - 1:+.1%}",
+            f"{plain / measured:.2f}x",
+            f"{row.samples_per_s:,.0f}",
+        )
+    return table

@@ -1,0 +1,105 @@
+"""Step times of plans, of what others would do, and of plain training, on a rate-limited wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from laconic.bench.crew import Crew
+from laconic.bench.placement.calibration import ALONE, Engine, calibrate, median_ms, time_contenders
+from laconic.bench.placement.case import BATCH, Case
+from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
+from laconic.bench.placement.jobs import Codec, Contender, Placed
+from laconic.bench.placement.row import Row
+from laconic.bench.training.timing import PROFILE_SHARE
+
+__all__ = ["time_placements"]
+
+PLAIN = Contender(placement="plain", codec="plain")
+_CODECS: tuple[Codec, ...] = ("exact", "coded")
+_TOLERANCE = 0.01
+_HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
+
+
+def time_placements(
+    cases: Sequence[Case],
+    rates_mbit: Sequence[float],
+    *,
+    hosts: int,
+    match_profile: bool,
+    rounds: int,
+    steps: int,
+    folder: Path,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Time all at these rates; ``match_profile``: and where plain communicates for the profile's share of a step."""
+    rows = []
+    with Crew("laconic.bench.placement.worker", hosts, lab=True, rate="200mbit") as crew:
+        for case in cases:
+            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds, steps=steps)
+            rates = list(rates_mbit)
+            if match_profile:
+                say(f"{case.name}: looking for the rate that matches the profile")
+                rates.insert(0, _matching_rate(crew, case))
+            for rate in dict.fromkeys(rates):
+                say(f"{case.name}: timing at {rate:.0f} Mbit/s")
+                crew.set_rate(f"{rate:.0f}mbit")
+                rows += _time(crew, case, engine, rate, rounds, steps, folder / case.name / f"{rate:.0f}")
+    return rows
+
+
+def _time(
+    crew: Crew, case: Case, engine: Engine, rate: float, rounds: int, steps: int, folder: Path
+) -> list[Row]:
+    chosen: list[Chosen] = []
+    for codec in _CODECS:
+        problem = engine.problem(case, crew.ranks, rate, coded=codec == "coded")
+        chosen += choose_places(case, problem, codec, folder / codec)
+        stale = engine.problem(case, crew.ranks, rate, coded=codec == "coded", hot_every=_HOT_EVERY)
+        chosen.append(plan_places(case, stale, codec, folder / codec, f"planned_every_{_HOT_EVERY}"))
+    # plans differ from rate to rate, trainers are kept by name
+    named = [
+        places.contender.model_copy(update={"placement": f"{places.contender.placement} {rate:.0f}"})
+        for places in chosen
+    ]
+    answers = time_contenders(crew, case, [ALONE, PLAIN, *named], rounds=rounds, steps=steps)
+    rows = [
+        _row(case, crew.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)
+    ]
+    for places, contender in zip(chosen, named, strict=True):
+        for name in places.names:
+            own = Contender(placement=name, codec=contender.codec)
+            rows.append(_row(case, crew.ranks, rate, own, answers[contender.name], places.predicted_ms))
+    return rows
+
+
+def _row(
+    case: Case, hosts: int, rate: float, contender: Contender, answer: Placed, predicted_ms: float | None
+) -> Row:
+    measured = median_ms(answer)
+    return Row(
+        kind="time",
+        data=case.name,
+        hosts=hosts,
+        rate_mbit=rate,
+        placement=contender.placement,
+        codec=contender.codec,
+        predicted_ms=predicted_ms,
+        measured_ms=measured,
+        measured_bytes=sum(answer.bytes.values()) + answer.dense_sent,
+        samples_per_s=1e3 * BATCH * hosts / measured,
+    )
+
+
+def _matching_rate(crew: Crew, case: Case) -> float:
+    """Rate at which plain communicates for the profile's share of a step."""
+    rate = 200.0
+    for _ in range(4):
+        crew.set_rate(f"{rate:.0f}mbit")
+        answers = time_contenders(crew, case, [ALONE, PLAIN], rounds=2, steps=2)
+        alone, plain = median_ms(answers[ALONE.name]), median_ms(answers[PLAIN.name])
+        if abs(1 - alone / plain - PROFILE_SHARE) <= _TOLERANCE:
+            break
+        wanted = alone / (1 - PROFILE_SHARE)
+        rate = float(round(min(max(rate * (plain - alone) / (wanted - alone), 10), 10_000)))
+    return rate

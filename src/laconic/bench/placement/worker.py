@@ -1,0 +1,124 @@
+"""One rank of the placement benchmark; started by ``Crew`` as ``python -m laconic.bench.placement.worker``."""
+
+from __future__ import annotations
+
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from laconic.bench.crew_member import do_jobs
+from laconic.bench.placement.case import BATCH, MODEL
+from laconic.bench.placement.jobs import Contender, Placed, PlacedSteps
+from laconic.collectives.world import Joined
+from laconic.data import DataSettings, Samples, open_source
+from laconic.train.placement import make_placement
+from laconic.train.ranks import Ranks, process_group
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings
+from laconic.train.trainer import Trainer
+
+_BATCHES = 8  # read before the clock starts, used in turn
+
+
+def main() -> None:
+    """Work until told to stop."""
+    torch.set_num_threads(1)
+    with process_group(timeout_s=600) as ranks:
+        timed = _Timed(ranks)
+        do_jobs(ranks, lambda _, text: timed.measure(PlacedSteps.model_validate_json(text)))
+
+
+class _Timed:
+    """Trainers of one data set, kept from job to job: tables take a while to make."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._data = ""
+        self._batches: list[Samples] = []
+        self._trainers: dict[str, Trainer] = {}
+        self._done: dict[str, int] = {}
+
+    def measure(self, job: PlacedSteps) -> list[Placed]:
+        self._prepare(job)
+        for contender in job.contenders:
+            self._trainers[contender.name].embeddings.ledger.reset()
+        rounds: dict[str, list[tuple[float, ...]]] = {contender.name: [] for contender in job.contenders}
+        for turn in range(job.rounds):
+            for k in range(len(job.contenders)):
+                name = job.contenders[(turn + k) % len(job.contenders)].name
+                rounds[name].append(self._turn(name, job.steps))
+        return [self._answer(contender.name, rounds[contender.name]) for contender in job.contenders]
+
+    def _prepare(self, job: PlacedSteps) -> None:
+        data = job.model_dump_json(include={"data"})
+        source = open_source(job.data)
+        if data != self._data:
+            for trainer in self._trainers.values():
+                trainer.embeddings.close()
+            self._data, self._trainers, self._done = data, {}, {}
+            ranks = self.ranks
+            parts = source.batches(
+                "train", global_batch=BATCH * ranks.count, rank=ranks.rank, ranks=ranks.count
+            )
+            self._batches = list(islice(parts, _BATCHES))
+        for contender in job.contenders:
+            if contender.name not in self._trainers:
+                self._trainers[contender.name] = _trainer(contender, job.data, self.ranks)
+                self._done[contender.name] = 0
+
+    def _turn(self, name: str, steps: int) -> tuple[float, ...]:
+        """Time some steps; the first one, which finds caches full of others' data, is not counted."""
+        self.ranks.barrier()
+        trainer, times = self._trainers[name], []
+        for _ in range(steps + 1):
+            done = self._done[name]
+            samples = self._batches[done % _BATCHES]
+            start = perf_counter()
+            trainer.step(samples, self._batches[(done + 1) % _BATCHES].lookups)
+            times.append(1e3 * (perf_counter() - start))
+            self._done[name] += 1
+        return tuple(times[1:])
+
+    def _answer(self, name: str, round_ms: list[tuple[float, ...]]) -> Placed:
+        trainer = self._trainers[name]
+        rows = {row["direction"]: row for row in trainer.embeddings.ledger.summary()}
+        everyone: list[dict[str, Any]] = self.ranks.gather(rows)
+
+        def mean(direction: str, figure: str) -> float:
+            return float(sum(part[direction][figure] for part in everyone)) / len(everyone)
+
+        codec_ms = {
+            figure: mean("forward", f"{figure}_ms") + mean("backward", f"{figure}_ms")
+            for figure in ("encode", "decode")
+        }
+        return Placed(
+            name=name,
+            round_ms=tuple(round_ms),
+            bytes={direction: mean(direction, "bytes_sent") for direction in rows},
+            before={direction: mean(direction, "bytes_before") for direction in rows},
+            codec_ms=codec_ms,
+            dense_bytes=4 * sum(parameter.numel() for parameter in trainer.model.parameters()),
+            dense_sent=trainer.dense_bytes if trainer.ranks.count > 1 else 0,
+        )
+
+
+def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> Trainer:
+    coded = contender.codec == "coded"
+    settings = RunSettings(
+        data=data,
+        model=MODEL,
+        embeddings=EmbeddingSettings(sharding="table", send="pooled"),
+        dense=DenseSettings(send="levels" if coded else "exact"),
+        exchange=ExchangeSettings(kind="bounded" if coded else "exact", coded_ids=contender.codec != "plain"),
+    )
+    if contender.placement == "alone":
+        ranks = Ranks(0, 1)
+    schema = open_source(data).schema
+    placement = make_placement(settings, schema, ranks.count, contender.plan)
+    world = Joined(pairwise=contender.codec != "plain")
+    return Trainer(settings, schema, ranks, world=world, placement=placement)
+
+
+if __name__ == "__main__":
+    main()

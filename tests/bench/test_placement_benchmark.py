@@ -1,0 +1,47 @@
+"""The placement benchmark, small: predicted bytes are those that a rehearsal sends, and every contender is timed."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from laconic.bench.placement.case import Case
+from laconic.bench.placement.tables import render
+from laconic.bench.placement.timing import time_placements
+from laconic.bench.placement.traffic import measure_traffic
+from laconic.data import SyntheticSettings
+
+
+@pytest.fixture
+def case():
+    return Case("small", SyntheticSettings(kind="synthetic", rows=(2000, 1500, 1200, 7), samples=1 << 14))
+
+
+def test_predicted_bytes_are_those_of_a_rehearsal(case):
+    rows = measure_traffic([case], [2, 3], steps=4, say=lambda _: None)
+    assert {(row.hosts, row.placement, row.direction) for row in rows} == {
+        (hosts, placement, direction)
+        for hosts in (2, 3)
+        for placement in ("table", "row", "threshold")
+        for direction in ("ids", "forward", "backward")
+    }
+    for row in rows:
+        if row.direction != "ids":  # which of so few rows are few bytes, and headers count
+            assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=0.05)
+
+
+def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
+    rows = time_placements(
+        [case], [500.0], hosts=2, match_profile=False, rounds=1, steps=1, folder=tmp_path, say=lambda _: None
+    )
+    here = [row for row in rows if row.rate_mbit == 500.0]
+    assert len(here) == len(rows)
+    for codec in ("exact", "coded"):
+        placements = {row.placement for row in here if row.codec == codec} - {"alone"}
+        assert placements >= {"planned", "planned_every_8", "row", "table"}
+    for row in here:
+        assert row.measured_ms > 0
+        assert (row.predicted_ms is None) == (row.placement in ("alone", "plain"))
+    console = Console(width=120, file=StringIO())
+    console.print(render(rows))
+    assert "planned_every_8" in console.file.getvalue()
