@@ -96,6 +96,8 @@ class Split(nn.Module):
         passing = _Pass(self.turn)
         passing.own_wants = x_BD is not None and x_BD.requires_grad and torch.is_grad_enabled()
         self.turn += 1
+        if is_target:
+            self._wire.ask([source for source in self.sources if source != self.rank], passing.turn)
         works = [] if own_BD is None else self._send(own_BD, passing)
         if is_target:
             self._receive(own_BD, passing)
@@ -145,6 +147,8 @@ class Split(nn.Module):
             passing.take(torch.from_numpy(activations))
 
     def _backward(self, gradient_BN: Tensor, passing: _Pass) -> Tensor | None:
+        if passing.own_wants:
+            self._wire.ask([target for target in self.targets if target != self.rank], passing.turn, back=True)
         start = perf_counter()
         own: Tensor | None = None
         parcels: dict[int, Parcel] = {}
@@ -158,7 +162,7 @@ class Split(nn.Module):
                     selection = passing.heard[source].selection
                     parcels[source] = self._part.pack_gradient(selection, part_BD, passing.turn, place)
         passing.encode_s, passing.decode_s = perf_counter() - start, 0.0
-        works = self._wire.send(parcels, passing.turn)
+        works = self._wire.send(parcels, passing.turn, back=True)
         total = self._sum_gradients(own, passing) if passing.own_wants else None
         self._wire.finish(works, passing.turn)
         self._record("backward", list(parcels.values()), passing)
@@ -173,7 +177,9 @@ class Split(nn.Module):
                 gradient = own_BD
             else:
                 assert passing.selection is not None, "what was sent is known"
-                parcel = self._wire.receive(target, passing.turn, self._part.most_value_bytes)
+                parcel = self._wire.receive(
+                    target, passing.turn, self._part.most_value_bytes, back=True
+                )
                 if parcel.count != passing.selection.count:
                     raise CommError(
                         f"{self.name}: rank {target} sent {parcel.count} gradients at turn {passing.turn}, "
