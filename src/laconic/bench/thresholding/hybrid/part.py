@@ -36,7 +36,6 @@ from laconic.train.ranks import Ranks
 __all__ = ["Groups", "Part"]
 
 _RATE = 0.01
-_BUCKET_MB = 2.0
 
 
 class Groups:
@@ -83,7 +82,7 @@ class Part:
             self._replica = DistributedDataParallel(
                 self._module,
                 process_group=groups.same,
-                bucket_cap_mb=_BUCKET_MB,
+                
                 gradient_as_bucket_view=True,
             )
             if method.large is not None:
