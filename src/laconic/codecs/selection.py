@@ -72,7 +72,7 @@ class Selection:
         if self.places_K is None:
             return x_BD.reshape(-1)
         memory, index_K = self._memory(x_BD if _has_rows(x_BD) else np.ascontiguousarray(x_BD))
-        return memory[index_K]
+        return memory.take(index_K)
 
     def spread(self, values_K: Floats) -> Floats:
         """Return the matrix with these values in their places and 0 elsewhere."""

@@ -159,7 +159,9 @@ class Split(nn.Module):
 
     def _backward(self, gradient_BN: Tensor, passing: _Pass) -> Tensor | None:
         if passing.own_wants:
-            self._wire.ask([target for target in self.targets if target != self.rank], passing.turn, back=True)
+            self._wire.ask(
+                [target for target in self.targets if target != self.rank], passing.turn, back=True
+            )
         start = perf_counter()
         own: Tensor | None = None
         parcels: dict[int, Parcel] = {}
@@ -188,9 +190,7 @@ class Split(nn.Module):
                 total = own_BD.clone() if total is None else total + own_BD  # others are added in place
             else:
                 assert passing.selection is not None, "what was sent is known"
-                parcel = self._wire.receive(
-                    target, passing.turn, self._part.most_value_bytes, back=True
-                )
+                parcel = self._wire.receive(target, passing.turn, self._part.most_value_bytes, back=True)
                 if parcel.count != passing.selection.count:
                     raise CommError(
                         f"{self.name}: rank {target} sent {parcel.count} gradients at turn {passing.turn}, "

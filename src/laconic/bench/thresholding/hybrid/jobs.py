@@ -19,9 +19,8 @@ class Steps(Settings):
 
     methods: tuple[str, ...]
     data: DataSettings = SyntheticSettings(kind="synthetic", cap=100_000)
-    model: ModelSettings = ModelSettings(dim=16, bottom=(512, 256, 64), top=(512, 256))
-    """The paper's DLRM for Criteo Kaggle."""
-    batch: int = Field(1024, ge=1)
+    model: ModelSettings
+    batch: int = Field(ge=1)
     """Samples of a replica."""
     rounds: int = Field(ge=1)
     steps: int = Field(ge=1)
@@ -41,6 +40,6 @@ class Answer(Settings):
     bytes_dense: float
     """The same for gradients of parameters."""
     equal: bool
-    """Whether the replicas of every part have the same weights after the last step, bit for bit."""
+    """Whether all replicas have the same weights after the last step, bit for bit."""
     loss: float
     """Of the last step, the mean of all replicas."""

@@ -22,6 +22,7 @@ def mute(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:
         mlp.enter = nn.Identity() if home else _Muted(layers[0].in_features, samples)  # type: ignore[assignment]
     for k, (layer, own) in enumerate(zip(layers, list(mlp.layers), strict=True)):
         gets = home or k + 1 < len(layers)
+        assert isinstance(own, nn.Linear), "parts of layers are layers"
         mlp.splits[k] = _Muted(layer.out_features - own.out_features if gets else 0, samples)
 
 

@@ -2,9 +2,11 @@
 
 ::
 
-    rank 2 r      home of replica r: half the neurons of both MLPs, embeddings, interaction, logit
-    rank 2 r + 1  the other half of the neurons
+    replica   home: half the neurons of both MLPs, embeddings, interaction, logit   the other half
+    0         rank 0                                                                rank 1
+    1         rank 3                                                                rank 2
 
+Homes have more to do, and hosts take cores in turn: so two of them do not meet on one of two cores.
 Equal parts of all replicas are one ``DistributedDataParallel``; embedding tables are sharded by rows among the homes.
 Dense features are known to both ranks of a replica.
 """
@@ -39,19 +41,21 @@ _RATE = 0.01
 
 
 class Groups:
-    """Process groups of equal parts: those of homes, and those of the others."""
+    """Who has what: replicas are neighbours by rank, and where a replica's home is changes from one to the next."""
 
     def __init__(self, ranks: Ranks) -> None:
-        self.replica, self.part = divmod(ranks.rank, PARTS)
+        self.replica, place = divmod(ranks.rank, PARTS)
         self.replicas = ranks.count // PARTS
-        groups = [dist.new_group(list(range(part, ranks.count, PARTS))) for part in range(PARTS)]
-        self.same: Any = groups[self.part]
+        self.part = (place - self.replica) % PARTS
+        """0: at home, with the embeddings and the loss."""
+        self.mine = [PARTS * self.replica + (part + self.replica) % PARTS for part in range(PARTS)]
+        """Ranks of this replica, in the order of parts."""
+        equal = [
+            [PARTS * replica + (part + replica) % PARTS for replica in range(self.replicas)]
+            for part in range(PARTS)
+        ]
+        self.equal: Any = [dist.new_group(sorted(several)) for several in equal][self.part]
         """Ranks that have the same part."""
-
-    @property
-    def is_home(self) -> bool:
-        """Whether this rank has the embeddings and the loss."""
-        return self.part == 0
 
 
 class Part:
@@ -74,15 +78,14 @@ class Part:
         )
         self._module = _Divided(whole, method, job.batch, groups)
         self.splits = [module for module in self._module.modules() if isinstance(module, Split)]
-        world: World = Alone() if method.threshold is None else Joined(group=groups.same)
-        self._embeddings = _embeddings(schema, settings.dim, world) if groups.is_home else None
+        world: World = Alone() if method.threshold is None else Joined(group=groups.equal)
+        self._embeddings = _embeddings(schema, settings.dim, world) if groups.part == 0 else None
         self._replica: nn.Module = self._module
         self.compressor: Compressor | None = None
         if method.threshold is not None:
             self._replica = DistributedDataParallel(
                 self._module,
-                process_group=groups.same,
-                
+                process_group=groups.equal,
                 gradient_as_bucket_view=True,
             )
             if method.large is not None:
@@ -128,16 +131,19 @@ class _Divided(nn.Module):
 
     def __init__(self, whole: DLRM, method: Method, samples: int, groups: Groups) -> None:
         super().__init__()
-        ranks = range(PARTS * groups.replica, PARTS * (groups.replica + 1))
         for name in ("bottom", "top"):
             mlp = getattr(whole, name)
             divided = DividedMlp(
-                mlp, ranks, shared_input=name == "bottom", threshold=method.threshold, name=f"{method.name}.{name}"
+                mlp,
+                groups.mine,
+                shared_input=name == "bottom",
+                threshold=method.threshold,
+                name=f"{method.name}.{name}",
             )
             if method.threshold is None:
                 mute(divided, mlp, samples)
             setattr(whole, name, divided)
-        self._home = groups.is_home
+        self._home = groups.part == 0
         if self._home:
             self.model = whole
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +17,7 @@ from laconic.bench.thresholding.hybrid.part import Groups, Part
 from laconic.data import open_source
 from laconic.train.ranks import Ranks, process_group
 
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt
 _BATCHES = 8  # made before the clock starts, used in turn
 
 
@@ -74,8 +76,10 @@ class _Worker:
 
     def _answer(self, figures: _Figures, name: str) -> Answer:
         part = figures.part
-        seen = self._ranks.gather((part.weights(), part.loss, figures.bytes_split, figures.bytes_dense))
-        equal = name == "alone" or all(len({weights for weights, *_ in seen[k::PARTS]}) == 1 for k in range(PARTS))
+        place = self._groups.part
+        own = (place, part.weights(), part.loss, figures.bytes_split, figures.bytes_dense)
+        seen = self._ranks.gather(own)
+        equal = len({(place, weights) for place, weights, *_ in seen}) == PARTS
         return Answer(
             method=name,
             round_ms=tuple(measured.times_ms for measured in figures.measured),
@@ -83,13 +87,21 @@ class _Worker:
             bytes_split=statistics.fmean(split for *_, split, _ in seen),
             bytes_dense=statistics.fmean(dense for *_, dense in seen),
             equal=equal,
-            loss=statistics.fmean(loss for _, loss, *_ in seen[::PARTS]),
+            loss=statistics.fmean(loss for place, _, loss, *_ in seen if place == 0),
         )
+
+
+def _keep_memory() -> None:
+    """Let what is freed stay with the process: whether glibc returns it is luck, and faults on new pages cost a lot."""
+    libc = ctypes.CDLL(None)
+    for option in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+        libc.mallopt(option, 1 << 30)
 
 
 def main() -> None:
     """Work until told to stop."""
     torch.set_num_threads(1)
+    _keep_memory()
     with process_group(timeout_s=600) as ranks:
         worker = _Worker(ranks)
         do_jobs(ranks, worker.do)
