@@ -209,7 +209,7 @@ def hybrid(
         min=1,
         help="Rate of the links, in Mbit/s; left out: where plain communicates for 60 % of a step.",
     ),
-    full: bool = typer.Option(False, help="Three times as many rounds: ten minutes."),
+    full: bool = typer.Option(False, help="Three times as many rounds: a quarter of an hour."),
     json_file: Path | None = typer.Option(
         None, "--json", help="Write rows as JSON to this file ('-': stdout)."
     ),

@@ -22,7 +22,7 @@ SHARE = 0.6
 """Of a step that plain communicates for."""
 _HOSTS = 2 * PARTS
 _WORKER = "laconic.bench.thresholding.hybrid.worker"
-_FIRST_MBIT, _TOLERANCE, _PROBES = 800.0, 0.01, 4
+_FIRST_MBIT, _TOLERANCE, _PROBES = 800.0, 0.015, 4
 Say = Callable[[str], None]
 
 
