@@ -46,7 +46,7 @@ def test_entries_are_taken_from_and_put_into_some_columns_of_a_larger_matrix(row
     x_BD, before_BN = whole_BN[:, 3 : 3 + cols], whole_BN.copy()
     mask_DB = np.ones((cols, rows), bool) if share is None else rng.random((cols, rows)) < share
     selection = Selection(rows, cols, None if share is None else np.flatnonzero(mask_DB))
-    values_K = selection.take(x_BD)
+    values_K = selection.take(x_BD).copy()
     spread_BD = np.where(mask_DB.T, x_BD, np.float32(0))
     assert selection.spread(values_K).tobytes() == spread_BD.tobytes()
     selection.add_to(values_K, x_BD)
