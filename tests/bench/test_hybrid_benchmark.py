@@ -68,9 +68,10 @@ def test_the_hybrid_sends_about_a_tenth_at_splits(rows):
 
 
 def test_rows_are_shown(rows):
-    console = Console(width=140, record=True, quiet=True)
-    console.print(render(list(rows.values())))
-    text = console.export_text()
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(render(list(rows.values())))
+    text = capture.get()
     assert "small: 2 replicas of 2 parts, 40 samples each; 4 hosts, loopback" in text
     assert f"{1 - rows['hybrid'].over_plain[0]:.1%}" in text
     assert set(asdict(rows["plain"])) >= {"communication_share", "bytes_sent_per_host", "over_plain"}
