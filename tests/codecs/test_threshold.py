@@ -37,6 +37,33 @@ def test_a_selection_survives_its_bytes_and_values_their_way(seed, rows, cols, s
     assert again.spread(values_K).tobytes() == np.where(mask_DB.T, x_BD, np.float32(0)).tobytes()
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2, 9])
+@pytest.mark.parametrize("cols", [0, 1, 5])
+@pytest.mark.parametrize("share", [0.4, None])
+def test_entries_are_taken_from_and_put_into_some_columns_of_a_larger_matrix(rows, cols, share):
+    rng = np.random.default_rng(rows + cols)
+    whole_BN = rng.standard_normal((rows, cols + 7)).astype(np.float32)
+    x_BD, before_BN = whole_BN[:, 3 : 3 + cols], whole_BN.copy()
+    mask_DB = np.ones((cols, rows), bool) if share is None else rng.random((cols, rows)) < share
+    selection = Selection(rows, cols, None if share is None else np.flatnonzero(mask_DB))
+    values_K = selection.take(x_BD).copy()
+    spread_BD = np.where(mask_DB.T, x_BD, np.float32(0))
+    assert selection.spread(values_K).tobytes() == spread_BD.tobytes()
+    selection.add_to(values_K, x_BD)
+    assert (x_BD == before_BN[:, 3 : 3 + cols] + spread_BD).all()
+    selection.spread_into(values_K, x_BD)
+    assert x_BD.tobytes() == spread_BD.tobytes()
+    for others in (np.s_[:, :3], np.s_[:, 3 + cols :]):
+        assert (whole_BN[others] == before_BN[others]).all()
+
+
+def test_entries_are_taken_from_a_matrix_without_rows_in_memory():
+    x_BD = np.broadcast_to(np.float32(3), (4, 6))  # the gradient of a sum
+    assert Selection(4, 6, places_of(0, 5, 23)).take(x_BD).tolist() == [3, 3, 3]
+    turned_BD = np.arange(24, dtype=np.float32).reshape(6, 4).T
+    assert Selection(4, 6, places_of(0, 5, 23)).take(turned_BD).tolist() == [0, 5, 23]
+
+
 def test_a_selection_of_everything_has_no_bytes_and_keeps_every_bit():
     x_BD = np.array([[-0.0, np.nan], [np.inf, 1e-45]], np.float32)
     selection = Selection(2, 2, None)

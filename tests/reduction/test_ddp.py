@@ -104,6 +104,31 @@ def test_replicas_stay_equal_to_the_bit(how):
     assert all(result == results[0] for result in results)
 
 
+def _part_of_the_job(rank, ranks, how):
+    groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    replica, part = divmod(rank, 2)
+    model = wrapped(process_group=groups[part])
+    laconic.register_ddp(model, bypass=False, **how)
+    train(2 * part + replica, model)  # parts have other batches, hence other weights
+    return [p.detach() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("how", [{"large": LargeFirst(keep=0.02)}, {}], ids=["large", "exact"])
+def test_a_model_may_be_on_some_ranks_only(how):
+    mine = run_ranks(4, _part_of_the_job, how)
+    for part in (0, 1):
+        expected = run_ranks(2, _same_alone, how, part)[0]
+        for replica in (part, part + 2):
+            assert all(torch.equal(a, b) for a, b in zip(mine[replica], expected, strict=True))
+
+
+def _same_alone(rank, ranks, how, part):
+    model = wrapped()
+    laconic.register_ddp(model, bypass=False, **how)
+    train(2 * part + rank, model)
+    return [p.detach() for p in model.parameters()]
+
+
 def _nothing_lost(rank, ranks, values):
     """Gradients of frozen weights: what was sent and what waits is all that there was."""
     model, plain = wrapped(), wrapped()

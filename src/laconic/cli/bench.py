@@ -230,6 +230,48 @@ def reduce(
         write_json([asdict(row) for row in rows], json_file)
 
 
+@app.command("hybrid")
+def hybrid(
+    rate: float | None = typer.Option(
+        None,
+        min=1,
+        help="Rate of the links, in Mbit/s; left out: where plain communicates for 60 % of a step.",
+    ),
+    full: bool = typer.Option(False, help="Three times as many rounds: a quarter of an hour."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from laconic.bench.machine import Machine
+    from laconic.bench.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
+    from laconic.bench.thresholding.hybrid.plan import usual_plans
+    from laconic.bench.thresholding.hybrid.tables import render
+
+    check_json_file(json_file)
+    plans = usual_plans(full=full)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 120)
+    console.print(str(Machine.this()))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=parts_of(plans, rate))
+        done = iter(range(parts_of(plans, rate)))
+        rows = run_hybrid_benchmark(
+            plans,
+            rate_mbit=rate,
+            say=lambda text: progress.update(task, description=text, completed=next(done)),
+        )
+    console.print(render(rows))
+    if json_file is not None:
+        write_json([asdict(row) for row in rows], json_file)
+
+
 def _rates(text: str) -> list[float]:
     from laconic.errors import ConfigError
 

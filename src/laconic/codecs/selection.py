@@ -9,9 +9,10 @@ Shape legend: ``B`` rows, ``D`` columns, ``K`` entries that travel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from laconic import kernels
@@ -32,6 +33,8 @@ class Selection:
     cols: int
     places_K: Ints | None
     """Ascending; None: all entries, whose block is empty."""
+    _found: dict[int, Ints] = field(default_factory=dict, init=False, repr=False)
+    """Places in memory by the length of rows there: a gradient is taken from where activations were put."""
 
     @property
     def count(self) -> int:
@@ -66,18 +69,53 @@ class Selection:
 
     def take(self, x_BD: Floats) -> Floats:
         """Return the values of the entries that travel, in the order of their places."""
-        return x_BD.reshape(-1) if self.places_K is None else x_BD.reshape(-1)[self._index()]
+        if self.places_K is None:
+            return x_BD.reshape(-1)
+        memory, index_K = self._memory(x_BD if _has_rows(x_BD) else np.ascontiguousarray(x_BD))
+        return memory.take(index_K)
 
     def spread(self, values_K: Floats) -> Floats:
         """Return the matrix with these values in their places and 0 elsewhere."""
         if self.places_K is None:
             return values_K.reshape(self.rows, self.cols)
-        x = np.zeros(self.rows * self.cols, np.float32)
-        x[self._index()] = values_K
-        return x.reshape(self.rows, self.cols)
+        x_BD = np.zeros((self.rows, self.cols), np.float32)
+        self._put(values_K, x_BD)
+        return x_BD
 
-    def _index(self) -> Ints:
-        """Where the entries are in a matrix that lies row by row in memory."""
+    def spread_into(self, values_K: Floats, x_BD: Floats) -> None:
+        """Fill a matrix, which may be some columns of a larger one, as ``spread`` does."""
+        if self.places_K is None:
+            x_BD[:] = values_K.reshape(self.rows, self.cols)
+            return
+        x_BD[:] = 0
+        self._put(values_K, x_BD)
+
+    def add_to(self, values_K: Floats, x_BD: Floats) -> None:
+        """Add what ``spread`` would return to a matrix."""
+        if self.places_K is None:
+            x_BD += values_K.reshape(self.rows, self.cols)
+            return
+        memory, index_K = self._memory(x_BD)
+        memory[index_K] += values_K  # no place is there twice
+
+    def _put(self, values_K: Floats, x_BD: Floats) -> None:
+        memory, index_K = self._memory(x_BD)
+        memory[index_K] = values_K
+
+    def _memory(self, x_BD: Floats) -> tuple[Floats, Ints]:
+        """Return a matrix's memory from its first entry to its last, and where the entries are in it."""
         assert self.places_K is not None, "asked only where some entries stay"
-        columns_K, rows_K = np.divmod(self.places_K, max(self.rows, 1))
-        return rows_K * self.cols + columns_K
+        assert _has_rows(x_BD), "made here, or looked at before"
+        stride = x_BD.strides[0] // 4 if self.rows > 1 else self.cols
+        if stride not in self._found:
+            columns_K = self.places_K // max(self.rows, 1)
+            self._found[stride] = (self.places_K - columns_K * self.rows) * stride + columns_K
+        words = (self.rows - 1) * stride + self.cols if x_BD.size else 0
+        return as_strided(x_BD, (words,), (4,)), self._found[stride]
+
+
+def _has_rows(x_BD: Floats) -> bool:
+    """Whether entries of a row are neighbours in memory, and rows are apart."""
+    rows, cols = x_BD.shape
+    near, apart = cols <= 1 or x_BD.strides[1] == 4, rows <= 1 or x_BD.strides[0] >= 4 * cols
+    return (near and apart) or x_BD.size == 0

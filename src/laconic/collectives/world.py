@@ -56,29 +56,33 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The ranks of the default process group of ``torch.distributed``."""
+    """The ranks of a process group of ``torch.distributed``, counted within it."""
 
     pairwise: bool = True
     """The all-to-all is made of sends and receives; False: torch's own, for comparison."""
 
+    group: Any = None
+    """Whose ranks they are, as those of the replicas of one part of a model; None: all of the job."""
+
     @property
     def rank(self) -> int:
         """Of this process."""
-        return dist.get_rank()
+        return dist.get_rank(self.group)
 
     @property
     def ranks(self) -> int:
         """Processes of the group."""
-        return dist.get_world_size()
+        return dist.get_world_size(self.group)
 
     def wire(self, name: str) -> Wire:
         """Open a process group; ``CommError`` if a rank is gone."""
-        rank, ranks, group = self.rank, self.ranks, _new_group()
+        rank, ranks, group = self.rank, self.ranks, _new_group(self.group)
+        numbers = dist.get_process_group_ranks(group)  # torch counts peers within the whole job
 
         def swap(heard: Values, out: Values, coming_N: Ints, sent_N: Ints, where: str) -> None:
             try:
                 if self.pairwise:
-                    _send_and_receive(_split(heard, coming_N), _split(out, sent_N), rank, group)
+                    _send_and_receive(_split(heard, coming_N), _split(out, sent_N), rank, numbers, group)
                 else:
                     ours, theirs = torch.from_numpy(out), torch.from_numpy(heard)
                     dist.all_to_all_single(theirs, ours, coming_N.tolist(), sent_N.tolist(), group=group)
@@ -93,22 +97,24 @@ def _split(values: Values, sizes_N: Ints) -> list[Values]:
     return np.split(values, np.cumsum(sizes_N)[:-1])
 
 
-def _send_and_receive(heard: list[Values], out: list[Values], rank: int, group: Any) -> None:
+def _send_and_receive(
+    heard: list[Values], out: list[Values], rank: int, numbers: list[int], group: Any
+) -> None:
     """Send ``out[r]`` to every other rank r, and fill ``heard[r]`` from it; empty ones do not travel."""
     works: list[Any] = []
     ranks = len(out)
     for distance in range(1, ranks):  # everybody sends to somebody else first
         source, target = (rank - distance) % ranks, (rank + distance) % ranks
         if heard[source].size:
-            works.append(dist.irecv(torch.from_numpy(heard[source]), source, group=group))
+            works.append(dist.irecv(torch.from_numpy(heard[source]), numbers[source], group=group))
         if out[target].size:
-            works.append(dist.isend(torch.from_numpy(out[target]), target, group=group))
+            works.append(dist.isend(torch.from_numpy(out[target]), numbers[target], group=group))
     for work in works:
         work.wait()
 
 
-def _new_group() -> Any:
-    """Return a process group of all ranks for one wire.
+def _new_group(like: Any) -> Any:
+    """Return a process group of the same ranks for one wire; those of part of the job need nobody else for it.
 
     It waits as long as the default group does; torch would give it half an hour.
     """
@@ -117,7 +123,10 @@ def _new_group() -> Any:
         timeout = default._get_backend(torch.device("cpu")).options._timeout
     except RuntimeError:  # the default group knows no CPU; torch's own timeout then
         timeout = None
+    how: dict[str, Any] = {"timeout": timeout, "backend": "gloo"}
+    if like is not None and dist.get_world_size(like) < dist.get_world_size():
+        how |= {"ranks": dist.get_process_group_ranks(like), "use_local_synchronization": True}
     try:
-        return dist.new_group(timeout=timeout, backend="gloo")
+        return dist.new_group(**how)
     except RuntimeError as error:
         raise lost_peer("process group", dist.get_rank(), error) from error

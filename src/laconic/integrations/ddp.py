@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
 from laconic.collectives.worker import Worker
-from laconic.collectives.world import Alone, World
+from laconic.collectives.world import Alone, Joined, World
 from laconic.errors import ConfigError
 
 __all__ = ["Compressor", "register_ddp"]
@@ -65,11 +65,6 @@ def register_ddp(
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
             f"register_ddp: expected a DistributedDataParallel model, got {type(model).__name__}; wrap it first"
-        )
-    if world is None and dist.get_world_size(model.process_group) != dist.get_world_size():
-        raise ConfigError(
-            f"register_ddp: the model's process group has {dist.get_world_size(model.process_group)} of "
-            f"{dist.get_world_size()} ranks; expected the default group, or world= that knows its ranks"
         )
     if warmup < 0:
         raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
@@ -132,7 +127,7 @@ class Compressor:
     def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
         self._settings, self._names, self._group = settings, names, group
         self._ranks = dist.get_world_size(group)
-        self._reducer = Reducer(Alone() if self._ranks == 1 else world)
+        self._reducer = Reducer(Alone() if self._ranks == 1 else world or Joined(group=group))
         self._worker = Worker("laconic-ddp")
         self._buckets: dict[tuple[int, ...], _Bucket] = {}
         self._memory: dict[str, np.ndarray[Any, Any]] = {}

@@ -96,6 +96,8 @@ class Split(nn.Module):
         passing = _Pass(self.turn)
         passing.own_wants = x_BD is not None and x_BD.requires_grad and torch.is_grad_enabled()
         self.turn += 1
+        if is_target:
+            self._wire.ask([source for source in self.sources if source != self.rank], passing.turn)
         works = [] if own_BD is None else self._send(own_BD, passing)
         if is_target:
             self._receive(own_BD, passing)
@@ -120,31 +122,46 @@ class Split(nn.Module):
         return self._wire.send(dict.fromkeys(others, parcel), passing.turn)
 
     def _receive(self, own_BD: Floats | None, passing: _Pass) -> None:
-        for source in self.sources:
+        parcels = {
+            source: self._receive_from(source, passing) for source in self.sources if source != self.rank
+        }
+        start = perf_counter()
+        widths = [
+            parcels[source].cols if own_BD is None or source != self.rank else own_BD.shape[1]
+            for source in self.sources
+        ]
+        joined_BN = np.empty((passing.rows or 0, sum(widths)), np.float32)
+        parts = np.split(joined_BN, np.cumsum(widths)[:-1], axis=1)
+        for source, part_BD in zip(self.sources, parts, strict=True):
             if source == self.rank:
-                assert own_BD is not None, "a source has given its activations"
-                passing.take(torch.from_numpy(own_BD).clone())
-                continue
-            parcel = self._wire.receive(source, passing.turn, self._part.most_value_bytes)
-            if passing.rows is None:
-                passing.rows = parcel.rows
-            if parcel.rows != passing.rows:
-                raise CommError(
-                    f"{self.name}: rank {source} sent {parcel.rows} samples at turn {passing.turn}, others "
-                    f"{passing.rows}; the ranks have different batches"
-                )
-            if parcel.wants_gradient and not torch.is_grad_enabled():
-                raise CommError(
-                    f"{self.name}: rank {source} waits for a gradient of turn {passing.turn}, but rank {self.rank} "
-                    "computes none; use torch.no_grad() on all ranks or on none"
-                )
-            start = perf_counter()
-            selection, activations = self._part.unpack(parcel)
-            passing.decode_s += perf_counter() - start
-            passing.heard[source] = _Heard(selection, parcel.wants_gradient)
-            passing.take(torch.from_numpy(activations))
+                part_BD[:] = own_BD
+            else:
+                selection = self._part.unpack_into(parcels[source], part_BD)
+                passing.heard[source] = _Heard(selection, parcels[source].wants_gradient)
+        passing.widths, passing.joined_BN = widths, torch.from_numpy(joined_BN)
+        passing.decode_s += perf_counter() - start
+
+    def _receive_from(self, source: int, passing: _Pass) -> Parcel:
+        parcel = self._wire.receive(source, passing.turn, self._part.most_value_bytes)
+        if passing.rows is None:
+            passing.rows = parcel.rows
+        if parcel.rows != passing.rows:
+            raise CommError(
+                f"{self.name}: rank {source} sent {parcel.rows} samples at turn {passing.turn}, others "
+                f"{passing.rows}; the ranks have different batches"
+            )
+        if parcel.wants_gradient and not torch.is_grad_enabled():
+            raise CommError(
+                f"{self.name}: rank {source} waits for a gradient of turn {passing.turn}, but rank {self.rank} "
+                "computes none; use torch.no_grad() on all ranks or on none"
+            )
+        return parcel
 
     def _backward(self, gradient_BN: Tensor, passing: _Pass) -> Tensor | None:
+        if passing.own_wants:
+            self._wire.ask(
+                [target for target in self.targets if target != self.rank], passing.turn, back=True
+            )
         start = perf_counter()
         own: Tensor | None = None
         parcels: dict[int, Parcel] = {}
@@ -158,7 +175,7 @@ class Split(nn.Module):
                     selection = passing.heard[source].selection
                     parcels[source] = self._part.pack_gradient(selection, part_BD, passing.turn, place)
         passing.encode_s, passing.decode_s = perf_counter() - start, 0.0
-        works = self._wire.send(parcels, passing.turn)
+        works = self._wire.send(parcels, passing.turn, back=True)
         total = self._sum_gradients(own, passing) if passing.own_wants else None
         self._wire.finish(works, passing.turn)
         self._record("backward", list(parcels.values()), passing)
@@ -170,19 +187,21 @@ class Split(nn.Module):
         for target in self.targets:
             if target == self.rank:
                 assert own_BD is not None, "a target has its own gradient"
-                gradient = own_BD
+                total = own_BD.clone() if total is None else total + own_BD  # others are added in place
             else:
                 assert passing.selection is not None, "what was sent is known"
-                parcel = self._wire.receive(target, passing.turn, self._part.most_value_bytes)
+                parcel = self._wire.receive(target, passing.turn, self._part.most_value_bytes, back=True)
                 if parcel.count != passing.selection.count:
                     raise CommError(
                         f"{self.name}: rank {target} sent {parcel.count} gradients at turn {passing.turn}, "
                         f"{passing.selection.count} activations had been sent; the ranks are out of step"
                     )
                 start = perf_counter()
-                gradient = self._part.unpack_gradient(passing.selection, parcel)
+                if total is None:
+                    total = self._part.unpack_gradient(passing.selection, parcel)
+                else:
+                    self._part.add_gradient(passing.selection, parcel, total)
                 passing.decode_s += perf_counter() - start
-            total = gradient if total is None else total + gradient
         assert total is not None, "a split has targets"
         return total
 
@@ -214,8 +233,8 @@ class _Pass:
     heard: dict[int, _Heard] = field(default_factory=dict)
     widths: list[int] = field(default_factory=list)
     """Columns of each source."""
-    parts: list[Tensor] = field(default_factory=list)
-    """Their activations, until they are joined."""
+    joined_BN: Tensor | None = None
+    """Activations of all sources side by side, on a target."""
     sent: list[Parcel] = field(default_factory=list)
     encode_s: float = 0.0
     decode_s: float = 0.0
@@ -224,17 +243,10 @@ class _Pass:
     def wants_gradient(self) -> bool:
         return self.own_wants or any(heard.wants_gradient for heard in self.heard.values())
 
-    def take(self, part_BD: Tensor) -> None:
-        """Take the activations of the next source."""
-        self.parts.append(part_BD)
-        self.widths.append(part_BD.shape[1])
-
     def joined(self) -> Tensor:
         """Activations of all sources side by side; on a rank that is no target, no columns."""
-        parts, self.parts = self.parts, []
-        if not parts:
-            return torch.empty(self.rows or 0, 0)
-        return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+        joined_BN, self.joined_BN = self.joined_BN, None
+        return torch.empty(self.rows or 0, 0) if joined_BN is None else joined_BN
 
 
 class _Cross(torch.autograd.Function):

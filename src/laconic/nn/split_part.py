@@ -65,9 +65,15 @@ class SplitPart:
         selection = Selection.decode(parcel.mask, parcel.rows, parcel.cols, parcel.count)
         return selection, selection.spread(self.threshold.decode_values(parcel.values, parcel.count))
 
+    def unpack_into(self, parcel: Parcel, x_BD: Floats) -> Selection:
+        """Put the activations of a parcel into a matrix, and return its selection."""
+        selection = Selection.decode(parcel.mask, parcel.rows, parcel.cols, parcel.count)
+        selection.spread_into(self.threshold.decode_values(parcel.values, parcel.count), x_BD)
+        return selection
+
     def pack_gradient(self, selection: Selection, g_BD: Tensor, turn: int, target: int) -> Parcel:
         """Encode the gradient on the entries that travelled; ``target`` counts the split's targets."""
-        gradients_K = selection.take(g_BD.detach().contiguous().numpy())
+        gradients_K = selection.take(g_BD.detach().numpy())
         seed = crc32(self.name.encode()) + _ODD * (turn * 1024 + target)
         block = self.threshold.encode_gradients(gradients_K, seed)
         none = np.empty(0, np.uint8)
@@ -77,6 +83,11 @@ class SplitPart:
         """Return the gradient, zero where nothing travelled."""
         gradients_K = self.threshold.decode_gradients(parcel.values, selection.count)
         return torch.from_numpy(selection.spread(gradients_K))
+
+    def add_gradient(self, selection: Selection, parcel: Parcel, total_BD: Tensor) -> None:
+        """Add the gradient of a parcel."""
+        gradients_K = self.threshold.decode_gradients(parcel.values, selection.count)
+        selection.add_to(gradients_K, total_BD.numpy())
 
     def most_value_bytes(self, count: int) -> int:
         """Return the most that ``count`` activations or gradients can take."""
