@@ -8,6 +8,7 @@ import torch
 
 from laconic.codecs import IdList
 from laconic.collectives import Layout, Sgd, Table
+from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.request import Request
 from laconic.collectives.wire import size_message_bytes as engine_size_message_bytes
 from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
@@ -142,7 +143,8 @@ def test_bags_of_pooled_tables_are_predicted_too(sharding):
     ids = rng.choice(rows, lengths.sum(), p=chance_R / chance_R.sum())
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     layout = Layout((Table(name="t", rows=rows, sharding=sharding, send="pooled"),), ranks, 3)
-    request = Request.of(Lookups(torch.tensor(ids), torch.tensor(offsets), 1), layout)
+    lookups = Lookups(torch.tensor(ids), torch.tensor(offsets), 1)
+    request = Request.of(lookups, layout, HotRows(layout.tables))
     others = [0, 1, 2]
     made = part(probability, holding_of(sharding, ranks, int(layout.first_T[0])), send="pooled")
     traffic = expected_traffic([made], samples)
