@@ -44,7 +44,8 @@ class Coder:
     def __init__(self, codecs: Sequence[BlockCodec | None], dim: int, dtype: torch.dtype) -> None:
         self.dim = dim
         self.item_bytes = dtype.itemsize
-        self.exact = all(codec is None for codec in codecs)
+        self.exact_T = np.array([codec is None for codec in codecs])
+        self.exact = bool(self.exact_T.all())
         if not self.exact and dtype != torch.float32:
             raise PlanError(
                 f"exchange: codecs work on float32, the tables are {dtype}; use exact communication for them"

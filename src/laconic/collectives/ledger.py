@@ -47,15 +47,15 @@ class Account:
     decode_s: float = 0.0
     steps: int = 0
 
-    def add(self, entry: Entry) -> None:
-        """Add one step."""
+    def add(self, entry: Entry, steps: int = 1) -> None:
+        """Add one step, or something more of a step that is counted."""
         self.before_T += entry.before_T
         self.after_T += entry.after_T
         self.sizes += entry.sizes
         self.encode_s += entry.encode_s
         self.wire_s += entry.wire_s
         self.decode_s += entry.decode_s
-        self.steps += 1
+        self.steps += steps
 
     @property
     def before(self) -> int:

@@ -27,6 +27,7 @@ from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
+from laconic.collectives.owned_sums import OwnedSums
 from laconic.collectives.request import Bags, bags_of, checked_lookups
 from laconic.collectives.table import Table
 from laconic.collectives.update_error import Watch
@@ -219,6 +220,24 @@ class Rehearsal:
         if ledger is not None:
             before_T = (counts_MT * copies_M[:, None]).sum(axis=0)
             self._record("backward", ledger, step, coder, before_T, sent_T, times)
+            if self.watch is None:
+                self._record_owned(batch, coder, ledger, step, before_T, sent_T)
+
+    def _record_owned(
+        self, batch: RehearsedBatch, coder: Coder, ledger: Ledger, step: int, before_T: Ints, sent_T: Ints
+    ) -> None:
+        """Put right what was counted for replicated tables whose gradients owners would sum: values are the same."""
+        ranks, row = self.layout.ranks, self.dim * coder.item_bytes
+        list_K = np.repeat(np.arange(batch.replicated_NT.size), batch.replicated_NT.ravel())
+        rows_K = batch.rows_R[batch.travelling : batch.travelling + len(list_K)]
+        may_T = self.layout.replicated_T & coder.exact_T
+        owned = OwnedSums.choose(list_K, rows_K, may_T, ranks)
+        if owned is None:
+            return
+        right_T = row * np.sum([owned.sent_rows_T(rank) for rank in range(ranks)], axis=0)
+        more_T, less_T = (np.where(owned.tables_T, right_T - was_T, 0) for was_T in (row * before_T, sent_T))
+        sizes = ranks * size_message_bytes(1, ranks)
+        ledger.accounts["backward"].add(Entry(step, more_T, less_T, sizes, 0.0, 0.0, 0.0), steps=0)
 
     def _round_trip(
         self, coder: Coder, rows: Rows, counts_MT: Ints, seeds_M: Ints | int, copies_M: Ints | int = 1

@@ -23,7 +23,9 @@ from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.optimizer import RowOptimizer
+from laconic.collectives.owned_sums import OwnedSums
 from laconic.collectives.request import block_starts
+from laconic.collectives.service import Service
 from laconic.collectives.update_error import Watch
 from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.errors import CommError
@@ -95,48 +97,83 @@ class RowExchange:
 
         Returns the number of distinct rows that were updated.
         """
-        request, service = routed.request, routed.service
+        request, service, rank = routed.request, routed.service, self.layout.rank
         start = perf_counter()
         gradient = gradient_RD.numpy()
-        own = int(request.answers_NT[self.layout.rank].sum())
-        sent = gradient[: len(gradient) - own]
+        own = int(request.answers_NT[rank].sum())
         coder = self._coder(plan)[1]
+        owned = self._owned(service, coder)
+        sent_NT, coming_NT, gradient_C = request.gradients_NT, service.gradients_NT, service.gradient_C
+        if owned is not None:
+            sent_NT = np.where(owned.tables_T, 0, sent_NT)
+            coming_NT = np.where(owned.tables_T & self._others[:, None], 0, coming_NT)
+            moved_NT = block_starts(coming_NT, rank) - block_starts(service.gradients_NT, rank)
+            gradient_C = gradient_C + moved_NT.ravel()[service.list_C]
+        sent = gradient[: len(gradient) - own]
         if self.layout.replicated_T.any():
-            sent = gradient[self._replicated_index(routed)]
-        coming = self._rows(self._gradients, int(service.gradients_NT.sum()))
-        remote = len(coming) - own
-        coming[remote:] = gradient[len(gradient) - own :]
+            sent = gradient[self._replicated_index(request.answers_NT, sent_NT)]
+        sums = 0 if owned is None else len(owned.rows_V)
+        coming = self._rows(self._gradients, int(coming_NT.sum()) + sums)
+        end = len(coming) - sums
+        remote = end - own
+        coming[remote:end] = gradient[len(gradient) - own :]
         if self.layout.replicated_T.any() and not coder.exact:
-            self._round_trip_own(coder, routed, step, coming[remote:])
-        self._move(
-            "backward",
-            coder,
-            routed,
-            plan,
-            step,
-            sent,
-            request.gradients_NT,
-            service.gradients_NT,
-            coming[:remote],
-            start,
-            ledger,
-        )
+            self._round_trip_own(coder, routed, step, coming[remote:end])
+        out = coming[:remote]
+        self._move("backward", coder, routed, plan, step, sent, sent_NT, coming_NT, out, start, ledger)
+        rows_C, order_C = service.rows_C, routed.order_C
         if self.journal is not None:
-            self.journal.note(service.rows_C)
+            self.journal.note(rows_C)
         if self.before_update is not None:
-            self.before_update(service.rows_C, coming, service.gradient_C)
+            self.before_update(rows_C, coming, gradient_C)
+        if owned is not None:
+            self._sum_owned(owned, routed, plan, step, ledger, coming, gradient_C)
+            kept = np.flatnonzero(~owned.tables_T[service.list_C % len(owned.tables_T)])
+            rows_C = np.concatenate([rows_C[kept], owned.rows_V])
+            gradient_C = np.concatenate([gradient_C[kept], np.arange(end, len(coming))])
+            order_C = np.argsort(rows_C, kind="stable")
         optimizer = self.optimizer
         return kernels.active().update_rows(
             self._weight,
             self._state,
-            service.rows_C,
-            routed.order_C,
+            rows_C,
+            order_C,
             coming,
-            service.gradient_C,
+            gradient_C,
             optimizer.code,
             optimizer.rate,
             optimizer.epsilon,
         )
+
+    def _owned(self, service: Service, coder: Coder) -> OwnedSums | None:
+        """Find replicated tables whose gradients owners sum; none while somebody watches all that is sent."""
+        if self.watch is not None:
+            return None
+        may_T = self.layout.replicated_T & coder.exact_T
+        return OwnedSums.choose(service.list_C, service.rows_C, may_T, self.layout.ranks)
+
+    def _sum_owned(
+        self,
+        owned: OwnedSums,
+        routed: Routed,
+        plan: ExchangePlan,
+        step: int,
+        ledger: Ledger,
+        coming: Rows,
+        gradient_C: Ints,
+    ) -> None:
+        """Fill the last rows of ``coming`` with the sums of all ranks' gradients of replicated rows."""
+        start = perf_counter()
+        rows_KD = np.empty((len(owned.at_K), self._dim), coming.dtype)
+        mine = owned.rank_K == self.layout.rank
+        rows_KD[mine] = coming[gradient_C[owned.at_K[mine]]]
+        out_VD = coming[len(coming) - len(owned.rows_V) :]
+        owned.exchange(self.wire, rows_KD, out_VD, routed.turn, plan.digest)
+        waited = self.wire.take_time()
+        sent_T = owned.sent_rows_T(self.layout.rank) * (self._dim * coming.itemsize)
+        sizes = size_message_bytes(1, self.layout.ranks)
+        spent = perf_counter() - start - waited
+        ledger.accounts["backward"].add(Entry(step, sent_T, sent_T, sizes, 0.0, waited, spent), steps=0)
 
     def _move(
         self,
@@ -218,12 +255,12 @@ class RowExchange:
             rows = slice(int(ends[t] - counts_1T[0, t]), int(ends[t]))
             own[rows] = decoded[rows]
 
-    def _replicated_index(self, routed: Routed) -> Ints:
+    def _replicated_index(self, answers_NT: Ints, sent_NT: Ints) -> Ints:
         """Rows of the gradient in the order in which they are sent: those of replicas go to everyone."""
-        request, rank = routed.request, self.layout.rank
-        starts_NT = block_starts(request.answers_NT, rank)
+        rank = self.layout.rank
+        starts_NT = block_starts(answers_NT, rank)
         starts_NT = np.where(self.layout.replicated_T, starts_NT[rank], starts_NT)[self._others].ravel()
-        counts = request.gradients_NT[self._others].ravel()
+        counts = sent_NT[self._others].ravel()
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         index: Ints = np.repeat(starts_NT, counts) + within
         return index

@@ -45,6 +45,8 @@ class Service:
     """Row of this rank's matrix that each id names, in rank order."""
     gradient_C: Ints
     """Row of the gradients that it gets."""
+    list_C: Ints
+    """List that it is of: rank x T + table."""
 
     @classmethod
     def of(cls, lists: IdLists, samples_N: Ints, layout: Layout) -> Service:
@@ -74,7 +76,7 @@ class Service:
         if answered_C is not None and lengths is not None:
             lengths = lengths[np.repeat(~foreign_NT.ravel(), gradients_NT.ravel())]
         remote, own = _parts(rows_C, rank_C, answered_C, lengths, answers_NT, layout.rank)
-        return cls(answers_NT, gradients_NT, remote, own, rows_C, gradient_C)
+        return cls(answers_NT, gradients_NT, remote, own, rows_C, gradient_C, list_C)
 
 
 def _check_ids(ids: Ints, table_C: Ints, rank_C: Ints, layout: Layout) -> None:
