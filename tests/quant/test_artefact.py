@@ -22,7 +22,6 @@ from laconic.quant import (
 from laconic.quant.artefact import _digest, _file_digest
 from tests.quant.models import samples_for, trained_model
 
-
 HUGE = json.dumps(
     {"tables.c.0": {"dtype": "U8", "shape": [2**40, 12], "data_offsets": [0, 12 * 2**40]}}
 ).encode()
