@@ -27,7 +27,7 @@ BATCH = 256
 """Samples of a part: what is scored at once where throughput counts."""
 
 _GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19)
-_LARGE = SyntheticSettings(kind="synthetic", cap=1_300_000)
+_LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000)
 _PAPER = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))
 
 
