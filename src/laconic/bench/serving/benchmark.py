@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from laconic.bench.serving.bags import measure_bags
 from laconic.bench.serving.engines import ENGINES, Contender
 from laconic.bench.serving.models import BATCH, Case, Part, cases
 from laconic.bench.serving.row import Row
-from laconic.bench.serving.timing import one_core, time_calls
+from laconic.bench.serving.timing import Times, one_core, time_calls
 from laconic.train.metrics import Evaluation, Predictions
 
 __all__ = ["run_serving_benchmark"]
@@ -92,17 +91,17 @@ def _row(
     contender: Contender,
     case: Case,
     batch: int,
-    seconds: np.ndarray[tuple[int], np.dtype[np.float64]],
+    seconds: Times,
     accuracy: Evaluation | None,
 ) -> Row:
-    median = float(np.median(seconds)) if len(seconds) else math.nan
+    median = float(np.median(seconds))
     return Row(
         engine=contender.name,
         model=case.name,
         batch=batch,
         samples_per_s=batch / median,
         p50_ms=median * 1e3,
-        p99_ms=float(np.quantile(seconds, 0.99)) * 1e3 if len(seconds) else math.nan,
+        p99_ms=float(np.quantile(seconds, 0.99)) * 1e3,
         size_bytes=contender.size_bytes,
         ne=None if accuracy is None else accuracy.normalized_entropy,
         auc=None if accuracy is None else accuracy.auc,
