@@ -68,7 +68,7 @@ def cases(
     if data is not None:
         sets = dict(real_data_sets(data, scratch))
     for name, settings in sets.items():
-        yield _trained_case(name, settings, None if full else 300, parts, say)
+        yield _trained_case(name, settings, None if full else 150, parts, say)
     yield _large_case(parts, say)
 
 
