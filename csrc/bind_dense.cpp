@@ -42,26 +42,28 @@ void run_layers(const Int8Layers& layers, const Rows<const float>& x, const Rows
 
 void py_interact(const std::string& name,
                  const nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>& vectors, size_t keep,
-                 const Rows<float>& out, int threads) {
+                 const Rows<float>& out, int threads, bool wide) {
   const Kernels& kernels = kernels_named(name);
   const size_t rows = vectors.shape(0), count = vectors.shape(1), dim = vectors.shape(2);
   check(count > 0 && keep <= count, "interact: expected at least as many vectors as are kept");
   check(out.shape(0) == rows && out.shape(1) == keep * dim + count * (count - 1) / 2,
         "interact: out has the wrong shape");
   const nb::gil_scoped_release release;
-  interact(kernels, vectors.data(), rows, count, dim, keep, out.data(), threads);
+  interact(kernels, vectors.data(), rows, count, dim, keep, out.data(), wide, threads);
 }
 
 }  // namespace
 
 void define_dense(nb::module_& m) {
   nb::class_<Int8Layers>(m, "Int8Layers")
-      .def("__init__", [](Int8Layers* self, const std::string& name) { new (self) Int8Layers(kernels_named(name)); },
-           "kernels"_a)
+      .def("__init__",
+           [](Int8Layers* self, const std::string& name, bool wide) { new (self) Int8Layers(kernels_named(name), wide); },
+           "kernels"_a, "wide"_a = true)
       .def("add", &add_layer, "weights"_a.noconvert(), "scales"_a.noconvert(), "biases"_a.noconvert().none(),
            "equal"_a.noconvert().none(), "range"_a.noconvert().none(), "relu"_a)
       .def("run", &run_layers, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-  m.def("interact", &py_interact, "kernels"_a, "vectors"_a.noconvert(), "keep"_a, "out"_a.noconvert(), "threads"_a);
+  m.def("interact", &py_interact, "kernels"_a, "vectors"_a.noconvert(), "keep"_a, "out"_a.noconvert(), "threads"_a,
+        "wide"_a = true);
 }
 
 }  // namespace laconic

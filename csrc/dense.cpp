@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kBlockRows = 48;  // samples that pass through all layers together, so that they stay in the cache
 
 // The widest kernels that go with these: on machines that have them, they are part of what avx2 means.
-const DenseKernels& dense_kernels(const Kernels& kernels) {
-  static const DenseKernels* const wide = avx512_dense();
-  return wide && kernels.dense->lanes == 8 ? *wide : *kernels.dense;
+const DenseKernels& dense_kernels(const Kernels& kernels, bool wide) {
+  static const DenseKernels* const widest = avx512_dense();
+  return wide && widest && kernels.dense->lanes == 8 ? *widest : *kernels.dense;
 }
 
 size_t padded(size_t n) { return (n + 15) / 16 * 16; }
@@ -40,7 +40,7 @@ Codes to_codes(const Kernels& kernels, const Int8Layer& layer, const float* x, u
 
 }  // namespace
 
-Int8Layers::Int8Layers(const Kernels& kernels) : kernels_(kernels), dense_(dense_kernels(kernels)) {}
+Int8Layers::Int8Layers(const Kernels& kernels, bool wide) : kernels_(kernels), dense_(dense_kernels(kernels, wide)) {}
 
 void Int8Layers::add(const int8_t* weights, size_t outputs, size_t inputs, const float* scales, const float* biases,
                      const float* equal, const float* range, bool relu) {
@@ -105,8 +105,8 @@ void Int8Layers::run_block(const float* x, size_t rows, float* out, size_t pitch
 }
 
 void interact(const Kernels& kernels, const float* vectors, size_t rows, size_t count, size_t dim, size_t keep,
-              float* out, int threads) {
-  const DenseKernels& dense = dense_kernels(kernels);
+              float* out, bool wide, int threads) {
+  const DenseKernels& dense = dense_kernels(kernels, wide);
   const size_t width = keep * dim + count * (count - 1) / 2, pitch = (count + 31) / 32 * 32;
   const size_t blocks = (rows + kBlockRows - 1) / kBlockRows;
   parallel_for(blocks, threads, [&](size_t block) {

@@ -29,7 +29,8 @@ struct Int8Layer {
 // Layers that feed one another.
 class Int8Layers {
  public:
-  explicit Int8Layers(const Kernels& kernels);
+  // `wide`: with AVX-512 where avx2 is asked for and the machine has it; the results are the same.
+  Int8Layers(const Kernels& kernels, bool wide);
   Int8Layers(const Int8Layers&) = delete;
   Int8Layers& operator=(const Int8Layers&) = delete;
 
@@ -56,6 +57,6 @@ class Int8Layers {
 // For every sample of rows x count x dim vectors: out = the first `keep` vectors, then the dot products of vectors j < i
 // at i * (i - 1) / 2 + j. One row of `out` is keep * dim + count * (count - 1) / 2 floats.
 void interact(const Kernels& kernels, const float* vectors, size_t rows, size_t count, size_t dim, size_t keep,
-              float* out, int threads);
+              float* out, bool wide, int threads);
 
 }  // namespace laconic

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.kernels import available, load
+from laconic.kernels.cpu import _native
 
 NATIVE = [name for name in available() if name != "reference"]
+NARROW = ["avx2 without AVX-512"] if "avx2" in NATIVE else []
 
 
 def layers(generator, sizes, *, equal, fixed):
@@ -31,7 +33,7 @@ def layers(generator, sizes, *, equal, fixed):
 
 
 def run(name, parts, x, threads=1):
-    chain = load(name).int8_layers()
+    chain = _native.Int8Layers("avx2", wide=False) if name in NARROW else load(name).int8_layers()
     for layer in parts:
         chain.add(*layer)
     out = np.full((len(x), len(parts[-1][0])), np.nan, np.float32)
@@ -53,7 +55,7 @@ def test_layers_agree_bit_for_bit(sizes, samples, equal, fixed, size, seed, thre
     parts = layers(generator, sizes, equal=equal, fixed=fixed)
     x = (generator.normal(size=(samples, sizes[0])) * size).astype(np.float32)
     expected = run("reference", parts, x)
-    for name in NATIVE:
+    for name in NATIVE + NARROW:
         np.testing.assert_array_equal(run(name, parts, x, threads).view(np.uint32), expected.view(np.uint32))
 
 
@@ -88,9 +90,12 @@ def test_dot_products_agree_bit_for_bit(samples, count, dim, keep, seed, threads
     width = keep * dim + count * (count - 1) // 2
     expected = np.full((samples, width), np.nan, np.float32)
     load("reference").interact(vectors, keep, expected, 1)
-    for name in NATIVE:
+    for name in NATIVE + NARROW:
         out = np.full_like(expected, np.nan)
-        load(name).interact(vectors, keep, out, threads)
+        if name in NARROW:
+            _native.interact("avx2", vectors, keep, out, threads, wide=False)
+        else:
+            load(name).interact(vectors, keep, out, threads)
         np.testing.assert_array_equal(out.view(np.uint32), expected.view(np.uint32))
     exact = np.einsum("bid,bjd->bij", vectors.astype(np.float64), vectors.astype(np.float64))
     rows, columns = np.tril_indices(count, -1)
