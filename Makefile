@@ -15,7 +15,7 @@ help:
 	@echo "make demo    set up, build, and train over a slow network, plain and with Laconic: report.html"
 	@echo "make test    set up, build, and run the tests"
 	@echo "make lint    ruff, mypy, import-linter"
-	@echo "make bench   the benchmarks of codecs and of training; DUMPS=folder, DATA=folder add data of your own"
+	@echo "make bench   the benchmarks of codecs, training and serving; DUMPS=folder, DATA=folder add data of your own"
 	@echo "make fuzz    attack the decoders for $(SECONDS_TO_FUZZ) seconds (needs clang)"
 	@echo "make clean   remove the environment and everything built"
 
@@ -35,6 +35,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/laconic bench codecs $(if $(DUMPS),--data $(DUMPS))
 	$(BIN)/laconic bench train $(if $(DATA),--data $(DATA))
+	$(BIN)/laconic bench serve $(if $(DATA),--data $(DATA))
 
 fuzz:
 	fuzz/run $(SECONDS_TO_FUZZ)
@@ -54,5 +55,5 @@ $(READY): $(SOURCES)
 	@$(PIP) torch==2.13.0
 	@echo "building the kernels, installing laconic and what it is compared with"
 	@$(PIP) scikit-build-core nanobind cmake ninja
-	@$(PIP) --no-build-isolation --editable '.[bench,data,dev,lab,plan,report]'
+	@$(PIP) --no-build-isolation --editable '.[bench,data,dev,lab,plan,quantize,report,serve]'
 	@touch $@

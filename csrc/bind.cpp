@@ -208,4 +208,6 @@ NB_MODULE(_native, m) {
   define_threshold(m);
   define_packets(m);
   define_levels(m);
+  define_embedding_bag(m);
+  define_dense(m);
 }

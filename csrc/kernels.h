@@ -75,6 +75,25 @@ struct RowKernels {
   size_t (*update_rows)(const RowUpdate<T>& update);  // returns the number of distinct rows
 };
 
+// What the rows of a served table are stored as, see embedding_bag.inl; laconic.quant.rows has the same order.
+enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2, kInt4 = 3, kInt2 = 4 };
+
+// Bags of one table. Ids are known to be inside; those of bag b are ids[offsets[b]..offsets[b + 1]).
+struct BagTask {
+  const uint8_t* rows;
+  size_t row_bytes, cols;
+  RowFormat format;
+  const int64_t* ids;
+  const int64_t* offsets;
+  size_t bags;
+  size_t last;           // ids from here on are not this task's
+  const float* weights;  // one an id; nullptr: all 1
+  bool mean;
+  float* out;            // row b at out + b * stride
+  size_t stride;
+  size_t ahead;          // rows asked for ahead of their use; the kernel chooses
+};
+
 inline constexpr uint32_t kMaxProbes = 16;
 
 // Knows a set of positions, and some by mistake; see bloom.inl.
@@ -102,6 +121,27 @@ struct SketchKernels {
 
 inline constexpr int32_t kMostLevel = 100;        // of either sign
 inline constexpr int32_t kNoLevels = -32768;  // base of a layer that is not finite
+
+// Layers in int8 and dot products, see dense.inl.
+struct DenseKernels {
+  size_t lanes;  // floats of a vector
+
+  // Weights of outputs x inputs in the layout of this instruction set.
+  size_t (*packed_bytes)(size_t outputs, size_t inputs);
+  void (*pack)(const int8_t* weights, size_t outputs, size_t inputs, uint8_t* packed);
+
+  // sums = codes times weights, row by row; both pitches are multiples of 16, codes after the inputs are 0, and sums
+  // after the outputs unspecified.
+  void (*multiply)(const uint8_t* codes, size_t rows, size_t pitch, const uint8_t* packed, size_t outputs,
+                   size_t inputs, int32_t* sums, size_t sum_pitch);
+
+  void (*finish_layer)(const int32_t* sums, size_t n, int32_t zero, const int32_t* weight_sums, float input_scale,
+                       const float* scales, const float* biases, bool relu, float* out);
+  void (*multiply_elements)(const float* x, const float* y, size_t n, float* out);
+
+  // Of `count` vectors of one sample; `columns` is scratch of dim * pitch, pitch a multiple of 32 and at least count.
+  void (*dot_pairs)(const float* x, size_t count, size_t dim, float* columns, size_t pitch, float* dots);
+};
 
 struct Kernels {
   const char* name;
@@ -188,9 +228,15 @@ struct Kernels {
   RowKernels<double> double_rows;
 
   SketchKernels sketch;
+
+  // Looks up and pools all bags of one table, see embedding_bag.inl.
+  void (*pool_bags)(BagTask task);
+
+  const DenseKernels* dense;
 };
 
 const Kernels* scalar_kernels();
+const DenseKernels* avx512_dense();  // nullptr where the machine or the build has none
 const Kernels* avx2_kernels();  // nullptr where the machine or the build has none
 
 }  // namespace laconic

@@ -97,3 +97,38 @@ class Aggregator:
     def remove_job(self, token: int) -> bool: ...
     def serve(self, socket: int, seconds: float) -> int: ...
     def counters(self) -> list[int]: ...
+
+class RowTables:
+    def __init__(self, dim: int) -> None: ...
+    def add(self, rows: Array, format: int) -> None: ...
+    def share(self, other: RowTables, table: int) -> None: ...
+
+def embedding_bags(
+    kernels: str,
+    tables: RowTables,
+    ids: Array,
+    offsets: Array,
+    weights: Array | None,
+    mean: bool,
+    unknown: Array | None,
+    out: Array,
+    first: int,
+    threads: int,
+) -> int: ...
+
+class Int8Layers:
+    def __init__(self, kernels: str, wide: bool = True) -> None: ...
+    def add(
+        self,
+        weights: Array,
+        scales: Array,
+        biases: Array | None,
+        equal: Array | None,
+        range: Array | None,
+        relu: bool,
+    ) -> None: ...
+    def run(self, x: Array, out: Array, threads: int) -> None: ...
+
+def interact(
+    kernels: str, vectors: Array, keep: int, out: Array, threads: int, wide: bool = True
+) -> None: ...
