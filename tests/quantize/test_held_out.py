@@ -1,0 +1,64 @@
+"""Two parts of the held-out samples, and samples taken from others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from laconic.data import Samples, Synthetic
+from laconic.errors import ConfigError
+from laconic.lookups import Lookups
+from laconic.quantize.held_out import divide, label_entropy, labels, select
+
+
+def source(samples=9000, **changes):
+    return Synthetic(rows=(50, 9, 300), bags=(1, 4, 1), dense=2, samples=64, eval_samples=samples, **changes)
+
+
+def keys(batches):
+    """Something of each sample that no other has."""
+    return {tuple(row.tolist()) for samples in batches for row in samples.dense_BF}
+
+
+def test_no_sample_is_in_both_parts_and_none_is_lost():
+    parts = divide(source(), most=10**9)
+    search, verification = keys(parts.search), keys(parts.verification)
+    assert not search & verification
+    assert len(search) + len(verification) == 9000
+    assert abs(len(search) - 4500) < 5 * 47  # five standard deviations
+
+
+def test_the_parts_are_the_same_at_every_run_and_others_by_another_seed():
+    assert keys(divide(source(), most=10**9).search) == keys(divide(source(), most=10**9).search)
+    assert keys(divide(source(), most=10**9).search) != keys(divide(source(), most=10**9, seed=1).search)
+
+
+def test_fewer_samples_are_drawn_when_fewer_are_asked_for():
+    whole, some = divide(source(), most=10**9), divide(source(), most=2000)
+    count = len(labels(some.search))
+    assert abs(count - 1000) < 5 * 32
+    assert keys(some.search) <= keys(whole.search) | keys(whole.verification)
+    assert not keys(some.search) & keys(some.verification)
+
+
+def test_selected_samples_keep_their_bags():
+    lookups = Lookups(torch.tensor([1, 2, 3, 4, 5, 6]), torch.tensor([0, 2, 2, 3, 3, 5, 6]), tables=2)
+    samples = Samples(torch.tensor([0.0, 1.0, 0.0]), torch.arange(6.0).reshape(3, 2), lookups)
+    chosen = select(samples, torch.tensor([2, 0]))
+    assert chosen.label_B.tolist() == [0, 0]
+    assert chosen.dense_BF.tolist() == [[4, 5], [0, 1]]
+    assert chosen.lookups.ids_L.tolist() == [3, 1, 2, 6]
+    assert chosen.lookups.offsets.tolist() == [0, 1, 3, 4, 4]
+    nothing = select(samples, torch.tensor([], dtype=torch.int64))
+    assert (len(nothing), nothing.lookups.offsets.tolist()) == (0, [0])
+
+
+@pytest.mark.parametrize("samples", [0, 100])
+def test_too_few_samples_are_refused(samples):
+    with pytest.raises(ConfigError, match=f"the search half of {samples} evaluation samples has"):
+        divide(source(samples), most=10**9)
+
+
+def test_entropy_is_that_of_the_mean():
+    assert label_entropy(torch.tensor([0.0, 1.0])) == pytest.approx(0.6931471805599453, rel=1e-12)
+    assert label_entropy(torch.zeros(3)) == 0
