@@ -8,7 +8,7 @@ import torch
 from laconic.data import Samples, Synthetic
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quantize.held_out import divide, label_entropy, labels, select
+from laconic.quantize.held_out import divide, joined, labels, select, thinned
 
 
 def source(samples=9000, **changes):
@@ -59,6 +59,19 @@ def test_too_few_samples_are_refused(samples):
         divide(source(samples), most=10**9)
 
 
-def test_entropy_is_that_of_the_mean():
-    assert label_entropy(torch.tensor([0.0, 1.0])) == pytest.approx(0.6931471805599453, rel=1e-12)
-    assert label_entropy(torch.zeros(3)) == 0
+def test_joined_samples_are_those_of_the_whole():
+    whole = joined(list(divide(source(2000), most=10**9).search))
+    parts = [select(whole, torch.arange(begin, min(begin + 300, len(whole)))) for begin in (0, 300, 600)]
+    again, expected = joined(parts), select(whole, torch.arange(900))
+    assert torch.equal(again.lookups.ids_L, expected.lookups.ids_L)
+    assert torch.equal(again.lookups.offsets, expected.lookups.offsets)
+    assert torch.equal(again.dense_BF, expected.dense_BF)
+
+
+def test_thinned_samples_are_spread_over_all_batches():
+    search = divide(source(30_000), most=10**9).search
+    some = thinned(search, 1000)
+    whole_B = joined(list(search)).dense_BF
+    every = -(-len(whole_B) // 1000)
+    assert torch.equal(joined(list(some)).dense_BF, whole_B[::every])
+    assert len(some) == 1

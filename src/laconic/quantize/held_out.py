@@ -18,7 +18,7 @@ from laconic.data.mix64 import key64, mix64, uniform
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
-__all__ = ["BATCH", "HeldOut", "divide", "label_entropy", "labels", "select"]
+__all__ = ["BATCH", "HeldOut", "divide", "joined", "labels", "select", "thinned"]
 
 BATCH = 4096
 _LEAST = 200  # samples of a part below which no figure of it means anything
@@ -58,7 +58,7 @@ def divide(
         done(len(samples))
     for name, part in zip(("search", "verification"), parts, strict=True):
         _check(name, part, total)
-    return HeldOut(tuple(parts[0]), tuple(parts[1]))
+    return HeldOut(*(thinned(tuple(part), sum(map(len, part))) for part in parts))
 
 
 def select(samples: Samples, chosen: Tensor) -> Samples:
@@ -81,10 +81,34 @@ def labels(batches: tuple[Samples, ...]) -> Tensor:
     return torch.cat([samples.label_B for samples in batches])
 
 
-def label_entropy(label_B: Tensor) -> float:
-    """Loss of who knows the mean of the labels alone, in nats."""
-    rate = label_B.double().mean()
-    return float(torch.special.entr(rate) + torch.special.entr(1 - rate))
+def joined(parts: list[Samples]) -> Samples:
+    """Several batches, at least one, as one."""
+    tables = parts[0].lookups.tables
+    ids, sizes = [], []
+    for t in range(tables):
+        for lookups in (samples.lookups for samples in parts):
+            offsets = lookups.offsets[t * lookups.samples : (t + 1) * lookups.samples + 1]
+            ids.append(lookups.ids_L[int(offsets[0]) : int(offsets[-1])])
+            sizes.append(offsets.diff())
+    offsets = torch.nn.functional.pad(torch.cat(sizes).cumsum(0), (1, 0))
+    return Samples(
+        torch.cat([samples.label_B for samples in parts]),
+        torch.cat([samples.dense_BF for samples in parts]),
+        Lookups(torch.cat(ids), offsets, tables),
+    )
+
+
+def thinned(batches: tuple[Samples, ...], most: int) -> tuple[Samples, ...]:
+    """Every k-th sample, at most so many, in as few batches as they need."""
+    every = -(-sum(map(len, batches)) // most)
+    kept, ready, first = [], [], 0
+    for samples in batches:
+        kept.append(select(samples, torch.arange(-first % every, len(samples), every)))
+        first += len(samples)
+        if sum(map(len, kept)) >= BATCH:
+            ready.append(joined(kept))
+            kept = []
+    return (*ready, *([joined(kept)] if kept else []))
 
 
 def _check(name: str, part: list[Samples], total: int) -> None:
