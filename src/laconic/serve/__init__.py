@@ -1,0 +1,5 @@
+"""Inference from artefacts."""
+
+from laconic.serve.engine import Engine
+
+__all__ = ["Engine"]
