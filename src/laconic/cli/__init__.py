@@ -8,7 +8,7 @@ import sys
 import typer
 
 from laconic import __version__
-from laconic.cli import aggregator, bench, codec, demo, info, lab, prepare, report, train, tune
+from laconic.cli import aggregator, bench, codec, demo, info, lab, prepare, quantize, report, train, tune
 from laconic.errors import LaconicError
 
 __all__ = ["app", "main"]
@@ -26,6 +26,7 @@ app.command("demo")(demo.demo)
 app.command("info")(info.info)
 app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)
 app.command("prepare")(prepare.prepare)
+app.command("quantize")(quantize.quantize)
 app.command("report")(report.report)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)

@@ -8,7 +8,9 @@ import typer
 
 
 def report(
-    result: Path = typer.Argument(help="Result file of a comparison or of laconic tune, JSON."),
+    result: Path = typer.Argument(
+        help="Result file of a comparison, of laconic tune or of laconic quantize, JSON."
+    ),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write; replaced if it exists."),
 ) -> None:
     """Turn a result file into one HTML page that needs no network."""

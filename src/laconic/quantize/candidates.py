@@ -12,7 +12,15 @@ from typing import Literal
 from laconic.quant.recipe import LayerChoice, Recipe, TableChoice
 from laconic.quant.rows import Ranges, RowFormat
 
-__all__ = ["LAYER_CANDIDATES", "TABLE_CANDIDATES", "Candidate", "Part", "candidates", "described", "recipe_of"]
+__all__ = [
+    "LAYER_CANDIDATES",
+    "TABLE_CANDIDATES",
+    "Candidate",
+    "Part",
+    "candidates",
+    "described",
+    "recipe_of",
+]
 
 TABLE_CANDIDATES = (
     TableChoice(),

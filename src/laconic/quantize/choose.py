@@ -73,7 +73,7 @@ def choose(parts: Sequence[Sequence[Measurement]], budget: float, objective: Obj
 
 
 def _cost(measurement: Measurement, part: Sequence[Measurement], objective: Objective) -> float:
-    """The objective, and up to a ten-thousandth more by the other one: it decides where this does not."""
+    """Return the objective, and up to a ten-thousandth more by the other one: it decides where this does not."""
     bytes_, us = [m.bytes for m in part], [m.us for m in part]
     larger = (measurement.bytes - min(bytes_)) / (max(bytes_) - min(bytes_) or 1)
     slower = (measurement.us - min(us)) / (max(us) - min(us) or 1.0)
@@ -83,7 +83,7 @@ def _cost(measurement: Measurement, part: Sequence[Measurement], objective: Obje
 
 
 def pareto(parts: Sequence[Sequence[Measurement]], budget: float) -> list[ParetoPoint]:
-    """What budgets from a hundredth of this one to a hundred times buy, for either objective."""
+    """Say what budgets from a hundredth of this one to a hundred times buy, for either objective."""
     points: list[ParetoPoint] = []
     for objective in ("size", "latency"):
         seen: set[tuple[int, float]] = set()

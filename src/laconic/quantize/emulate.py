@@ -72,7 +72,7 @@ class EmulatedModel:
         bags = []
         for t, name in enumerate(self.artefact.features.table_names):
             ids_L, offsets = table_bags(lookups, t)
-            ids_U, places_L = ids_L.unique(return_inverse=True)
+            ids_U, places_L = torch.unique(ids_L, return_inverse=True)
             rows_UD = dequantize_rows(
                 self.artefact.tables[name][ids_U], recipe.tables[name].format, shape.dim
             )

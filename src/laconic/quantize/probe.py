@@ -94,14 +94,15 @@ class Scorer:
     def layer(self, name: str, choice: LayerChoice) -> nn.Module:
         """One layer in low precision."""
         layer = self._layers[name]
-        parts = quantize_layer(
-            f"layer {name!r}", layer.weight, layer.bias, choice, self._observed.get(name)
-        )
+        parts = quantize_layer(f"layer {name!r}", layer.weight, layer.bias, choice, self._observed.get(name))
         return EmulatedLinear(choice, parts)
 
     def embed(self, recipe: Recipe, batch: int) -> Tensor:
         """Pooled embeddings of a batch, B x T x D."""
-        bags = [table.pooled(recipe.tables[name], batch) for name, table in zip(self.names, self._tables, strict=True)]
+        bags = [
+            table.pooled(recipe.tables[name], batch)
+            for name, table in zip(self.names, self._tables, strict=True)
+        ]
         return torch.stack(bags, dim=1)
 
     def pooled(self, t: int, choice: TableChoice, batch: int) -> Tensor:
@@ -146,6 +147,8 @@ class Probe(Scorer):
                 heads = zip(self._dense, self._embeddings, strict=True)
                 return torch.cat([self._model.head(part, embeddings_BTD) for part, embeddings_BTD in heads])
             both = zip(self.batches, self._embeddings, strict=True)
-            return torch.cat([self._model(samples.dense_BF, embeddings_BTD) for samples, embeddings_BTD in both])
+            return torch.cat(
+                [self._model(samples.dense_BF, embeddings_BTD) for samples, embeddings_BTD in both]
+            )
         finally:
             self._model.set_submodule(name, exact)

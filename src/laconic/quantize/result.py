@@ -65,7 +65,8 @@ def quantize_result(
             for attempt in found.attempts
         ),
         parts=tuple(
-            _part(part, chosen, objective, rows) for part, chosen in zip(parts, found.chosen.parts, strict=True)
+            _part(part, chosen, objective, rows)
+            for part, chosen in zip(parts, found.chosen.parts, strict=True)
         ),
         pareto=tuple(QuantizePoint(**asdict(point)) for point in curve),
     )
@@ -106,7 +107,9 @@ def _part(
 def _reason(part: Sequence[Measurement], chosen: Measurement, objective: Objective) -> str:
     """Say what the choice saves and harms, and what the one next in line would."""
     exact = part[0]
-    saved = f"saves {bytes_text(exact.bytes - chosen.bytes)}" if chosen.bytes < exact.bytes else "saves nothing"
+    saved = (
+        f"saves {bytes_text(exact.bytes - chosen.bytes)}" if chosen.bytes < exact.bytes else "saves nothing"
+    )
     words = [f"{saved}, NE +{chosen.harm.estimate:.4%}"]
     if (runner := _runner_up(part, chosen, objective)) is None:
         words.append("nothing takes less")

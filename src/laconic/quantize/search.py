@@ -84,7 +84,9 @@ def search(
             say("verifying on unseen samples")
             verified = score(verification_half, chosen.recipe)
         attempts.append(
-            Attempt(allowed, chosen.bytes, chosen.harm, found.harm, None if verified is None else verified.harm)
+            Attempt(
+                allowed, chosen.bytes, chosen.harm, found.harm, None if verified is None else verified.harm
+            )
         )
         if verified is not None and verified.harm.within(budget):
             return Found(chosen, tuple(attempts), verified)

@@ -78,7 +78,7 @@ class MeasurementFile:
     def add(self, measurement: Measurement) -> None:
         """Write a measurement down at once."""
         part, harm = measurement.candidate.part, asdict(measurement.harm)
-        line = {"kind": part.kind, "name": part.name, "label": measurement.candidate.label}
+        line: dict[str, Any] = {"kind": part.kind, "name": part.name, "label": measurement.candidate.label}
         line |= {"bytes": measurement.bytes, "us": measurement.us, "harm": harm}
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")

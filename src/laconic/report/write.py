@@ -7,6 +7,8 @@ from pathlib import Path
 
 from laconic.errors import ConfigError
 from laconic.report.page import render
+from laconic.report.quantize_page import render_quantized
+from laconic.report.quantize_result import QuantizeResult, read_quantize_result
 from laconic.report.result import Result, read_result
 from laconic.report.tune_page import render_tuned
 from laconic.report.tune_result import TuneResult, read_tune_result
@@ -15,20 +17,25 @@ from laconic.whole_file import write_whole
 __all__ = ["read_any", "write_report"]
 
 
-def read_any(path: str | Path) -> Result | TuneResult:
-    """Read a file of a comparison or of ``laconic tune``; FormatError says what is wrong with one that is neither."""
+def read_any(path: str | Path) -> Result | TuneResult | QuantizeResult:
+    """Read the file of a comparison, of ``laconic tune`` or of ``laconic quantize``; FormatError says what is wrong with another."""
     try:
         tree = json.loads(Path(path).read_bytes())
     except ValueError:
         return read_result(path)  # says where it is not JSON
-    tuned = isinstance(tree, dict) and tree.get("kind") == "tune"
-    return read_tune_result(path) if tuned else read_result(path)
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if kind == "quantize":
+        return read_quantize_result(path)
+    return read_tune_result(path) if kind == "tune" else read_result(path)
 
 
-def write_report(result: Result | TuneResult, path: str | Path) -> None:
+def write_report(result: Result | TuneResult | QuantizeResult, path: str | Path) -> None:
     """Write the page, whole or not at all; a file that is there is replaced."""
     path = Path(path)
-    page = render_tuned(result) if isinstance(result, TuneResult) else render(result)
+    if isinstance(result, QuantizeResult):
+        page = render_quantized(result)
+    else:
+        page = render_tuned(result) if isinstance(result, TuneResult) else render(result)
     if not path.parent.is_dir():
         raise ConfigError(f"report: no folder {str(path.parent)!r} to write into; make it first")
     write_whole(path, page)

@@ -1,0 +1,183 @@
+"""``laconic quantize``: a precision for every table and layer of a trained model, within a budget of accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from laconic.cli.output import check_json_file, write_json
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from laconic.quantize.workbench import Tell
+    from laconic.report.quantize_result import QuantizeResult
+
+_MEASUREMENTS = "quantize.jsonl"
+
+
+def quantize(
+    run: Path = typer.Argument(..., metavar="RUN", help="Folder of a training run (train.out)."),
+    budget: str = typer.Option(
+        "0.05%", help="Largest increase of normalized entropy, as a share of it: 0.05% or 0.0005."
+    ),
+    objective: str = typer.Option("size", metavar="size|latency", help="What to make small."),
+    out: Path = typer.Option(Path("artefact"), help="Folder of the artefact to write."),
+    samples: int = typer.Option(
+        400_000, min=400, help="Most evaluation samples to use; half for the search, half to verify."
+    ),
+    probe: int = typer.Option(16_384, min=256, help="Samples on which every candidate is measured."),
+    batch: int = typer.Option(256, min=1, help="Samples of a batch whose time is measured."),
+    seed: int = typer.Option(0, min=0, help="Which samples are drawn for which half."),
+    shadow: bool = typer.Option(
+        True, help="Put the model in fp32 into the artefact too, to watch for drift."
+    ),
+    measurements: Path | None = typer.Option(
+        None, help=f"File of measurements, to go on from. Default: {_MEASUREMENTS} in the run's folder."
+    ),
+    fresh: bool = typer.Option(False, "--fresh", help="Measure again what the file has."),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write all that was measured as JSON to this file ('-': stdout)."
+    ),
+    report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of it."),
+) -> None:
+    """Search the precision of every table and layer, verify it on unseen samples, and write an artefact."""
+    from rich.console import Console
+
+    from laconic.cli.tune import parse_budget
+    from laconic.quant import write_artefact
+    from laconic.quantize.knapsack import check_solver
+    from laconic.quantize.run import SearchSettings, measurement_file, quantize_run
+    from laconic.quantize.workbench import open_workbench
+    from laconic.report import write_report
+
+    allowed = parse_budget(budget)
+    settings = SearchSettings(allowed, _objective(objective), probe, batch, seed)
+    check_solver()
+    _check_outputs(run, out, json_file, report)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    with _progress() as tell:
+        bench = open_workbench(run, most=samples, seed=seed, tell=tell)
+        file = measurement_file(bench, settings, measurements or run / _MEASUREMENTS, fresh=fresh)
+        known = len(file)
+        quantized = quantize_run(bench, settings, file, run.name or str(run), tell)
+        write_artefact(out, quantized.artefact, shadow=bench.trained if shadow else None)
+    if file.forgotten:
+        console.print(f"{file.forgotten} measurements of another model or other samples were replaced")
+    if known:
+        console.print(f"{known} measurements were taken from {file.path}")
+    result = quantized.result
+    if json_file is not None:
+        write_json(result.model_dump(mode="json"), json_file)
+    if report is not None:
+        write_report(result, report)
+    _show(console, result, out)
+
+
+def _objective(text: str) -> Literal["size", "latency"]:
+    if text == "size":
+        return "size"
+    if text == "latency":
+        return "latency"
+    raise ConfigError(f"--objective: expected size or latency, got {text!r}")
+
+
+def _check_outputs(run: Path, out: Path, json_file: Path | None, report: Path | None) -> None:
+    """Say now what would go wrong after the search."""
+    if not run.is_dir():
+        raise ConfigError(f"{run}: no such folder; expected that of a training run, its train.out")
+    if out.exists():
+        raise ConfigError(
+            f"--out: {str(out)!r} exists, and artefacts are never changed; choose another folder"
+        )
+    check_json_file(json_file)
+    if report is not None:
+        from laconic.report.document import check_plotly
+
+        if not report.parent.is_dir():
+            raise ConfigError(f"--report: no folder {str(report.parent)!r} to write into; make it first")
+        check_plotly()
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """One bar for each kind of work."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+    with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield tell
+
+
+def _show(console: Console, result: QuantizeResult, out: Path) -> None:
+    from rich.markup import escape
+
+    from laconic.report.numerals import bytes_text, three
+
+    counts, harm = result.samples, result.harm
+    console.print(_table(result))
+    for attempt in result.attempts[:-1]:
+        refused = attempt.verification or attempt.search
+        half = "search" if attempt.verification is None else "verification"
+        console.print(
+            f"backed off: solved for {attempt.budget:.4%}, the combination came to {refused.expected:.4%} expected and "
+            f"{refused.measured:+.4%} measured on the {half} half"
+        )
+    console.print(
+        f"size     {bytes_text(result.exact.bytes)} -> {bytes_text(result.low.bytes)}, {result.share:.1%} of fp32"
+    )
+    console.print(
+        f"latency  {three(result.exact.us)} -> {three(result.low.us)} us a batch of {result.batch} on one thread"
+    )
+    console.print(
+        f"NE       {result.exact.ne:.5f} -> {result.low.ne:.5f}: {harm.measured:+.4%} +- {harm.measured_se:.4%} measured, "
+        f"{harm.expected:.4%} expected, of {result.budget:.4%} allowed"
+    )
+    console.print(f"AUC      {result.exact.auc:.5f} -> {result.low.auc:.5f}")
+    looks = "" if result.looks == 1 else f", looked at {result.looks} times"
+    console.print(
+        f"on {counts.verification:,} samples that the search did not see{looks}; it had {counts.search:,}, and measured "
+        f"candidates on {counts.probe:,} of them"
+    )
+    console.print(f"{escape(str(out))} has the artefact", soft_wrap=True)
+
+
+def _table(result: QuantizeResult) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from laconic.report.numerals import bytes_text
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.add_column("table, layer", overflow="fold")
+    shown.add_column("precision")
+    for name in ("fp32", "now", "us", "NE"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("next in line", overflow="fold", style="dim")
+    for part in result.parts:
+        choice = part.choice
+        shown.add_row(
+            Text(part.name),
+            choice.label,
+            bytes_text(part.candidates[0].bytes),
+            bytes_text(choice.bytes),
+            f"{choice.us:+.1f}",
+            f"+{choice.estimate or 0:.4%}",
+            part.reason.partition("; ")[2],
+        )
+    return shown
