@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from laconic.cli.output import check_json_file, write_json
+from laconic.cli.work_bars import work_bars
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from laconic.quantize.workbench import Tell
+    from laconic.quantize.run import SearchSettings
     from laconic.report.quantize_result import QuantizeResult
 
 _MEASUREMENTS = "quantize.jsonl"
+_BUDGET = 0.0005
 
 
 def quantize(
-    run: Path = typer.Argument(..., metavar="RUN", help="Folder of a training run (train.out)."),
-    budget: str = typer.Option(
-        "0.05%", help="Largest increase of normalized entropy, as a share of it: 0.05% or 0.0005."
+    run: Path = typer.Argument(
+        ..., metavar="RUN", help="Folder of a training run (train.out); with --refresh, of an artefact."
+    ),
+    budget: str | None = typer.Option(
+        None,
+        help="Largest increase of normalized entropy, as a share of it: 0.05% or 0.0005. Default: 0.05%.",
     ),
     objective: str = typer.Option("size", metavar="size|latency", help="What to make small."),
     out: Path = typer.Option(Path("artefact"), help="Folder of the artefact to write."),
+    refresh: Path | None = typer.Option(
+        None,
+        metavar="NEW_RUN",
+        help="Apply the artefact's recipe to the newest checkpoint of this run; exit code 3 if it breaks the budget.",
+    ),
+    debug: Path | None = typer.Option(
+        None,
+        metavar="ARTEFACT|RECIPE.TOML",
+        help="Write nothing; rank tables and layers by the error they add, beside the run in fp32.",
+    ),
     samples: int = typer.Option(
         400_000, min=400, help="Most evaluation samples to use; half for the search, half to verify."
     ),
@@ -45,33 +58,77 @@ def quantize(
     json_file: Path | None = typer.Option(
         None, "--json", help="Write all that was measured as JSON to this file ('-': stdout)."
     ),
-    report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of it."),
+    report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of the search."),
 ) -> None:
     """Search the precision of every table and layer, verify it on unseen samples, and write an artefact."""
     from rich.console import Console
 
+    from laconic.cli.quantize_check import debug_run, refresh_artefact
     from laconic.cli.tune import parse_budget
+    from laconic.quantize.run import SearchSettings
+
+    allowed = None if budget is None else parse_budget(budget)
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    check_json_file(json_file)
+    if debug is not None and refresh is not None:
+        raise ConfigError("--debug and --refresh: give one of them; each has its own result")
+    if (debug or refresh) and report is not None:
+        raise ConfigError("--report: only a search has a page; use --json")
+    if not run.is_dir():
+        what = "an artefact" if refresh is not None else "a training run, its train.out"
+        raise ConfigError(f"{run}: no such folder; expected that of {what}")
+    if debug is not None:
+        debug_run(console, run, debug, samples=samples, probe=probe, seed=seed, json_file=json_file)
+        return
+    check_new_folder(out)
+    if refresh is not None:
+        refresh_artefact(
+            console,
+            run,
+            refresh,
+            out,
+            allowed,
+            samples=samples,
+            seed=seed,
+            shadow=shadow,
+            json_file=json_file,
+        )
+        return
+    settings = SearchSettings(allowed or _BUDGET, _objective(objective), probe, batch, seed)
+    _search(console, run, settings, out, samples, shadow, measurements, fresh, json_file, report)
+
+
+def _search(
+    console: Console,
+    run: Path,
+    settings: SearchSettings,
+    out: Path,
+    samples: int,
+    shadow: bool,
+    measurements: Path | None,
+    fresh: bool,
+    json_file: Path | None,
+    report: Path | None,
+) -> None:
     from laconic.quant import write_artefact
     from laconic.quantize.knapsack import check_solver
-    from laconic.quantize.run import SearchSettings, measurement_file, quantize_run
+    from laconic.quantize.run import measurement_file, quantize_run
     from laconic.quantize.workbench import open_workbench
     from laconic.report import write_report
 
-    allowed = parse_budget(budget)
-    settings = SearchSettings(allowed, _objective(objective), probe, batch, seed)
     check_solver()
-    _check_outputs(run, out, json_file, report)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
-    with _progress() as tell:
-        bench = open_workbench(run, most=samples, seed=seed, tell=tell)
+    if report is not None:
+        _check_report(report)
+    with work_bars() as tell:
+        bench = open_workbench(run, most=samples, seed=settings.seed, tell=tell)
         file = measurement_file(bench, settings, measurements or run / _MEASUREMENTS, fresh=fresh)
         known = len(file)
-        quantized = quantize_run(bench, settings, file, run.name or str(run), tell)
+        quantized = quantize_run(bench, settings, file, run.resolve().name, tell)
         write_artefact(out, quantized.artefact, shadow=bench.trained if shadow else None)
     if file.forgotten:
         console.print(f"{file.forgotten} measurements of another model or other samples were replaced")
     if known:
-        console.print(f"{known} measurements were taken from {file.path}")
+        console.print(f"{known} measurements were taken from {file.path}", soft_wrap=True)
     result = quantized.result
     if json_file is not None:
         write_json(result.model_dump(mode="json"), json_file)
@@ -88,39 +145,20 @@ def _objective(text: str) -> Literal["size", "latency"]:
     raise ConfigError(f"--objective: expected size or latency, got {text!r}")
 
 
-def _check_outputs(run: Path, out: Path, json_file: Path | None, report: Path | None) -> None:
+def check_new_folder(out: Path) -> None:
     """Say now what would go wrong after the search."""
-    if not run.is_dir():
-        raise ConfigError(f"{run}: no such folder; expected that of a training run, its train.out")
     if out.exists():
         raise ConfigError(
             f"--out: {str(out)!r} exists, and artefacts are never changed; choose another folder"
         )
-    check_json_file(json_file)
-    if report is not None:
-        from laconic.report.document import check_plotly
-
-        if not report.parent.is_dir():
-            raise ConfigError(f"--report: no folder {str(report.parent)!r} to write into; make it first")
-        check_plotly()
 
 
-@contextmanager
-def _progress() -> Iterator[Tell]:
-    """One bar for each kind of work."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+def _check_report(report: Path) -> None:
+    from laconic.report.document import check_plotly
 
-    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
-    with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield tell
+    if not report.parent.is_dir():
+        raise ConfigError(f"--report: no folder {str(report.parent)!r} to write into; make it first")
+    check_plotly()
 
 
 def _show(console: Console, result: QuantizeResult, out: Path) -> None:
