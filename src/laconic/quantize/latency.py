@@ -101,7 +101,7 @@ class Stopwatch:
 
     def _network(self, layers: Mapping[str, dict[str, Tensor]]) -> list[Callable[[], object]]:
         shape = self._trained.shape
-        network = DenseNetwork(shape, layers)
+        network = DenseNetwork(shape, layers, kernels.active(), 1)
         calls: list[Callable[[], object]] = []
         for samples, embeddings_BTD in zip(self._batches, self._embeddings, strict=True):
             own_BVD = torch.zeros(len(samples), network.own_vectors, shape.dim)
