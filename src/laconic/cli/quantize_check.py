@@ -76,9 +76,9 @@ def _show_debugged(console: Console, debugged: Debugged) -> None:
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table, layer", overflow="fold")
     shown.add_column("precision")
-    for name in ("SQNR dB", "served dB", "cosine", "logit rms", "NE"):
+    for name in ("SQNR", "served", "cosine", "logit", "NE"):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("ids that hurt most: share of it", overflow="fold", style="dim")
+    shown.add_column("worst id", overflow="fold", style="dim")
     for error in debugged.parts:
         served = "" if error.accumulated_db is None else f"{error.accumulated_db:.1f}"
         shown.add_row(
@@ -89,9 +89,14 @@ def _show_debugged(console: Console, debugged: Debugged) -> None:
             f"{error.cosine:.5f}",
             f"{error.logit_rms:.2g}",
             f"+{error.harm.expected:.4%}",
-            ", ".join(f"{hurt.id}: {hurt.share:.1%}" for hurt in error.ids[:3]),
+            f"{error.ids[0].id}: {error.ids[0].share:.0%}" if error.ids else "",
         )
     console.print(shown)
+    console.print(
+        "SQNR in dB, of a part alone and as served after all others; logit: root mean square of its change; NE: harm of "
+        "the part alone; worst id: the one on whose samples most of it falls",
+        style="dim",
+    )
     harm = debugged.harm
     console.print(
         f"all together: NE {harm.measured:+.4%} +- {harm.measured_se:.4%} measured, {harm.expected:.4%} expected, "
