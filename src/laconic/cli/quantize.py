@@ -45,7 +45,7 @@ def quantize(
     samples: int = typer.Option(
         400_000, min=400, help="Most evaluation samples to use; half for the search, half to verify."
     ),
-    probe: int = typer.Option(16_384, min=256, help="Samples on which every candidate is measured."),
+    probe: int = typer.Option(8_192, min=256, help="Samples on which every candidate is measured."),
     batch: int = typer.Option(256, min=1, help="Samples of a batch whose time is measured."),
     seed: int = typer.Option(0, min=0, help="Which samples are drawn for which half."),
     shadow: bool = typer.Option(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laconic.quant import Artefact
     from laconic.quantize.debugger import Debugged, PartError
     from laconic.quantize.refresh import Refreshed
-    from laconic.quantize.workbench import Workbench
+    from laconic.quantize.workbench import Tell, Workbench
 
 REFUSED = 3
 """Exit code where a recipe breaks its budget."""
@@ -45,18 +45,25 @@ def debug_run(
         )
     with work_bars() as tell:
         bench = open_workbench(run, most=samples, seed=seed, tell=tell)
-        artefact = _artefact(what, bench)
+        artefact = _artefact(what, bench, tell)
         debugged = debug(bench.trained, artefact, thinned(bench.halves.search, probe), tell)
     if json_file is not None:
         write_json(asdict(debugged), json_file)
     _show_debugged(console, debugged)
 
 
-def _artefact(what: Path, bench: Workbench) -> Artefact:
+def _artefact(what: Path, bench: Workbench, tell: Tell) -> Artefact:
     from laconic.quant import Recipe, quantize_model, read_artefact
 
     if not what.is_dir():
-        return quantize_model(bench.trained, Recipe.load(what), bench.observed)
+        names = bench.trained.features.table_names
+        recipe = Recipe.load(what)
+        return quantize_model(
+            bench.trained,
+            recipe,
+            bench.observed,
+            say=lambda name: tell("quantising tables", names.index(name), len(names)),
+        )
     artefact = read_artefact(what)
     if (artefact.shape, artefact.features.table_names) != (
         bench.trained.shape,

@@ -35,8 +35,8 @@ from laconic.serve.dense_network import DenseNetwork
 
 __all__ = ["Stopwatch", "engine_us", "small_batches"]
 
-_BATCHES = 16
-_ROUNDS = 9
+_BATCHES = 8
+_ROUNDS = 8
 
 
 class Stopwatch:

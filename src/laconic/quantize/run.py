@@ -37,7 +37,7 @@ class SearchSettings:
     budget: float
     """Largest increase of normalized entropy, as a share of it."""
     objective: Objective = "size"
-    probe: int = 16384
+    probe: int = 8192
     """Samples on which each candidate is measured."""
     batch: int = 256
     """Samples of a batch whose time is measured."""
@@ -66,14 +66,13 @@ def quantize_run(
     """Search, make the artefact, and verify it once more as the engine serves it."""
     trained = bench.trained
     parts = _measure(bench, settings, file, tell)
-    tell("searching", 0, 3)
+    tell("scoring in fp32", 0, 2)
     search_half = Scorer(trained, bench.halves.search, bench.observed)
+    tell("scoring in fp32", 1, 2)
     verification_half = Scorer(trained, bench.halves.verification, bench.observed)
-    tell("searching", 1, 3)
-    found = search(parts, settings.budget, settings.objective, search_half, verification_half)
-    tell("searching", 2, 3)
+    tell("scoring in fp32", 2, 2)
+    found = search(parts, settings.budget, settings.objective, search_half, verification_half, tell)
     curve = pareto(parts, settings.budget)
-    tell("searching", 3, 3)
     artefact, served = apply(bench, found.chosen.recipe, verification_half, settings.budget, tell)
     if not served.harm.within(settings.budget):
         raise PlanError(

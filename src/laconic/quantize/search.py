@@ -8,7 +8,7 @@ says how often the half was looked at: each look makes it a little less unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -19,6 +19,7 @@ from laconic.quantize.choose import Chosen, Objective, choose
 from laconic.quantize.harm import Harm, measure_harm
 from laconic.quantize.probe import Scorer
 from laconic.quantize.sensitivity import Measurement
+from laconic.quantize.workbench import Tell
 from laconic.train.metrics import Evaluation, Predictions
 
 __all__ = ["Attempt", "Found", "Scored", "evaluate", "score", "search"]
@@ -70,19 +71,17 @@ def search(
     objective: Objective,
     search_half: Scorer,
     verification_half: Scorer,
-    say: Callable[[str], None] = lambda text: None,
+    tell: Tell = lambda what, done, total: None,
 ) -> Found:
     """Find the combination that takes least and is within the budget on both halves; ``PlanError`` where none is."""
     attempts: list[Attempt] = []
     allowed = budget
     for _ in range(_MOST_ATTEMPTS):
         chosen = choose(parts, allowed, objective)
-        say("measuring the combination")
-        found = score(search_half, chosen.recipe)
+        found = score(search_half, chosen.recipe, "measuring a combination", tell)
         verified = None
         if found.harm.within(budget):
-            say("verifying on unseen samples")
-            verified = score(verification_half, chosen.recipe)
+            verified = score(verification_half, chosen.recipe, "verifying it on unseen samples", tell)
         attempts.append(
             Attempt(
                 allowed, chosen.bytes, chosen.harm, found.harm, None if verified is None else verified.harm
@@ -101,9 +100,19 @@ def search(
     )
 
 
-def score(scorer: Scorer, recipe: Recipe) -> Scored:
-    """Score samples with a recipe and compare with fp32."""
-    changed_B = scorer.logits(recipe)
+def score(
+    scorer: Scorer, recipe: Recipe, what: str = "scoring", tell: Tell = lambda what, done, total: None
+) -> Scored:
+    """Score samples with a recipe and compare with fp32; ``what`` is the name of this work."""
+    done, total = 0, len(scorer.label_B)
+
+    def more(samples: int) -> None:
+        nonlocal done
+        done += samples
+        tell(what, done, total)
+
+    tell(what, 0, total)
+    changed_B = scorer.logits(recipe, more)
     harm = measure_harm(scorer.exact_B, changed_B, scorer.label_B)
     return Scored(harm, evaluate(scorer.exact_B, scorer.label_B), evaluate(changed_B, scorer.label_B))
 

@@ -20,12 +20,13 @@ from typing import Any
 from laconic.errors import ConfigError
 from laconic.quant.layers import part_shapes
 from laconic.quant.model_shape import linear_layers
-from laconic.quant.recipe import TableChoice
+from laconic.quant.recipe import LayerChoice, TableChoice
 from laconic.quant.rows import quantize_rows
 from laconic.quant.trained_model import TrainedModel
 from laconic.quantize.candidates import Candidate, candidates
 from laconic.quantize.harm import Harm, measure_harm
 from laconic.quantize.probe import Probe
+from laconic.whole_file import write_whole
 
 __all__ = ["Measurement", "MeasurementFile", "measure_candidates", "stored_bytes"]
 
@@ -59,7 +60,7 @@ class MeasurementFile:
         elif lines:
             self.forgotten = len(lines) - 1
         text = "".join(json.dumps(line) + "\n" for line in [self._header, *self._found.values()])
-        path.write_text(text)
+        write_whole(path, text)
 
     @property
     def _header(self) -> dict[str, Any]:
@@ -132,6 +133,8 @@ def measure_candidates(
 
 
 def _harm(probe: Probe, candidate: Candidate) -> Harm:
+    if candidate.choice in (TableChoice(), LayerChoice()):
+        return Harm(0.0, 0.0, 0.0, 0.0, len(probe.label_B))
     try:
         if isinstance(candidate.choice, TableChoice):
             _check_largest(probe.trained, candidate.part.name, candidate.choice)

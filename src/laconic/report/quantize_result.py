@@ -5,7 +5,7 @@
     {
       "kind": "quantize",
       "title": "run", "objective": "size", "budget": 0.0005, "seed": 0, "batch": 256,
-      "samples": {"probe": 16384, "search": 86295, "verification": 86355},
+      "samples": {"probe": 8192, "search": 86295, "verification": 86355},
       "exact": {"ne": 0.7722, "auc": 0.8070, "bytes": 214561028, "us": 2310.0},
       "low": {"ne": 0.7713, "auc": 0.8068, "bytes": 18704264, "us": 1970.0},
       "predicted": 0.00039, "gap": 0.0,
