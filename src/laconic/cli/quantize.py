@@ -170,6 +170,11 @@ def _show(console: Console, result: QuantizeResult, out: Path) -> None:
     console.print(_table(result))
     for attempt in result.attempts[:-1]:
         refused = attempt.verification or attempt.search
+        if refused is None:
+            console.print(
+                f"backed off: solved for {attempt.budget:.4%}, the combination gave logits that are no numbers"
+            )
+            continue
         half = "search" if attempt.verification is None else "verification"
         console.print(
             f"backed off: solved for {attempt.budget:.4%}, the combination came to {refused.expected:.4%} expected and "

@@ -53,7 +53,7 @@ def quantize_result(
         low=low,
         predicted=found.chosen.harm,
         gap=found.chosen.gap,
-        harm=_figures(harm),
+        harm=_finite(harm),
         attempts=tuple(
             QuantizeAttempt(
                 budget=attempt.budget,
@@ -72,7 +72,12 @@ def quantize_result(
     )
 
 
-def _figures(harm: Harm) -> HarmFigures:
+def _figures(harm: Harm) -> HarmFigures | None:
+    """None where logits were no numbers, or the format can not hold the part."""
+    return _finite(harm) if math.isfinite(harm.estimate) else None
+
+
+def _finite(harm: Harm) -> HarmFigures:
     return HarmFigures(
         measured=harm.measured,
         measured_se=harm.measured_se,
@@ -96,7 +101,7 @@ def _part(
                 label=m.candidate.label,
                 bytes=m.bytes,
                 us=m.us,
-                harm=_figures(m.harm) if math.isfinite(m.harm.estimate) else None,
+                harm=_figures(m.harm),
                 estimate=m.harm.estimate if math.isfinite(m.harm.estimate) else None,
             )
             for m in part

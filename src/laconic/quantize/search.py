@@ -8,9 +8,11 @@ says how often the half was looked at: each look makes it a little less unseen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from laconic.errors import PlanError
@@ -118,7 +120,10 @@ def score(
 
 
 def evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
-    """AUC, log loss and normalized entropy."""
+    """AUC, log loss and normalized entropy; NaN where a logit is no finite number."""
+    if not bool(torch.isfinite(logits_B).all()):
+        nothing = math.nan
+        return Evaluation(samples=len(label_B), auc=nothing, log_loss=nothing, normalized_entropy=nothing)
     predictions = Predictions()
     predictions.add(logits_B, label_B)
     return predictions.evaluate()

@@ -253,7 +253,7 @@ def _attempts(result: QuantizeResult) -> str:
     rows = []
     for number, attempt in enumerate(result.attempts, start=1):
         halves = [
-            cell(NONE, "not looked at")
+            cell(NONE)
             if harm is None
             else cell(
                 f"+{share(harm.expected)}", f"{change(100 * harm.measured, 4)} ± {share(harm.measured_se)}"

@@ -79,9 +79,10 @@ class QuantizeAttempt(Record):
     budget: float
     bytes: Bytes
     predicted: float
-    search: HarmFigures
+    search: HarmFigures | None
+    """Null where it gave logits that are no numbers, here and below."""
     verification: HarmFigures | None
-    """Null where the search half refused it already."""
+    """Null also where the search half refused it already."""
 
 
 class QuantizeCandidate(Record):
