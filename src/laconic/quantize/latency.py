@@ -1,4 +1,4 @@
-"""How long a batch takes in the engine, part by part, beside fp32.
+"""How long a batch takes in the engine on one thread, part by part, beside fp32.
 
 Formats take turns with fp32, and of every batch the least time of several rounds counts: a noisy machine makes calls
 longer, never shorter. Contents do not matter to the time of a lookup, so a table is as many copies of one row, in memory of
@@ -142,11 +142,16 @@ def _beside(exact: Sequence[Callable[[], object]], changed: Sequence[Callable[[]
 def _least_us(*contenders: Sequence[Callable[[], object]]) -> tuple[float, ...]:
     """Mean over calls of the least time of each, contenders in turns; the first round is not counted."""
     least = [[math.inf] * len(calls) for calls in contenders]
-    for round_ in range(_ROUNDS + 1):
-        for calls, times in zip(contenders, least, strict=True):
-            for k, call in enumerate(calls):
-                begun = perf_counter()
-                call()
-                if round_:
-                    times[k] = min(times[k], perf_counter() - begun)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for round_ in range(_ROUNDS + 1):
+            for calls, times in zip(contenders, least, strict=True):
+                for k, call in enumerate(calls):
+                    begun = perf_counter()
+                    call()
+                    if round_:
+                        times[k] = min(times[k], perf_counter() - begun)
+    finally:
+        torch.set_num_threads(threads)
     return tuple(1e6 * fmean(times) for times in least)
