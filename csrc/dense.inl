@@ -3,7 +3,7 @@
 // Sums of integers are exact, so kernels differ only in how weights are laid out. Dot products add d = 0, 1, ...
 // in this order, every operation rounded on its own; vectors run over pairs, not over d.
 
-using FloatVector [[gnu::vector_size(4 * LACONIC_LANES), gnu::aligned(4), gnu::may_alias]] = float;
+using FloatVector [[gnu::vector_size(4 * LACONIC_LANES)]] = float;
 
 // Loops over registers: unrolled early, or the compiler keeps their arrays in memory.
 #define LACONIC_EACH _Pragma("GCC unroll 8") for
@@ -20,7 +20,7 @@ static inline void dots_of(const float* x, const float* columns, size_t pitch, s
   for (size_t d = 0; d < dim; ++d) {
     FloatVector y[blocks];
     LACONIC_EACH (size_t k = 0; k < blocks; ++k)
-      y[k] = *reinterpret_cast<const FloatVector*>(columns + d * pitch + j0 + k * LACONIC_LANES);
+      std::memcpy(&y[k], columns + d * pitch + j0 + k * LACONIC_LANES, sizeof y[k]);
     LACONIC_EACH (size_t i = 0; i < kBlockI; ++i)
       LACONIC_EACH (size_t k = 0; k < blocks; ++k) sum[i][k] += rows[i][d] * y[k];
   }
@@ -75,14 +75,19 @@ static void dot_pairs(const float* x, size_t count, size_t dim, float* columns, 
 }
 
 // float(sum - zero * weight_sum) * (input scale * scale) + bias, and the ReLU.
-static void finish_layer(const int32_t* sums, size_t n, int32_t zero, const int32_t* weight_sums, float input_scale,
-                         const float* scales, const float* biases, bool relu, float* out) {
+template <bool relu>
+static void finish(const int32_t* __restrict sums, size_t n, int32_t zero, const int32_t* __restrict weight_sums,
+                   float input_scale, const float* __restrict scales, const float* __restrict biases,
+                   float* __restrict out) {
   for (size_t i = 0; i < n; ++i) {
     const float x = float(sums[i] - zero * weight_sums[i]) * (input_scale * scales[i]) + biases[i];
-    out[i] = x;
+    out[i] = relu ? x > 0.0f ? x : 0.0f : x;
   }
-  if (relu)
-    for (size_t i = 0; i < n; ++i) out[i] = out[i] > 0.0f ? out[i] : 0.0f;
+}
+
+static void finish_layer(const int32_t* sums, size_t n, int32_t zero, const int32_t* weight_sums, float input_scale,
+                         const float* scales, const float* biases, bool relu, float* out) {
+  (relu ? finish<true> : finish<false>)(sums, n, zero, weight_sums, input_scale, scales, biases, out);
 }
 
 static void multiply_elements(const float* x, const float* y, size_t n, float* out) {
