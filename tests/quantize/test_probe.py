@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from laconic.quant import LayerChoice, Ranges, Recipe, RowFormat, TableChoice, quantize_model
+from laconic.quant import LayerChoice, Ranges, Recipe, RowFormat, TableChoice, observe, quantize_model
 from laconic.quantize.candidates import (
     LAYER_CANDIDATES,
     TABLE_CANDIDATES,
@@ -95,3 +97,22 @@ def test_the_engine_computes_what_is_emulated(bench, kind):
     moved_B = (served_B - scorer.logits(recipe)).abs()
     assert float(moved_B.median()) < 1e-5
     assert float(moved_B.max()) < 0.05 * float(scorer.exact_B.std())
+
+
+def test_a_cross_network_is_probed_alike(bench):
+    shape = bench.trained.shape.model_copy(update={"kind": "dcn_v2", "cross": 2})
+    torch.manual_seed(3)
+    trained = replace(bench.trained, shape=shape, state=shape.build().state_dict())
+    batches = thinned(bench.halves.search, 300)
+    observed = observe(trained, [(samples.dense_BF, samples.lookups) for samples in batches])
+    probe = Probe(trained, batches, observed)
+    exact = Recipe.uniform(probe.names, shape.layer_names())
+    assert {name.split(".")[0] for name in shape.layer_names()} == {"bottom", "cross", "deep", "logit"}
+    for name in shape.layer_names():
+        candidate = Candidate(Part("layer", name), LayerChoice(kind="int8_static", equalised=True))
+        changed_B = probe.logits_with(candidate)
+        assert torch.equal(changed_B, probe.logits(exact.with_layer(name, candidate.choice)))
+        assert not torch.equal(changed_B, probe.exact_B)
+    engine = Engine(quantize_model(trained, exact))
+    served_B = torch.cat([torch.from_numpy(engine.logits(s.dense_BF.numpy(), s.lookups)) for s in batches])
+    assert torch.allclose(served_B, probe.exact_B, rtol=1e-4, atol=1e-4)
