@@ -18,6 +18,7 @@ from laconic.cli import (
     plan,
     prepare,
     profile,
+    quantize,
     report,
     simulate,
     train,
@@ -42,6 +43,7 @@ app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)
 app.command("plan")(plan.plan)
 app.command("prepare")(prepare.prepare)
 app.command("profile")(profile.profile)
+app.command("quantize")(quantize.quantize)
 app.command("report")(report.report)
 app.command("simulate")(simulate.simulate)
 app.command("train")(train.train)

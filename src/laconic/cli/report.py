@@ -9,7 +9,7 @@ import typer
 
 def report(
     result: Path = typer.Argument(
-        help="Result file of a comparison, of laconic tune or laconic simulate, JSON."
+        help="Result file of a comparison, of laconic tune, laconic simulate or laconic quantize, JSON."
     ),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write; replaced if it exists."),
 ) -> None:

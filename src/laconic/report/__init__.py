@@ -1,6 +1,8 @@
-"""One self-contained HTML page from a result file; ``result``, ``tune_result`` and ``simulate_result`` have the formats."""
+"""One self-contained HTML page from a result file; ``result`` and the files called ``*_result`` have the formats."""
 
 from laconic.report.page import render
+from laconic.report.quantize_page import render_quantized
+from laconic.report.quantize_result import QuantizeResult, read_quantize_result
 from laconic.report.result import Method, Point, Result, Table, read_result
 from laconic.report.simulate_page import render_simulated
 from laconic.report.simulate_result import SimulateResult, read_simulate_result
@@ -11,15 +13,18 @@ from laconic.report.write import read_any, write_report
 __all__ = [
     "Method",
     "Point",
+    "QuantizeResult",
     "Result",
     "SimulateResult",
     "Table",
     "TuneResult",
     "read_any",
+    "read_quantize_result",
     "read_result",
     "read_simulate_result",
     "read_tune_result",
     "render",
+    "render_quantized",
     "render_simulated",
     "render_tuned",
     "write_report",

@@ -16,11 +16,20 @@ from laconic.report.numerals import bytes_text, share, times
 from laconic.report.result import ratio
 from laconic.report.tune_result import TunedDirection, TunedTable
 
-__all__ = ["Direction", "harm_map", "homogenization_map"]
+__all__ = [
+    "DECADES",
+    "Direction",
+    "colour_bar",
+    "frames",
+    "harm_map",
+    "heat",
+    "homogenization_map",
+    "logarithm",
+]
 
 Direction = Literal["forward", "backward"]
 
-_DECADES = 5  # of harm that have colours of their own; what is below the lowest is as good as none
+DECADES = 5  # of harm that have colours of their own; what is below the lowest is as good as none
 
 
 def harm_map(tables: Sequence[TunedTable], direction: Direction) -> Figure:
@@ -29,13 +38,13 @@ def harm_map(tables: Sequence[TunedTable], direction: Direction) -> Figure:
     bounds = directions[0].bounds
     highest = max((harm for d in directions for harm in d.harm), default=0.0)
     top = math.ceil(math.log10(highest)) if highest > 0 else 0
-    bottom = top - _DECADES
-    heat = {
-        **_heat([[None, *(_logarithm(harm, bottom) for harm in d.harm)] for d in directions]),
+    bottom = top - DECADES
+    cells = {
+        **heat([[None, *(logarithm(harm, bottom) for harm in d.harm)] for d in directions]),
         "zmin": bottom,
         "zmax": top,
         "colorscale": [[0, "--harm-low"], [0.5, "--harm-middle"], [1, "--harm-high"]],
-        "colorbar": _colour_bar(
+        "colorbar": colour_bar(
             "harm", [(e, share(10.0**e)) for e in range(bottom, top + 1)] if highest > 0 else []
         ),
         "text": [["", *(_ratio(d, i) for i in range(len(bounds)))] for d in directions],
@@ -47,18 +56,18 @@ def harm_map(tables: Sequence[TunedTable], direction: Direction) -> Figure:
     }
     chosen = [0 if d.chosen.bound is None else bounds.index(d.chosen.bound) + 1 for d in directions]
     names = ["exact", *(f"{bound:g}" for bound in bounds)]
-    return {"data": [heat], "layout": {**_layout(tables, names), "shapes": _frames(chosen)}}
+    return {"data": [cells], "layout": {**_layout(tables, names), "shapes": frames(chosen)}}
 
 
 def homogenization_map(tables: Sequence[TunedTable]) -> Figure:
     """Colour and text: the homogenization index at every bound of rows."""
     bounds = tables[0].forward.bounds
-    heat = {
-        **_heat([list(table.homogenization) for table in tables]),
+    cells = {
+        **heat([list(table.homogenization) for table in tables]),
         "zmin": 0,
         "zmax": 1,
         "colorscale": [[0, "--merged"], [1, "--apart"]],
-        "colorbar": _colour_bar("index", [(0, "0"), (0.5, "0.5"), (1, "1")]),
+        "colorbar": colour_bar("index", [(0, "0"), (0.5, "0.5"), (1, "1")]),
         "text": [[f"{index:.2f}" for index in table.homogenization] for table in tables],
         "customdata": [
             [
@@ -69,10 +78,11 @@ def homogenization_map(tables: Sequence[TunedTable]) -> Figure:
         ],
         "hovertemplate": "%{customdata}<extra></extra>",
     }
-    return {"data": [heat], "layout": _layout(tables, [f"{bound:g}" for bound in bounds])}
+    return {"data": [cells], "layout": _layout(tables, [f"{bound:g}" for bound in bounds])}
 
 
-def _heat(colours: list[list[float | None]]) -> dict[str, Any]:
+def heat(colours: list[list[float | None]]) -> dict[str, Any]:
+    """Colours of cells, row by row."""
     return {
         "type": "heatmap",
         "x": list(range(len(colours[0]))),
@@ -85,7 +95,7 @@ def _heat(colours: list[list[float | None]]) -> dict[str, Any]:
     }
 
 
-def _frames(columns: list[int]) -> list[dict[str, Any]]:
+def frames(columns: list[int]) -> list[dict[str, Any]]:
     """Outline the cell in this column of every row."""
     line = {"color": "--ink", "width": 2}
     return [
@@ -108,7 +118,8 @@ def _layout(tables: Sequence[TunedTable], names: list[str]) -> dict[str, Any]:
     return {"height": max(90 + 26 * len(tables), 230), "xaxis": columns, "yaxis": rows}
 
 
-def _colour_bar(title: str, ticks: list[tuple[float, str]]) -> dict[str, Any]:
+def colour_bar(title: str, ticks: list[tuple[float, str]]) -> dict[str, Any]:
+    """Show what colours mean."""
     return {
         "title": {"text": title},
         "tickvals": [value for value, _ in ticks],
@@ -118,7 +129,8 @@ def _colour_bar(title: str, ticks: list[tuple[float, str]]) -> dict[str, Any]:
     }
 
 
-def _logarithm(harm: float, bottom: float) -> float:
+def logarithm(harm: float, bottom: float) -> float:
+    """Of ten, but not below ``bottom``."""
     return max(math.log10(harm), bottom) if harm > 0 else bottom
 
 

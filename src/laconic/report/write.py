@@ -7,6 +7,8 @@ from pathlib import Path
 
 from laconic.errors import ConfigError
 from laconic.report.page import render
+from laconic.report.quantize_page import render_quantized
+from laconic.report.quantize_result import QuantizeResult, read_quantize_result
 from laconic.report.result import Result, read_result
 from laconic.report.simulate_page import render_simulated
 from laconic.report.simulate_result import SimulateResult, read_simulate_result
@@ -17,8 +19,11 @@ from laconic.whole_file import write_whole
 __all__ = ["read_any", "write_report"]
 
 
-def read_any(path: str | Path) -> Result | SimulateResult | TuneResult:
-    """Read a file of a comparison, of ``laconic tune`` or ``laconic simulate``; FormatError says what is wrong with another."""
+AnyResult = QuantizeResult | Result | SimulateResult | TuneResult
+
+
+def read_any(path: str | Path) -> AnyResult:
+    """Read a result file of a comparison or of one of the commands; FormatError says what is wrong with another."""
     try:
         tree = json.loads(Path(path).read_bytes())
     except ValueError:
@@ -26,14 +31,18 @@ def read_any(path: str | Path) -> Result | SimulateResult | TuneResult:
     kind = tree.get("kind") if isinstance(tree, dict) else None
     if kind == "simulate":
         return read_simulate_result(path)
+    if kind == "quantize":
+        return read_quantize_result(path)
     return read_tune_result(path) if kind == "tune" else read_result(path)
 
 
-def write_report(result: Result | SimulateResult | TuneResult, path: str | Path) -> None:
+def write_report(result: AnyResult, path: str | Path) -> None:
     """Write the page, whole or not at all; a file that is there is replaced."""
     path = Path(path)
     if isinstance(result, SimulateResult):
         page = render_simulated(result)
+    elif isinstance(result, QuantizeResult):
+        page = render_quantized(result)
     else:
         page = render_tuned(result) if isinstance(result, TuneResult) else render(result)
     if not path.parent.is_dir():

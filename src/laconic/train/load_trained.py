@@ -14,7 +14,7 @@ from laconic.quant import DenseFeature, Features, ModelShape, TableFeature, Trai
 from laconic.train.checkpoint import newest_checkpoint, read_checkpoint
 from laconic.train.settings import RunSettings
 
-__all__ = ["load_trained", "trained_features"]
+__all__ = ["load_trained", "run_settings", "trained_features"]
 
 
 def load_trained(run: str | Path, settings: RunSettings | None = None) -> TrainedModel:
@@ -23,7 +23,7 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     The data must be where the run found it: it says what the features are.
     """
     run = Path(run)
-    settings = settings or _settings(run)
+    settings = settings or run_settings(run)
     path = newest_checkpoint(run / "checkpoints")
     if path is None:
         raise ConfigError(f"{run}: no checkpoint in it; train with train.out = {str(run)!r} first")
@@ -64,7 +64,8 @@ def trained_features(settings: RunSettings, source: Source) -> Features:
     return Features(dense=tuple(dense), tables=tuple(tables))
 
 
-def _settings(run: Path) -> RunSettings:
+def run_settings(run: Path) -> RunSettings:
+    """Read the settings that a run wrote down."""
     path = run / "settings.json"
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,0 +1,182 @@
+"""What ``laconic quantize`` does without a search: debug an artefact, refresh one on a new snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from laconic.cli.output import write_json
+from laconic.cli.work_bars import work_bars
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from laconic.quant import Artefact
+    from laconic.quantize.debugger import Debugged, PartError
+    from laconic.quantize.refresh import Refreshed
+    from laconic.quantize.workbench import Tell, Workbench
+
+REFUSED = 3
+"""Exit code where a recipe breaks its budget."""
+
+
+def debug_run(
+    console: Console,
+    run: Path,
+    what: Path,
+    *,
+    samples: int,
+    probe: int,
+    seed: int,
+    json_file: Path | None,
+) -> None:
+    """Compare an artefact, or a recipe applied to the run, with the run in fp32."""
+    from laconic.quantize.debugger import debug
+    from laconic.quantize.held_out import thinned
+    from laconic.quantize.workbench import open_workbench
+
+    if not what.exists():
+        raise ConfigError(
+            f"--debug: no {str(what)!r}; expected the folder of an artefact or a recipe, *.toml"
+        )
+    with work_bars() as tell:
+        bench = open_workbench(run, most=samples, seed=seed, tell=tell)
+        artefact = _artefact(what, bench, tell)
+        debugged = debug(bench.trained, artefact, thinned(bench.halves.search, probe), tell)
+    if json_file is not None:
+        write_json(asdict(debugged), json_file)
+    _show_debugged(console, debugged)
+
+
+def _artefact(what: Path, bench: Workbench, tell: Tell) -> Artefact:
+    from laconic.quant import Recipe, quantize_model, read_artefact
+
+    if not what.is_dir():
+        names = bench.trained.features.table_names
+        recipe = Recipe.load(what)
+        return quantize_model(
+            bench.trained,
+            recipe,
+            bench.observed,
+            say=lambda name: tell("quantising tables", names.index(name), len(names)),
+        )
+    artefact = read_artefact(what)
+    if (artefact.shape, artefact.features.table_names) != (
+        bench.trained.shape,
+        bench.trained.features.table_names,
+    ):
+        raise ConfigError(
+            f"--debug: {what} is of another model than {bench.run}; give the run that it was made from"
+        )
+    return artefact
+
+
+def _show_debugged(console: Console, debugged: Debugged) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.add_column("table, layer", overflow="fold")
+    shown.add_column("precision")
+    for name in ("SQNR", "served", "cosine", "logit", "NE"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("worst id", overflow="fold", style="dim")
+    for error in debugged.parts:
+        served = "" if error.accumulated_db is None else f"{error.accumulated_db:.1f}"
+        shown.add_row(
+            Text(error.part.name),
+            error.precision,
+            f"{error.sqnr_db:.1f}",
+            served,
+            f"{error.cosine:.5f}",
+            f"{error.logit_rms:.2g}",
+            f"+{error.harm.expected:.4%}",
+            f"{error.ids[0].id}: {error.ids[0].share:.0%}" if error.ids else "",
+        )
+    console.print(shown)
+    console.print(
+        "SQNR in dB, of a part alone and as served after all others; logit: root mean square of its change; NE: harm of "
+        "the part alone; worst id: the one on whose samples most of it falls",
+        style="dim",
+    )
+    harm = debugged.harm
+    console.print(
+        f"all together: NE {harm.measured:+.4%} +- {harm.measured_se:.4%} measured, {harm.expected:.4%} expected, "
+        f"on {debugged.samples:,} samples"
+    )
+    for sample in debugged.hurt:
+        ids = sample.ids[sample.worst_table]
+        console.print(
+            f"logit {sample.logit:+.3f} -> {sample.low:+.3f}, label {sample.label}: furthest from fp32 is "
+            f"{sample.worst_table}, ids {ids}",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def refresh_artefact(
+    console: Console,
+    old: Path,
+    run: Path,
+    out: Path,
+    allowed: float | None,
+    *,
+    samples: int,
+    seed: int,
+    shadow: bool,
+    json_file: Path | None,
+) -> None:
+    """Apply an artefact's recipe to a new run; exit with ``REFUSED`` where that breaks the budget."""
+    from laconic.quant import read_artefact, write_artefact
+    from laconic.quantize.refresh import refresh, refresh_budget
+    from laconic.quantize.workbench import open_workbench
+
+    if not run.is_dir():
+        raise ConfigError(
+            f"--refresh: no folder {str(run)!r}; expected that of a training run, its train.out"
+        )
+    artefact = read_artefact(old)
+    budget = refresh_budget(artefact, allowed)
+    with work_bars() as tell:
+        bench = open_workbench(run, most=samples, seed=seed, tell=tell)
+        refreshed = refresh(bench, artefact, budget, tell)
+        if refreshed.within:
+            write_artefact(out, refreshed.artefact, shadow=bench.trained if shadow else None)
+    if json_file is not None:
+        write_json(_refreshed(refreshed), json_file)
+    harm, scored = refreshed.scored.harm, refreshed.scored
+    console.print(
+        f"NE {scored.exact.normalized_entropy:.5f} -> {scored.low.normalized_entropy:.5f}: {harm.measured:+.4%} +- "
+        f"{harm.measured_se:.4%} measured, {harm.expected:.4%} expected, of {budget:.4%} allowed, on {harm.samples:,} samples"
+    )
+    if refreshed.within:
+        console.print(f"{out} has the artefact", soft_wrap=True, markup=False)
+        return
+    worst = ", ".join(_offender(error) for error in refreshed.offenders)
+    typer.echo(
+        f"laconic: --refresh: the recipe of {old} breaks its budget of {budget:.4%} on {run}: NE {harm.measured:+.4%} "
+        f"measured, {harm.expected:.4%} expected; most by {worst}; nothing was written; search again with "
+        f"laconic quantize {run} --budget {budget:.4%}",
+        err=True,
+    )
+    raise typer.Exit(REFUSED)
+
+
+def _offender(error: PartError) -> str:
+    return f"{error.part.name} ({error.precision}) +{error.harm.expected:.4%}"
+
+
+def _refreshed(refreshed: Refreshed) -> dict[str, Any]:
+    return {
+        "within": refreshed.within,
+        "budget": refreshed.budget,
+        "harm": asdict(refreshed.scored.harm),
+        "exact": asdict(refreshed.scored.exact),
+        "low": asdict(refreshed.scored.low),
+        "offenders": [asdict(error) for error in refreshed.offenders],
+    }

@@ -1,0 +1,96 @@
+"""From measurements to a choice for every part, with its reason; and the curve of what every budget would buy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from laconic.quant.recipe import Recipe
+from laconic.quantize.candidates import recipe_of
+from laconic.quantize.knapsack import Option, solve
+from laconic.quantize.sensitivity import Measurement
+
+__all__ = ["Chosen", "Objective", "ParetoPoint", "choose", "pareto"]
+
+Objective = Literal["size", "latency"]
+
+_POINTS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A choice for every part, and what it is predicted to take and to harm."""
+
+    parts: tuple[Measurement, ...]
+    budget: float
+    gap: float
+    """Share by which the best choice within the budget may be better; 0 where the solver came to its end."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """All choices by name."""
+        return recipe_of([measurement.candidate for measurement in self.parts])
+
+    @property
+    def bytes(self) -> int:
+        """Of all parts."""
+        return sum(measurement.bytes for measurement in self.parts)
+
+    @property
+    def us(self) -> float:
+        """Of a batch, beside fp32."""
+        return sum(measurement.us for measurement in self.parts)
+
+    @property
+    def harm(self) -> float:
+        """As if harms added up."""
+        return sum(max(measurement.harm.estimate, 0.0) for measurement in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ParetoPoint:
+    """What a budget buys."""
+
+    objective: Objective
+    budget: float
+    bytes: int
+    us: float
+    """Beside fp32."""
+    harm: float
+
+
+def choose(parts: Sequence[Sequence[Measurement]], budget: float, objective: Objective) -> Chosen:
+    """Choose a candidate of every part, so that all together take least and harm no more than the budget.
+
+    Of two that take the same time the smaller one is chosen, and of two of the same size the faster one.
+    """
+    options = [[Option(_cost(m, part, objective), m.harm.estimate) for m in part] for part in parts]
+    found = solve(options, budget)
+    picked = tuple(part[o] for part, o in zip(parts, found.chosen, strict=True))
+    gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
+    return Chosen(picked, budget, gap if gap > 1e-6 else 0.0)
+
+
+def _cost(measurement: Measurement, part: Sequence[Measurement], objective: Objective) -> float:
+    """Return the objective, and up to a ten-thousandth more by the other one: it decides where this does not."""
+    bytes_, us = [m.bytes for m in part], [m.us for m in part]
+    larger = (measurement.bytes - min(bytes_)) / (max(bytes_) - min(bytes_) or 1)
+    slower = (measurement.us - min(us)) / (max(us) - min(us) or 1.0)
+    if objective == "size":
+        return measurement.bytes * (1 + 1e-4 * slower)
+    return measurement.us - min(us) + 1e-4 * (max(us) - min(us)) * larger
+
+
+def pareto(parts: Sequence[Sequence[Measurement]], budget: float) -> list[ParetoPoint]:
+    """Say what budgets from a hundredth of this one to a hundred times buy, for either objective."""
+    points: list[ParetoPoint] = []
+    for objective in ("size", "latency"):
+        seen: set[tuple[int, float]] = set()
+        for k in range(_POINTS):
+            within = budget * 10 ** (4 * k / (_POINTS - 1) - 2)
+            chosen = choose(parts, within, objective)
+            if (chosen.bytes, chosen.us) not in seen:
+                points.append(ParetoPoint(objective, within, chosen.bytes, chosen.us, chosen.harm))
+                seen.add((chosen.bytes, chosen.us))
+    return points

@@ -1,0 +1,157 @@
+"""How long a batch takes in the engine on one thread, part by part, beside fp32.
+
+Formats take turns with fp32, and of every batch the least time of several rounds counts: a noisy machine makes calls
+longer, never shorter. Contents do not matter to the time of a lookup, so a table is as many copies of one row, in memory of
+their own. Shape legend: ``B`` samples, ``F`` dense features, ``V`` vectors, ``R`` rows, ``W`` bytes of one, ``D`` numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laconic import kernels
+from laconic.data import Samples
+from laconic.quant import Artefact
+from laconic.quant.layers import quantize_layer
+from laconic.quant.model_shape import linear_layers
+from laconic.quant.observe import Observed
+from laconic.quant.recipe import LayerChoice, TableChoice
+from laconic.quant.rows import Ranges, RowFormat, quantize_rows
+from laconic.quant.trained_model import TrainedModel
+from laconic.quantize.candidates import Candidate
+from laconic.quantize.emulate import table_bags
+from laconic.quantize.held_out import joined, select, thinned
+from laconic.serve import Engine
+from laconic.serve.dense_network import DenseNetwork
+
+__all__ = ["Stopwatch", "engine_us", "small_batches"]
+
+_BATCHES = 8
+_ROUNDS = 8
+
+
+class Stopwatch:
+    """Microseconds that a batch takes more when one part is not fp32; below 0 is faster."""
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        samples: tuple[Samples, ...],
+        observed: Mapping[str, Observed],
+        batch: int,
+    ) -> None:
+        self._trained, self._observed = trained, observed
+        self._batches = small_batches(samples, batch)
+        self._embeddings = [trained.embed(part.lookups) for part in self._batches]
+        self._layers = linear_layers(trained.dense_part())
+        self._exact = {name: self._parts(name, LayerChoice()) for name in self._layers}
+        self._known: dict[tuple[str, str, Any], float] = {}
+
+    def __call__(self, candidate: Candidate) -> float:
+        """Time a candidate; ranges have no influence on it."""
+        choice, part = candidate.choice, candidate.part
+        plain: TableChoice | LayerChoice
+        if isinstance(choice, TableChoice):
+            plain = choice.model_copy(update={"ranges": Ranges.MINMAX})
+            measure: Callable[[str, Any], float] = self._table
+        else:
+            plain = choice.model_copy(update={"ranges": "minmax"})
+            measure = self._layer
+        key = (part.kind, part.name, plain.model_dump_json())
+        if key not in self._known:
+            exact = plain in (TableChoice(), LayerChoice())
+            self._known[key] = 0.0 if exact else measure(part.name, plain)
+        return self._known[key]
+
+    def _table(self, name: str, choice: TableChoice) -> float:
+        t = self._trained.features.table_names.index(name)
+        bags = [table_bags(samples.lookups, t) for samples in self._batches]
+        return _beside(self._look_ups(name, TableChoice(), bags), self._look_ups(name, choice, bags))
+
+    def _look_ups(
+        self, name: str, choice: TableChoice, bags: list[tuple[Tensor, Tensor]]
+    ) -> list[Callable[[], object]]:
+        rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
+        stored_RW = rows_RD.contiguous().view(torch.uint8)
+        if choice.format is not RowFormat.FP32:
+            stored_RW = quantize_rows(torch.zeros(1, dim), choice.format).repeat(len(rows_RD), 1)
+        chosen = kernels.active()
+        tables = chosen.row_tables(dim)
+        tables.add(stored_RW.numpy(), choice.format.code)
+        mean = self._trained.shape.pooling == "mean"
+        calls: list[Callable[[], object]] = []
+        for ids_L, offsets in bags:
+            out_BVD = np.empty((len(offsets) - 1, 1, dim), np.float32)
+            arrays = ids_L.contiguous().numpy(), offsets.contiguous().numpy()
+            calls.append(partial(chosen.embedding_bags, tables, *arrays, None, mean, None, out_BVD, 0, 1))
+        return calls
+
+    def _layer(self, name: str, choice: LayerChoice) -> float:
+        exact = self._network(self._exact)
+        return _beside(exact, self._network({**self._exact, name: self._parts(name, choice)}))
+
+    def _network(self, layers: Mapping[str, dict[str, Tensor]]) -> list[Callable[[], object]]:
+        shape = self._trained.shape
+        network = DenseNetwork(shape, layers, kernels.active(), 1)
+        calls: list[Callable[[], object]] = []
+        for samples, embeddings_BTD in zip(self._batches, self._embeddings, strict=True):
+            own_BVD = torch.zeros(len(samples), network.own_vectors, shape.dim)
+            vectors_BVD = torch.cat([own_BVD, embeddings_BTD], dim=1).numpy()
+            calls.append(partial(network.logits, samples.dense_BF.contiguous().numpy(), vectors_BVD))
+        return calls
+
+    def _parts(self, name: str, choice: LayerChoice) -> dict[str, Tensor]:
+        layer = self._layers[name]
+        return quantize_layer(f"layer {name!r}", layer.weight, layer.bias, choice, self._observed.get(name))
+
+
+def engine_us(artefacts: Sequence[Artefact], samples: tuple[Samples, ...], batch: int) -> tuple[float, ...]:
+    """Microseconds of a batch in the engine, on one thread, of each artefact."""
+    batches = small_batches(samples, batch)
+    engines = [Engine(artefact) for artefact in artefacts]
+    return _least_us(
+        *(
+            [partial(engine.logits, part.dense_BF.contiguous().numpy(), part.lookups) for part in batches]
+            for engine in engines
+        )
+    )
+
+
+def small_batches(samples: tuple[Samples, ...], batch: int) -> list[Samples]:
+    """Make some batches as they are served, of samples spread over all."""
+    some = joined(list(thinned(samples, batch * _BATCHES)))
+    size = min(batch, len(some))
+    return [select(some, torch.arange(begin, begin + size)) for begin in range(0, len(some) - size + 1, size)]
+
+
+def _beside(exact: Sequence[Callable[[], object]], changed: Sequence[Callable[[], object]]) -> float:
+    """Microseconds that a call of the second takes more."""
+    exact_us, changed_us = _least_us(exact, changed)
+    return changed_us - exact_us
+
+
+def _least_us(*contenders: Sequence[Callable[[], object]]) -> tuple[float, ...]:
+    """Mean over calls of the least time of each, contenders in turns; the first round is not counted."""
+    least = [[math.inf] * len(calls) for calls in contenders]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for round_ in range(_ROUNDS + 1):
+            for calls, times in zip(contenders, least, strict=True):
+                for k, call in enumerate(calls):
+                    begun = perf_counter()
+                    call()
+                    if round_:
+                        times[k] = min(times[k], perf_counter() - begun)
+    finally:
+        torch.set_num_threads(threads)
+    return tuple(1e6 * fmean(times) for times in least)

@@ -1,0 +1,129 @@
+"""The search: measure every candidate once, solve, measure the combination, verify it on samples never seen.
+
+Harms of parts are added as if errors did not meet. They do, so the combination that was chosen is measured itself, on
+all samples of the search; what exceeds the budget is taken off it, and another combination solved for. Only one that
+passes is scored on the verification half. Where that refuses it, the budget is tightened too, and the result
+says how often the half was looked at: each look makes it a little less unseen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from laconic.errors import PlanError
+from laconic.quant.recipe import Recipe
+from laconic.quantize.choose import Chosen, Objective, choose
+from laconic.quantize.harm import Harm, measure_harm
+from laconic.quantize.probe import Scorer
+from laconic.quantize.sensitivity import Measurement
+from laconic.quantize.workbench import Tell
+from laconic.train.metrics import Evaluation, Predictions
+
+__all__ = ["Attempt", "Found", "Scored", "evaluate", "score", "search"]
+
+_MOST_ATTEMPTS = 12
+_STEP = 0.95  # the least that a budget is tightened by, where it was broken
+_CARE = 0.98  # beyond what would have sufficed
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A recipe on a set of samples."""
+
+    harm: Harm
+    exact: Evaluation
+    low: Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A combination that was measured."""
+
+    budget: float
+    """That it was solved for."""
+    bytes: int
+    predicted: float
+    search: Harm
+    verification: Harm | None
+    """None where the search half refused it already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search came to."""
+
+    chosen: Chosen
+    attempts: tuple[Attempt, ...]
+    verified: Scored
+
+    @property
+    def looks(self) -> int:
+        """How many combinations were scored on the verification half."""
+        return sum(attempt.verification is not None for attempt in self.attempts)
+
+
+def search(
+    parts: Sequence[Sequence[Measurement]],
+    budget: float,
+    objective: Objective,
+    search_half: Scorer,
+    verification_half: Scorer,
+    tell: Tell = lambda what, done, total: None,
+) -> Found:
+    """Find the combination that takes least and is within the budget on both halves; ``PlanError`` where none is."""
+    attempts: list[Attempt] = []
+    allowed = budget
+    for _ in range(_MOST_ATTEMPTS):
+        chosen = choose(parts, allowed, objective)
+        found = score(search_half, chosen.recipe, "measuring a combination", tell)
+        verified = None
+        if found.harm.within(budget):
+            verified = score(verification_half, chosen.recipe, "verifying it on unseen samples", tell)
+        attempts.append(
+            Attempt(
+                allowed, chosen.bytes, chosen.harm, found.harm, None if verified is None else verified.harm
+            )
+        )
+        if verified is not None and verified.harm.within(budget):
+            return Found(chosen, tuple(attempts), verified)
+        broken = found.harm if verified is None else verified.harm
+        excess = max(broken.measured, broken.estimate) / budget
+        allowed = min(allowed, chosen.harm) * min(_STEP, _CARE / excess)
+    last = attempts[-1].verification or attempts[-1].search
+    raise PlanError(
+        f"quantize: none of {len(attempts)} combinations is within the budget of {budget:.4%}; the last, solved for "
+        f"{attempts[-1].budget:.4%}, changes NE by {last.measured:+.4%} +- {last.measured_se:.4%} on {last.samples:,} "
+        f"samples; raise --budget, or evaluate on more samples"
+    )
+
+
+def score(
+    scorer: Scorer, recipe: Recipe, what: str = "scoring", tell: Tell = lambda what, done, total: None
+) -> Scored:
+    """Score samples with a recipe and compare with fp32; ``what`` is the name of this work."""
+    done, total = 0, len(scorer.label_B)
+
+    def more(samples: int) -> None:
+        nonlocal done
+        done += samples
+        tell(what, done, total)
+
+    tell(what, 0, total)
+    changed_B = scorer.logits(recipe, more)
+    harm = measure_harm(scorer.exact_B, changed_B, scorer.label_B)
+    return Scored(harm, evaluate(scorer.exact_B, scorer.label_B), evaluate(changed_B, scorer.label_B))
+
+
+def evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
+    """AUC, log loss and normalized entropy; NaN where a logit is no finite number."""
+    if not bool(torch.isfinite(logits_B).all()):
+        nothing = math.nan
+        return Evaluation(samples=len(label_B), auc=nothing, log_loss=nothing, normalized_entropy=nothing)
+    predictions = Predictions()
+    predictions.add(logits_B, label_B)
+    return predictions.evaluate()

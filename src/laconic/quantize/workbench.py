@@ -1,0 +1,68 @@
+"""A trained run, ready to be quantised: the model, held-out samples in two halves, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+
+from laconic.data import open_source
+from laconic.quant.observe import Observed, observe
+from laconic.quant.trained_model import TrainedModel
+from laconic.quantize.held_out import HeldOut, divide, thinned
+from laconic.train.load_trained import load_trained, run_settings
+
+__all__ = ["Tell", "Workbench", "open_workbench"]
+
+Tell = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much of it."""
+
+_CALIBRATION = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """All that a search begins with."""
+
+    run: Path
+    trained: TrainedModel
+    halves: HeldOut
+    observed: dict[str, Observed]
+    """Inputs of every layer on samples of the search half."""
+    digest: str
+    """Of the model and of the samples."""
+
+
+def open_workbench(run: Path, *, most: int, seed: int, tell: Tell) -> Workbench:
+    """Load the newest checkpoint of a run and up to ``most`` of its evaluation samples."""
+    settings = run_settings(run)
+    tell("loading the model", 0, 1)
+    trained = load_trained(run, settings)
+    tell("loading the model", 1, 1)
+    source = open_source(settings.data)
+    total, read = source.samples_in("eval"), 0
+
+    def done(samples: int) -> None:
+        nonlocal read
+        read += samples
+        tell("reading samples", read, total)
+
+    halves = divide(source, most=most, seed=seed, done=done)
+    some = thinned(halves.search, _CALIBRATION)
+    observed = observe(trained, [(samples.dense_BF, samples.lookups) for samples in some])
+    return Workbench(run, trained, halves, observed, _digest(trained, halves))
+
+
+def _digest(trained: TrainedModel, halves: HeldOut) -> str:
+    """Change with any weight, row or sample that counts; tables by their sums, which a new snapshot changes."""
+    digest = blake2b(trained.shape.model_dump_json().encode(), digest_size=16)
+    for name, values in sorted({**trained.tables, **trained.state}.items()):
+        digest.update(name.encode())
+        digest.update(values.double().sum(dim=0).contiguous().numpy().tobytes())
+    for samples in halves.search:
+        for tensor in (samples.label_B, samples.dense_BF, samples.lookups.ids_L):
+            digest.update(torch.as_tensor(tensor).contiguous().numpy().tobytes())
+    return digest.hexdigest()

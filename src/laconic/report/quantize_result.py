@@ -1,0 +1,166 @@
+"""What ``laconic quantize`` found: a JSON file, and these classes.
+
+::
+
+    {
+      "kind": "quantize",
+      "title": "run", "objective": "size", "budget": 0.0005, "seed": 0, "batch": 256,
+      "samples": {"probe": 8192, "search": 86295, "verification": 86355},
+      "exact": {"ne": 0.7722, "auc": 0.8070, "bytes": 214561028, "us": 2310.0},
+      "low": {"ne": 0.7713, "auc": 0.8068, "bytes": 18704264, "us": 1970.0},
+      "predicted": 0.00039, "gap": 0.0,
+      "harm": {"measured": -0.0012, "measured_se": 0.00016, "expected": 0.00049, "expected_se": 0.000003},
+      "attempts": [
+        {"budget": 0.0005, "bytes": 18702376, "predicted": 0.000498, "search": {...}, "verification": null}],
+      "parts": [
+        {"kind": "table", "name": "c_user", "rows": 105284, "chosen": 4, "reason": "...",
+         "candidates": [
+           {"label": "fp32", "bytes": 26952704, "us": 0.0, "harm": {...}, "estimate": 0.0}]}],
+      "pareto": [{"objective": "size", "budget": 0.000005, "bytes": 33351424, "us": -300.0, "harm": 0.0000049}]
+    }
+
+``us`` of candidates and of ``pareto`` are microseconds of a batch beside fp32. Harm is the increase of normalized
+entropy, as a share of it; null where a candidate can not hold the part.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from laconic.report.record import Bytes, Count, Record, Text, read_record
+
+__all__ = [
+    "HarmFigures",
+    "ModelFigures",
+    "QuantizeAttempt",
+    "QuantizeCandidate",
+    "QuantizePart",
+    "QuantizePoint",
+    "QuantizeResult",
+    "SampleCounts",
+    "read_quantize_result",
+]
+
+
+class HarmFigures(Record):
+    """Two accounts of what became worse, see ``quantize.harm``."""
+
+    measured: float
+    measured_se: float
+    expected: float
+    expected_se: float
+
+
+class ModelFigures(Record):
+    """A model on the verification half."""
+
+    ne: float
+    auc: float
+    bytes: Bytes
+    us: float
+    """Microseconds of a batch in the engine."""
+
+
+class SampleCounts(Record):
+    """Held-out samples."""
+
+    probe: Count
+    """On which candidates were measured: some of those of the search."""
+    search: Count
+    verification: Count
+
+
+class QuantizeAttempt(Record):
+    """A combination that was measured."""
+
+    budget: float
+    bytes: Bytes
+    predicted: float
+    search: HarmFigures | None
+    """Null where it gave logits that are no numbers, here and below."""
+    verification: HarmFigures | None
+    """Null also where the search half refused it already."""
+
+
+class QuantizeCandidate(Record):
+    """One way to store and compute a part."""
+
+    label: Text
+    bytes: Bytes
+    us: float
+    harm: HarmFigures | None
+    estimate: float | None
+
+
+class QuantizePart(Record):
+    """A table or a layer."""
+
+    kind: Literal["table", "layer"]
+    name: Text
+    rows: Count | None
+    """Of a table."""
+    chosen: Count
+    """Index of the candidate."""
+    reason: Text
+    candidates: tuple[QuantizeCandidate, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.chosen >= len(self.candidates):
+            raise ValueError(f"chosen: expected one of {len(self.candidates)} candidates, got {self.chosen}")
+        return self
+
+    @property
+    def choice(self) -> QuantizeCandidate:
+        """The candidate that was chosen."""
+        return self.candidates[self.chosen]
+
+
+class QuantizePoint(Record):
+    """What a budget buys."""
+
+    objective: Literal["size", "latency"]
+    budget: float
+    bytes: Bytes
+    us: float
+    harm: float
+
+
+class QuantizeResult(Record):
+    """Everything that was measured, chosen and verified."""
+
+    kind: Literal["quantize"] = "quantize"
+    title: Text
+    objective: Literal["size", "latency"]
+    budget: float
+    seed: int
+    batch: Count
+    """Samples of the batch whose time is meant."""
+    samples: SampleCounts
+    exact: ModelFigures
+    low: ModelFigures
+    predicted: float
+    gap: float
+    harm: HarmFigures
+    """On the verification half."""
+    attempts: tuple[QuantizeAttempt, ...]
+    parts: tuple[QuantizePart, ...] = Field(min_length=1)
+    pareto: tuple[QuantizePoint, ...]
+
+    @property
+    def share(self) -> float:
+        """Of the bytes in fp32."""
+        return self.low.bytes / self.exact.bytes
+
+    @property
+    def looks(self) -> int:
+        """Combinations that were scored on the verification half."""
+        return sum(attempt.verification is not None for attempt in self.attempts)
+
+
+def read_quantize_result(path: str | Path) -> QuantizeResult:
+    """Read a file, or raise FormatError with a line for each field that is not as it should be."""
+    return read_record(path, QuantizeResult)

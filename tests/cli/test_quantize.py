@@ -1,0 +1,176 @@
+"""``laconic quantize`` from a run to artefacts, and its ways out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from laconic.cli import app
+from laconic.config import parse
+from laconic.errors import LaconicError
+from laconic.quant import read_artefact
+from laconic.report import read_any
+from laconic.train.run import run
+from laconic.train.settings import RunSettings
+
+pytest.importorskip("scipy")
+
+RUN = """
+[data]
+kind = "synthetic"
+rows = [50, 500, 5]
+dense = 2
+samples = 8192
+eval_samples = 3000
+[model]
+dim = 8
+bottom = [8]
+top = [8]
+[exchange]
+kind = "exact"
+[train]
+batch = 128
+out = "{out}"
+"""
+
+
+def quantize(*arguments):
+    return CliRunner().invoke(app, ["quantize", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory):
+    """A folder with a run, its artefact, and what was printed."""
+    folder = tmp_path_factory.mktemp("quantize")
+    run(parse(RUN.format(out=folder / "run"), RunSettings), resume=False, console=None)
+    done = quantize(
+        folder / "run",
+        *("--out", folder / "low", "--budget", "0.5%", "--probe", 600),
+        *("--json", folder / "q.json", "--report", folder / "q.html"),
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    return folder, done.stdout
+
+
+def test_the_command_writes_artefact_result_and_page(quantized):
+    folder, _ = quantized
+    artefact, result = read_artefact(folder / "low"), read_any(folder / "q.json")
+    assert artefact.has_shadow
+    assert artefact.size_bytes == result.low.bytes < 0.5 * result.exact.bytes
+    assert artefact.metrics["budget"] == result.budget == 0.005
+    assert artefact.metrics["ne_change"] == result.harm.measured <= 0.005
+    assert result.samples.search + result.samples.verification == 3000
+    chosen = {part.name: part.choice.label for part in result.parts}
+    assert set(chosen) == {*artefact.recipe.tables, *artefact.recipe.layers}
+    assert chosen["c1"].startswith(artefact.recipe.tables["c1"].format)
+    page = (folder / "q.html").read_text()
+    assert "<h1>run in low precision</h1>" in page
+    assert all(f'id="{chart}"' in page for chart in ("pareto-size", "pareto-latency", "tables", "layers"))
+
+
+def test_the_command_shows_every_part_and_the_verdict(quantized):
+    _, shown = quantized
+    for word in ("c0", "c1", "c2", "bottom.0", "top.0", "logit", "of fp32", "allowed", "AUC"):
+        assert word in shown
+
+
+def test_another_budget_takes_no_new_measurements(quantized):
+    folder, _ = quantized
+    before = (folder / "run" / "quantize.jsonl").read_text()
+    done = quantize(
+        folder / "run", "--out", folder / "lower", "--budget", "5%", "--probe", 600, "--objective", "latency"
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "measurements were taken from" in done.stdout
+    assert (folder / "run" / "quantize.jsonl").read_text() == before
+
+
+def test_an_artefact_is_refreshed_with_its_own_budget(quantized):
+    folder, _ = quantized
+    done = quantize(folder / "low", "--refresh", folder / "run", "--out", folder / "new", "--no-shadow")
+    assert done.exit_code == 0, (done.output, done.exception)
+    old, new = read_artefact(folder / "low"), read_artefact(folder / "new")
+    assert (new.recipe, new.metrics) == (old.recipe, old.metrics)
+    assert not new.has_shadow
+
+
+def test_a_refresh_that_breaks_the_budget_writes_nothing_and_says_what_to_do(quantized):
+    folder, _ = quantized
+    done = quantize(
+        folder / "low",
+        *(
+            "--refresh",
+            folder / "run",
+            "--out",
+            folder / "no",
+            "--budget",
+            "1e-12",
+            "--json",
+            folder / "r.json",
+        ),
+    )
+    assert done.exit_code == 3
+    assert "breaks its budget of 0.0000%" in done.stderr
+    assert "search again with laconic quantize" in done.stderr
+    assert not (folder / "no").exists()
+    refused = json.loads((folder / "r.json").read_text())
+    assert refused["within"] is False
+    assert refused["offenders"][0]["part"]["name"] in done.stderr
+
+
+def test_artefacts_and_recipes_are_debugged_alike(quantized):
+    folder, _ = quantized
+    artefact = read_artefact(folder / "low")
+    (folder / "recipe.toml").write_text(artefact.recipe.to_toml())
+    found = []
+    for what in ("low", "recipe.toml"):
+        done = quantize(folder / "run", "--debug", folder / what, "--probe", 500, "--json", folder / "d.json")
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert "all together: NE" in done.stdout
+        found.append(json.loads((folder / "d.json").read_text()))
+    assert found[0] == found[1]
+    harms = [part["harm"]["expected"] for part in found[0]["parts"]]
+    assert harms == sorted(harms, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere",), "nowhere: no such folder; expected that of a training run, its train.out"),
+        (
+            ("{run}", "--out", "{low}"),
+            "--out: '{low}' exists, and artefacts are never changed; choose another folder",
+        ),
+        (("{run}", "--objective", "fun"), "--objective: expected size or latency, got 'fun'"),
+        (
+            ("{run}", "--budget", "much"),
+            "--budget: expected a share of the loss, as 0.05% or 0.0005, got 'much'",
+        ),
+        (
+            ("{run}", "--debug", "{low}", "--refresh", "{run}"),
+            "--debug and --refresh: give one of them; each has its own result",
+        ),
+        (
+            ("{run}", "--debug", "no.toml"),
+            "--debug: no 'no.toml'; expected the folder of an artefact or a recipe, *.toml",
+        ),
+        (
+            ("{run}", "--debug", "{low}", "--report", "d.html"),
+            "--report: only a search has a page; use --json",
+        ),
+        (
+            ("{low}", "--refresh", "no"),
+            "--refresh: no folder 'no'; expected that of a training run, its train.out",
+        ),
+    ],
+)
+def test_what_can_not_work_is_said_before_the_work(quantized, tmp_path, monkeypatch, arguments, message):
+    folder, _ = quantized
+    monkeypatch.chdir(tmp_path)
+    names = {"run": folder / "run", "low": folder / "low"}
+    done = quantize(*(argument.format(**names) for argument in arguments))
+    assert isinstance(done.exception, LaconicError)
+    assert str(done.exception) == message.format(**names)
+    assert list(tmp_path.iterdir()) == []
