@@ -8,7 +8,7 @@ import sys
 import typer
 
 from laconic import __version__
-from laconic.cli import aggregator, bench, codec, demo, info, lab, prepare, report, train, tune
+from laconic.cli import aggregator, bench, codec, demo, info, lab, prepare, report, serve, train, tune
 from laconic.errors import LaconicError
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ app.command("info")(info.info)
 app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)
 app.command("prepare")(prepare.prepare)
 app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)
 app.add_typer(codec.app, name="codec")
