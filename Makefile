@@ -54,5 +54,5 @@ $(READY): $(SOURCES)
 	@$(PIP) torch==2.13.0
 	@echo "building the kernels, installing laconic and what it is compared with"
 	@$(PIP) scikit-build-core nanobind cmake ninja
-	@$(PIP) --no-build-isolation --editable '.[bench,data,dev,lab,report]'
+	@$(PIP) --no-build-isolation --editable '.[bench,data,dev,lab,report,serve]'
 	@touch $@

@@ -25,6 +25,7 @@ namespace {
 #include "levels.inl"
 #include "bloom.inl"
 #include "sketch.inl"
+#include "embedding_bag.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("avx2")
 }  // namespace

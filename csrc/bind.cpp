@@ -208,4 +208,5 @@ NB_MODULE(_native, m) {
   define_threshold(m);
   define_packets(m);
   define_levels(m);
+  define_embedding_bag(m);
 }

@@ -75,6 +75,25 @@ struct RowKernels {
   size_t (*update_rows)(const RowUpdate<T>& update);  // returns the number of distinct rows
 };
 
+// What the rows of a served table are stored as, see embedding_bag.inl; laconic.quant.rows has the same order.
+enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2, kInt4 = 3, kInt2 = 4 };
+
+// Bags of one table. Ids are known to be inside; those of bag b are ids[offsets[b]..offsets[b + 1]).
+struct BagTask {
+  const uint8_t* rows;
+  size_t row_bytes, cols;
+  RowFormat format;
+  const int64_t* ids;
+  const int64_t* offsets;
+  size_t bags;
+  size_t last;           // ids from here on are not this task's
+  const float* weights;  // one an id; nullptr: all 1
+  bool mean;
+  float* out;            // row b at out + b * stride
+  size_t stride;
+  size_t ahead;          // rows asked for ahead of their use; the kernel chooses
+};
+
 inline constexpr uint32_t kMaxProbes = 16;
 
 // Knows a set of positions, and some by mistake; see bloom.inl.
@@ -188,6 +207,9 @@ struct Kernels {
   RowKernels<double> double_rows;
 
   SketchKernels sketch;
+
+  // Looks up and pools all bags of one table, see embedding_bag.inl.
+  void (*pool_bags)(BagTask task);
 };
 
 const Kernels* scalar_kernels();

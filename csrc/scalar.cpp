@@ -21,6 +21,7 @@ namespace {
 #include "levels.inl"
 #include "bloom.inl"
 #include "sketch.inl"
+#include "embedding_bag.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

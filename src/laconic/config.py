@@ -14,6 +14,7 @@ Each owner keeps its own settings: a class derived from ``Settings``, a docstrin
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from laconic.errors import ConfigError
 
-__all__ = ["Settings", "load", "parse"]
+__all__ = ["Settings", "load", "parse", "parse_json"]
 
 
 class Settings(BaseModel):
@@ -65,6 +66,19 @@ def parse(text: str, model: type[Model], overrides: Sequence[str] = (), *, where
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where}: {_syntax(str(error))}") from None
     overridden = [_override(tree, override) for override in overrides]
+    return _validated(tree, model, where, overridden)
+
+
+def parse_json(text: str, model: type[Model], *, where: str = "settings") -> Model:
+    """Turn JSON text, as ``model_dump`` gives it, into a model."""
+    try:
+        tree = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected JSON, got {error}") from None
+    return _validated(tree, model, where, [])
+
+
+def _validated(tree: Any, model: type[Model], where: str, overridden: list[tuple[str, ...]]) -> Model:
     try:
         return model.model_validate(tree)
     except ValidationError as error:

@@ -40,7 +40,7 @@ class Decoder:
 
     def __init__(self, label: str, dense: Sequence[Dense], maps: dict[str, IdMap], arrow_schema: Any) -> None:
         self._label = label
-        self._dense = tuple(dense)
+        self.dense = tuple(dense)
         self._maps = maps
         self._bag = [is_bag(arrow_schema.field(name).type) for name in maps]
         self.schema = Schema(
@@ -55,14 +55,14 @@ class Decoder:
     @property
     def columns(self) -> list[str]:
         """What ``decode`` reads of a table."""
-        return [self._label, *(feature.column for feature in self._dense), *self._maps]
+        return [self._label, *(feature.column for feature in self.dense), *self._maps]
 
     def decode(self, tables: Iterable[Any], rows: int) -> Block:
         """Decode tables of ``rows`` rows in all into one block."""
         one_hot = len(self._bag) - sum(self._bag)
         block = Block(
             np.empty(rows, dtype=np.float32),
-            np.empty((rows, len(self._dense)), dtype=np.float32),
+            np.empty((rows, len(self.dense)), dtype=np.float32),
             np.empty((rows, one_hot), dtype=self._id_type),
             {},
         )
@@ -80,7 +80,7 @@ class Decoder:
     def _decode_into(self, block: Block, begin: int, table: Any, bags: dict[int, list[Bags]]) -> None:
         end = begin + table.num_rows
         block.label_N[begin:end] = _labels(table[self._label].combine_chunks(), self._label)
-        for f, feature in enumerate(self._dense):
+        for f, feature in enumerate(self.dense):
             block.dense_NF[begin:end, f] = feature(table[feature.column].combine_chunks())
         k = 0
         for t, (name, ids) in enumerate(self._maps.items()):

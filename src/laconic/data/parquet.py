@@ -84,6 +84,11 @@ class Parquet:
         self._seed = seed
         self._window_rows = window_rows
 
+    @property
+    def dense(self) -> tuple[Dense, ...]:
+        """Transforms of the dense features."""
+        return self._decoder.dense
+
     def samples_in(self, split: str) -> int:
         """Count the samples of an epoch."""
         check_split(split)

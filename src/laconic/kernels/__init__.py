@@ -202,6 +202,33 @@ class Kernels(Protocol):
         """
         ...
 
+    def row_tables(self, dim: int) -> Any:
+        """Tables of rows in few bits, none yet: ``add(rows, format)`` copies one in, ``share(other, i)`` takes another's.
+
+        ``rows`` is a matrix of uint8, ``format`` 0 to 4: fp32, fp16, int8, int4, int2; see ``reference.embedding_bag``.
+        """
+        ...
+
+    def embedding_bags(
+        self,
+        tables: Any,
+        ids: Array,
+        offsets: Array,
+        weights: Array | None,
+        mean: bool,
+        unknown: Array | None,
+        out: Array,
+        first: int,
+        threads: int,
+    ) -> int:
+        """Look up and pool bags of all tables: bag (t, b) becomes ``out[b, first + t]``.
+
+        Bag (t, b) is ``ids[offsets[t * samples + b]:offsets[t * samples + b + 1]]``. ``weights``: one for every id.
+        ``unknown``: for every table the row that stands for ids outside of it; below 0, or None, they are refused.
+        Returns the place of the first id that is refused, ``out`` unspecified then, or -1.
+        """
+        ...
+
 
 def available() -> tuple[str, ...]:
     """Names of the kernels that run on this machine, best first."""

@@ -1,1 +1,5 @@
-"""Serving: a model in low precision behind the Open Inference Protocol, watched by its exact shadow."""
+"""Serving: inference from artefacts, the Open Inference Protocol in front of it, and the watch beside it."""
+
+from laconic.serve.engine import Engine
+
+__all__ = ["Engine"]

@@ -31,7 +31,7 @@ from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.errors import FormatError, PlanError
 from laconic.train.trainer import Trainer
 
-__all__ = ["Position", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = ["Position", "load_checkpoint", "newest_checkpoint", "read_checkpoint", "save_checkpoint"]
 
 _VERSION = 1
 
@@ -95,7 +95,15 @@ def load_checkpoint(trainer: Trainer, path: Path, policy: AdaptivePolicy | None 
     return position
 
 
-def _load(trainer: Trainer, path: Path, policy: AdaptivePolicy | None) -> Position:
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], list[dict[str, dict[str, Any]]]]:
+    """Read what no trainer is needed for: the dense part, and the tables' parts of every rank that saved."""
+    manifest = _verified_manifest(path)
+    ranks = range(manifest["ranks"])
+    return _read(path / "dense.pt"), [_read(path / f"tables-{rank}-of-{len(ranks)}.pt") for rank in ranks]
+
+
+def _verified_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest, once every file is there as it was written."""
     manifest = _manifest(path / "manifest.json")
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():
@@ -106,6 +114,11 @@ def _load(trainer: Trainer, path: Path, policy: AdaptivePolicy | None) -> Positi
             raise FormatError(
                 f"{path / name}: its checksum does not match the manifest; remove this folder, an older one is used then"
             )
+    return manifest
+
+
+def _load(trainer: Trainer, path: Path, policy: AdaptivePolicy | None) -> Position:
+    manifest = _verified_manifest(path)
     for name, mine in trainer.kind.items():
         saved = manifest["kind"].get(name)
         if saved != json.loads(json.dumps(mine)):

@@ -161,3 +161,24 @@ class NativeKernels:
     def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
         """Find and compact all rows' largest entries in one call."""
         return _native.threshold_rows(x, keep, method, places, values)
+
+    def row_tables(self, dim: int) -> _native.RowTables:
+        """Tables in native memory."""
+        return _native.RowTables(dim)
+
+    def embedding_bags(
+        self,
+        tables: _native.RowTables,
+        ids: Array,
+        offsets: Array,
+        weights: Array | None,
+        mean: bool,
+        unknown: Array | None,
+        out: Array,
+        first: int,
+        threads: int,
+    ) -> int:
+        """Look up and pool all tables in one call."""
+        return _native.embedding_bags(
+            self.name, tables, ids, offsets, weights, mean, unknown, out, first, threads
+        )

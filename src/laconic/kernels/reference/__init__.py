@@ -2,6 +2,7 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
+    serving       embedding_bag
     tables        rows  threshold_rows
     sparse        sparse  positions
     gradients     levels
@@ -33,6 +34,7 @@ from laconic.kernels.reference.batch import (
     readers,
     write_blocks,
 )
+from laconic.kernels.reference.embedding_bag import RowTables, embedding_bags
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
 from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
 from laconic.kernels.reference.threshold_rows import threshold_rows
@@ -187,3 +189,22 @@ class ReferenceKernels:
     def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
         """Threshold one row after the other."""
         return threshold_rows(x, keep, method, places, values)
+
+    def row_tables(self, dim: int) -> RowTables:
+        """Tables as they are given."""
+        return RowTables(dim)
+
+    def embedding_bags(
+        self,
+        tables: RowTables,
+        ids: Array,
+        offsets: Array,
+        weights: Array | None,
+        mean: bool,
+        unknown: Array | None,
+        out: Array,
+        first: int,
+        threads: int,
+    ) -> int:
+        """Look up and pool one bag after the other."""
+        return embedding_bags(tables, ids, offsets, weights, mean, unknown, out, first)

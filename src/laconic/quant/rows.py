@@ -1,0 +1,155 @@
+"""Rows of embedding tables in few bits: quantised row by row, with the scale and bias of a row behind its codes.
+
+Byte for byte the fused row-wise layouts of FBGEMM (normative text: ``docs/formats/artefact.md``)::
+
+    fp32    float32[D]
+    fp16    float16[D], nearest
+    int8    uint8[D], float32 scale, float32 bias
+    int4    two codes a byte, the first one low; float16 scale, float16 bias
+    int2    four codes a byte, the first one lowest; float16 scale, float16 bias
+
+A code ``c`` stands for ``c * scale + bias``, two roundings. Shape legend: ``R`` rows, ``D`` numbers of a row,
+``W`` bytes of a quantised row.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from laconic.errors import ConfigError, FormatError
+from laconic.quant.row_ranges import Ranges, search_range
+
+__all__ = ["Ranges", "RowFormat", "dequantize_rows", "quantize_rows"]
+
+_CHUNK_VALUES = 1 << 20  # quantised at a time: what is needed meanwhile stays in the cache
+_EPSILON = 1e-8  # added to the range by FBGEMM, for int8 only
+
+
+class RowFormat(StrEnum):
+    """What the rows of a table are stored as."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+    INT4 = "int4"
+    INT2 = "int2"
+
+    @property
+    def bits(self) -> int:
+        """Of one number."""
+        return {"fp32": 32, "fp16": 16, "int8": 8, "int4": 4, "int2": 2}[self.value]
+
+    @property
+    def code(self) -> int:
+        """Number by which kernels know it."""
+        return list(RowFormat).index(self)
+
+    def row_bytes(self, dim: int) -> int:
+        """W: bytes of a row of ``dim`` numbers."""
+        parameters = {"int8": 8, "int4": 4, "int2": 4}.get(self.value, 0)
+        return (dim * self.bits + 7) // 8 + parameters
+
+
+def quantize_rows(rows_RD: Tensor, format: RowFormat, ranges: Ranges = Ranges.MINMAX) -> Tensor:
+    """Quantise every row by itself: uint8, R x W. ``ranges`` has no meaning for fp32 and fp16.
+
+    ``ConfigError`` for rows that the format can not hold: not finite, or beyond float16 where that is involved.
+    """
+    if rows_RD.dim() != 2 or not rows_RD.is_floating_point() or rows_RD.shape[1] < 1:
+        raise ConfigError(
+            f"quantize_rows: expected a matrix of floating-point rows, got {rows_RD.dtype} of shape {tuple(rows_RD.shape)}"
+        )
+    rows, dim = rows_RD.shape
+    out_RW = torch.empty(rows, format.row_bytes(dim), dtype=torch.uint8)
+    step = max(_CHUNK_VALUES // dim, 1)
+    for begin in range(0, rows, step):
+        chunk_RD = rows_RD[begin : begin + step].detach().to(torch.float32).contiguous()
+        _check_finite(chunk_RD, format, begin)
+        out_RW[begin : begin + step] = _quantize(chunk_RD, format, ranges)
+    return out_RW
+
+
+def dequantize_rows(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
+    """Undo ``quantize_rows``: float32, R x D. ``FormatError`` for rows of another size."""
+    if rows_RW.dim() != 2 or rows_RW.dtype != torch.uint8 or rows_RW.shape[1] != format.row_bytes(dim):
+        raise FormatError(
+            f"dequantize_rows: expected uint8 rows of {format.row_bytes(dim)} bytes for {dim} numbers in {format}, "
+            f"got {rows_RW.dtype} of shape {tuple(rows_RW.shape)}"
+        )
+    if format is RowFormat.FP32:
+        return rows_RW.contiguous().view(torch.float32).clone()
+    if format is RowFormat.FP16:
+        return rows_RW.contiguous().view(torch.float16).to(torch.float32)
+    out_RD = torch.empty(len(rows_RW), dim)
+    step = max(_CHUNK_VALUES // dim, 1)
+    for begin in range(0, len(rows_RW), step):
+        out_RD[begin : begin + step] = _dequantize(rows_RW[begin : begin + step], format, dim)
+    return out_RD
+
+
+def _check_finite(chunk_RD: Tensor, format: RowFormat, first: int) -> None:
+    most = (
+        65504.0
+        if format in (RowFormat.FP16, RowFormat.INT4, RowFormat.INT2)
+        else torch.finfo(torch.float32).max
+    )
+    if format is RowFormat.INT8:
+        most /= 2  # so that the extent of a row is finite too
+    size_R = chunk_RD.abs().amax(dim=1)
+    wrong_R = ~(size_R <= most)
+    if format is not RowFormat.FP32 and wrong_R.any():
+        row = int(wrong_R.nonzero()[0])
+        raise ConfigError(
+            f"quantize_rows: row {first + row} has a value of magnitude {float(size_R[row])!r}, {format} holds finite "
+            f"ones up to {most:g}; choose fp32, or look for what went wrong in training"
+        )
+
+
+def _quantize(x_RD: Tensor, format: RowFormat, ranges: Ranges) -> Tensor:
+    if format is RowFormat.FP32:
+        return x_RD.view(torch.uint8)
+    if format is RowFormat.FP16:
+        return x_RD.to(torch.float16).view(torch.uint8)
+    top = 2**format.bits - 1
+    low_R, high_R = search_range(x_RD, top, ranges, half=format is not RowFormat.INT8)
+    if format is RowFormat.INT8:
+        extent_R = high_R - low_R
+        pair_R2 = torch.stack([extent_R / top, low_R], dim=1)
+        codes_RD = _codes(x_RD, low_R, top / (extent_R + _EPSILON), top)
+        return torch.cat([codes_RD, pair_R2.view(torch.uint8)], dim=1)
+    low_R = low_R.half().float()
+    extent_R = high_R - low_R
+    scale_R = torch.where(extent_R == 0, 1.0, extent_R / top).half().float()
+    scale_R = torch.where((scale_R == 0) | torch.isinf(1.0 / scale_R), 1.0, scale_R)
+    codes_RD = _codes(x_RD, low_R, 1.0 / scale_R, top)
+    pair_R2 = torch.stack([scale_R, low_R], dim=1).half()
+    return torch.cat([_pack(codes_RD, format.bits), pair_R2.view(torch.uint8)], dim=1)
+
+
+def _codes(x_RD: Tensor, bias_R: Tensor, inverse_R: Tensor, top: int) -> Tensor:
+    scaled_RD = (x_RD - bias_R[:, None]) * inverse_R[:, None]
+    return scaled_RD.round_().clamp_(0, top).to(torch.uint8)
+
+
+def _pack(codes_RD: Tensor, bits: int) -> Tensor:
+    each = 8 // bits
+    padded = torch.nn.functional.pad(codes_RD, (0, -codes_RD.shape[1] % each))
+    packed = padded[:, 0::each].clone()
+    for k in range(1, each):
+        packed |= padded[:, k::each] << (bits * k)
+    return packed
+
+
+def _dequantize(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
+    size = (dim * format.bits + 7) // 8
+    kind = torch.float32 if format is RowFormat.INT8 else torch.float16
+    pair_R2 = rows_RW[:, size:].contiguous().view(kind).to(torch.float32)
+    each = 8 // format.bits
+    shifts = torch.arange(each, dtype=torch.uint8) * format.bits
+    codes = (rows_RW[:, :size, None] >> shifts) & (2**format.bits - 1)
+    codes_RD = codes.flatten(1)[:, :dim].to(torch.float32)
+    out_RD: Tensor = codes_RD * pair_R2[:, :1] + pair_R2[:, 1:]
+    return out_RD

@@ -1,0 +1,171 @@
+"""The engine: scores samples with an artefact, in the precision that it says.
+
+Any number of threads may score at once: what they use is never changed, only replaced as a whole.
+Shape legend: ``B`` samples, ``F`` dense features, ``T`` tables, ``D`` numbers of an embedding.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic import kernels
+from laconic.errors import ConfigError
+from laconic.lookups import Lookups
+from laconic.quant import Artefact, RowFormat, read_artefact
+from laconic.serve.dense_network import DenseNetwork
+
+__all__ = ["Engine"]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What scores: replaced, never changed."""
+
+    tables: Any
+    network: DenseNetwork
+    precisions: dict[str, str]
+
+
+class Engine:
+    """A model that is ready to score."""
+
+    def __init__(self, artefact: Artefact, *, threads: int = 1, map_unknown: bool = False) -> None:
+        """``threads``: of one call, at most.
+
+        ``map_unknown``: ids that a table does not have are looked up in its row for unknown ones, where it has such a
+        row, instead of being refused.
+        """
+        if threads < 1:
+            raise ConfigError(f"engine: expected at least one thread, got {threads!r}")
+        self.artefact, self.threads = artefact, threads
+        self._kernels = kernels.active()
+        self._shadow: Artefact | None = None
+        self._switching = threading.Lock()
+        self._unknown_T: NDArray[np.int64] | None = None
+        if map_unknown:
+            rows = [table.rows - 1 if table.unknown else -1 for table in artefact.features.tables]
+            self._unknown_T = np.array(rows, np.int64)
+        tables = self._kernels.row_tables(artefact.shape.dim)
+        for name, choice in self._table_choices(artefact):
+            tables.add(artefact.tables[name].contiguous().numpy(), choice.code)
+        precisions = {name: choice.value for name, choice in self._table_choices(artefact)}
+        precisions.update({name: choice.kind for name, choice in artefact.recipe.layers.items()})
+        network = DenseNetwork(artefact.shape, artefact.layers)
+        self._state = _State(tables, network, precisions)
+
+    @classmethod
+    def load(cls, folder: str | Path, threads: int = 1, *, map_unknown: bool = False) -> Engine:
+        """Read the artefact in a folder; ``FormatError`` where it is damaged."""
+        return cls(read_artefact(folder), threads=threads, map_unknown=map_unknown)
+
+    @property
+    def precisions(self) -> dict[str, str]:
+        """Of every table and layer, as they are computed now."""
+        return dict(self._state.precisions)
+
+    def score(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> NDArray[np.float32]:
+        """Probabilities, one for each sample; ``ConfigError`` for shapes and ids that the model does not have."""
+        logits_B = self.logits(dense_BF, lookups)
+        with np.errstate(over="ignore"):
+            return np.float32(1.0) / (np.float32(1.0) + np.exp(-logits_B))
+
+    def logits(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> NDArray[np.float32]:
+        """Logits, one for each sample."""
+        state, shape = self._state, self.artefact.shape
+        self._check(dense_BF, lookups)
+        samples = len(dense_BF)
+        first = state.network.own_vectors
+        vectors_BVD = np.empty((samples, first + shape.tables, shape.dim), np.float32)
+        ids_L, offsets = lookups.ids_L.numpy(), lookups.offsets.numpy()
+        mean = shape.pooling == "mean"
+        bad = self._kernels.embedding_bags(
+            state.tables, ids_L, offsets, None, mean, self._unknown_T, vectors_BVD, first, self.threads
+        )
+        if bad >= 0:
+            raise self._bad_id(bad, lookups)
+        return state.network.logits(dense_BF, vectors_BVD)
+
+    def switch(self, name: str, precision: str) -> None:
+        """Serve a table or layer in ``fp32`` from the artefact's shadow, or again in the precision of its recipe."""
+        own = self._own_precisions()
+        if name not in own:
+            raise ConfigError(f"engine: no table or layer {name!r} (known: {', '.join(own)})")
+        if precision not in ("fp32", own[name]):
+            known = " or ".join(dict.fromkeys((own[name], "fp32")))
+            raise ConfigError(f"engine: {name!r} can be served in {known}, got {precision!r}")
+        with self._switching:
+            if self._state.precisions[name] == precision:
+                return
+            self._state = self._switched(name, precision, self._source(precision, own[name]))
+
+    def raised(self, *names: str) -> Engine:
+        """Return an engine with these tables and layers in ``fp32`` that shares all else; this one stays as it is."""
+        with self._switching:
+            if names and self._shadow is None:
+                self._shadow = self.artefact.read_shadow()
+            other = copy.copy(self)
+        other._switching = threading.Lock()
+        for name in names:
+            other.switch(name, "fp32")
+        return other
+
+    def _source(self, precision: str, own: str) -> Artefact:
+        if precision == own:
+            return self.artefact
+        if self._shadow is None:
+            self._shadow = self.artefact.read_shadow()
+        return self._shadow
+
+    def _switched(self, name: str, precision: str, source: Artefact) -> _State:
+        state = self._state
+        precisions = {**state.precisions, name: precision}
+        if name in self.artefact.layers:
+            layers = {**state.network.layers, name: source.layers[name]}
+            return _State(state.tables, DenseNetwork(self.artefact.shape, layers), precisions)
+        tables = self._kernels.row_tables(self.artefact.shape.dim)
+        for t, table in enumerate(self.artefact.features.table_names):
+            if table == name:
+                tables.add(source.tables[name].contiguous().numpy(), RowFormat(precision).code)
+            else:
+                tables.share(state.tables, t)
+        return _State(tables, state.network, precisions)
+
+    def _own_precisions(self) -> dict[str, str]:
+        recipe = self.artefact.recipe
+        tables = {name: choice.value for name, choice in self._table_choices(self.artefact)}
+        return {**tables, **{name: choice.kind for name, choice in recipe.layers.items()}}
+
+    @staticmethod
+    def _table_choices(artefact: Artefact) -> list[tuple[str, RowFormat]]:
+        return [(name, artefact.recipe.tables[name].format) for name in artefact.features.table_names]
+
+    def _check(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> None:
+        shape = self.artefact.shape
+        if dense_BF.ndim != 2 or dense_BF.shape[1] != shape.dense or dense_BF.dtype != np.float32:
+            raise ConfigError(
+                f"engine: expected dense features as float32 of shape (samples, {shape.dense}), "
+                f"got {dense_BF.dtype} of shape {dense_BF.shape}"
+            )
+        bags = lookups.offsets.shape[0] - 1
+        if lookups.tables != shape.tables or bags != shape.tables * dense_BF.shape[0]:
+            raise ConfigError(
+                f"engine: expected bags for {shape.tables} tables and {dense_BF.shape[0]} samples, "
+                f"got {bags} for {lookups.tables} tables"
+            )
+
+    def _bad_id(self, place: int, lookups: Lookups) -> ConfigError:
+        bag = int(torch.searchsorted(lookups.offsets, place, right=True)) - 1
+        table = self.artefact.features.tables[bag // lookups.samples]
+        sample = bag % lookups.samples
+        return ConfigError(
+            f"engine: sample {sample}: table {table.name!r} has rows 0 to {table.rows - 1}, "
+            f"got id {int(lookups.ids_L[place])}"
+        )
