@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from laconic.serve.scorer import Scorer
+    from laconic.serve.server import Listening
     from laconic.serve.settings import ServerSettings
 
 _TOKEN = "LACONIC_SERVE_TOKEN"
@@ -71,7 +72,8 @@ def serve(
         scorer = make()
     first = [scorer]
 
-    def ready(url: str) -> None:
+    def ready(listening: Listening) -> None:
+        url = listening.url
         console.print(_table(scorer, settings, url, token))
         if json_file is not None:
             described = {"url": url, "version": scorer.version, "settings": settings.model_dump(mode="json")}

@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -31,10 +32,20 @@ from laconic.serve.repository import Repository
 from laconic.serve.scorer import Scorer
 from laconic.serve.settings import ServerSettings
 
-__all__ = ["listen", "serve"]
+__all__ = ["Listening", "listen", "serve"]
 
 _log = logging.getLogger("laconic.serve")
 _BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A server that is ready."""
+
+    url: str
+
+    stop: Callable[[], None]
+    """Does what SIGTERM does, from any thread."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -61,11 +72,11 @@ def serve(
     settings: ServerSettings,
     *,
     token: str | None = None,
-    ready: Callable[[str], None] = lambda url: None,
+    ready: Callable[[Listening], None] = lambda listening: None,
 ) -> None:
     """Load, listen, and return once the server was told to stop and has answered everything.
 
-    ``ready`` hears the address as soon as requests are welcome. Signals work in the main thread only.
+    ``ready`` is called as soon as requests are welcome. Signals work in the main thread only.
     """
     scorer = load()
     bound = listen(settings.host, settings.port)
@@ -79,7 +90,7 @@ async def _serve(
     settings: ServerSettings,
     token: str | None,
     bound: socket.socket,
-    ready: Callable[[str], None],
+    ready: Callable[[Listening], None],
 ) -> None:
     metrics = Metrics()
     repository = Repository(load, settings, metrics)
@@ -89,7 +100,12 @@ async def _serve(
     if token is None and not ipaddress.ip_address(host).is_loopback:
         _log.warning("listening on %s without a token: everyone who reaches it may ask", host)
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    server.on_start = lambda: ready(url)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(server.handle_exit, signal.SIGTERM, None)
+
+    server.on_start = lambda: ready(Listening(url, stop))
     await server.serve(sockets=[bound])
 
 
