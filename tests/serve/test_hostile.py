@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -101,9 +103,8 @@ def test_dawdlers_are_closed_and_others_served(artefact):
         assert served.recv(65536).startswith(b"HTTP/1.1 200 ")
         served.sendall(b"GET /v2/he")  # a second head on a connection that was good once
         for connection in (slow_head, silent, served):
-            with pytest.raises(ConnectionResetError):
+            with suppress(ConnectionResetError):
                 assert received(connection) == b""
-                raise ConnectionResetError  # closed without a word is as good
             connection.close()
         assert slow_body.recv(65536).startswith(b"HTTP/1.1 408 ")
         slow_body.close()
@@ -156,18 +157,17 @@ def test_a_full_queue_is_429_with_a_time_to_come_back(artefact):
         def shadow(self):
             return inner.shadow()
 
-    statuses = []
     batching = {"waiting_samples": 4, "max_samples": 2, "deadline_ms": 60_000.0}
     with running(Held, batching=batching) as server:
         body = Question.draw(np.random.default_rng(0), 2).body()
         go.clear()
         raw = json.dumps(body).encode()
         asked = [server.raw(head(f"Content-Length: {len(raw)}\r\nConnection: close") + raw) for _ in range(5)]
-        refused = [connection for connection in asked[2:]]
-        for connection in refused:
-            statuses.append(received(connection))
+        refused: set[socket.socket] = set()
+        while len(refused) < 3:
+            refused |= set(select.select(asked, [], [], PATIENCE_S)[0])
         go.set()
-        statuses += [received(connection) for connection in asked[:2]]
+        statuses = [received(connection) for connection in asked]
         for connection in asked:
             connection.close()
     assert sorted(answer[9:12] for answer in statuses) == [b"200", b"200", b"429", b"429", b"429"]

@@ -177,7 +177,7 @@ class Batcher:
         )
         return begin_by - time.monotonic()
 
-    def _score(self, batch: list[_Waiting]) -> list[NDArray[np.float32]] | Exception:
+    def _score(self, batch: list[_Waiting]) -> list[NDArray[np.float32]] | Refusal:
         samples = [waiting.query.samples for waiting in batch]
         total = sum(samples)
         begin = time.monotonic()
@@ -185,7 +185,7 @@ class Batcher:
             probability_B = self._probabilities([waiting.query for waiting in batch])
         except Exception as error:  # whatever it is, it fails these requests and not the server
             _log.exception("scoring %d samples failed", total)
-            return error
+            return Refusal(500, f"model: scoring failed, {type(error).__name__}; the server's log says why")
         seconds = time.monotonic() - begin
         self.service_time.add(total, seconds)
         self._say(Batch(len(batch), total, seconds))
@@ -194,13 +194,13 @@ class Batcher:
     def _probabilities(self, queries: list[Query]) -> NDArray[np.float32]:
         return self.scorer.score(*merged(queries).features())
 
-    def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Exception) -> None:
+    def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Refusal) -> None:
         """Answer, on the event loop; clients that are gone have cancelled theirs."""
         for number, waiting in enumerate(batch):
             self._samples -= waiting.query.samples
             if waiting.future.done():
                 continue
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, Refusal):
                 waiting.future.set_exception(outcome)
             else:
                 waiting.future.set_result(outcome[number])
