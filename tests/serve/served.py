@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import queue
 import socket
@@ -29,6 +30,7 @@ from laconic.quant import (
     quantize_model,
     write_artefact,
 )
+from laconic.serve import Engine
 from laconic.serve.engine_scorer import EngineScorer
 from laconic.serve.server import serve
 from laconic.serve.settings import ServerSettings
@@ -50,7 +52,7 @@ def small_model(seed: int = 0) -> TrainedModel:
             for name, rows in ROWS.items()
         ),
     )
-    tables = {name: torch.randn(rows, shape.dim) * 0.5 for name, rows in ROWS.items()}
+    tables = {name: torch.randn(rows, shape.dim) for name, rows in ROWS.items()}
     return TrainedModel(shape, features, tables, shape.build().state_dict())
 
 
@@ -140,7 +142,8 @@ class Running:
 
 @contextmanager
 def running(load, token: str | None = None, **settings: Any):
-    """Serve in a thread; ``load`` makes a scorer."""
+    """Serve in a thread; ``load`` makes a scorer. Nothing is refused because this machine is busy with other things."""
+    settings["batching"] = {"deadline_ms": 1e3 * PATIENCE_S, **settings.get("batching", {})}
     heard: queue.Queue[Any] = queue.Queue()
     def run() -> None:
         try:
@@ -168,3 +171,13 @@ def running(load, token: str | None = None, **settings: Any):
 def load_from(folder: Path):
     """As the command does it."""
     return lambda: EngineScorer.load(folder, 1)
+
+
+def damage(scorer: EngineScorer, table: str, rng: np.random.Generator) -> None:
+    """Give a table other codes in the memory of the engine, as failing memory would; the files stay as they are."""
+    artefact = scorer._engine.artefact
+    rows = artefact.tables[table].clone()
+    codes = rows.numpy()[:, : artefact.shape.dim]
+    codes[:] = rng.integers(0, 256, codes.shape, dtype=np.uint8)
+    damaged = Engine(dataclasses.replace(artefact, tables={**artefact.tables, table: rows}))
+    scorer._engine._state = damaged._state

@@ -1,0 +1,1 @@
+"""How a server bears more than it can do."""
