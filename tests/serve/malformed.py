@@ -13,7 +13,22 @@ import numpy as np
 from tests.serve.served import ROWS, Question
 
 Tree = dict[str, Any]
-_STRANGE = [None, True, -1, 1.5, "7", "", [], {}, [[]], 1 << 70, float("nan"), [None], ["x" * 1000], -(1 << 63) - 1]
+_STRANGE = [
+    None,
+    True,
+    -1,
+    1.5,
+    "7",
+    "",
+    [],
+    {},
+    [[]],
+    1 << 70,
+    float("nan"),
+    [None],
+    ["x" * 1000],
+    -(1 << 63) - 1,
+]
 _TABLES = ["item", "shop", "tags"]  # user has a row for unknown ids
 
 
@@ -27,7 +42,9 @@ def _named(tree: Tree, name: str) -> Tree:
 
 def _shape(tree: Tree, rng: random.Random) -> None:
     entry = _pick(tree, rng)
-    entry["shape"] = rng.choice([[], [0], [1 << 40], [-1], [len(entry["data"]) + 1], [2, 3, 4], "7", [1.0], [True]])
+    entry["shape"] = rng.choice(
+        [[], [0], [1 << 40], [-1], [len(entry["data"]) + 1], [2, 3, 4], "7", [1.0], [True]]
+    )
 
 
 def _data_length(tree: Tree, rng: random.Random) -> None:
@@ -53,7 +70,9 @@ def _strange_dense(tree: Tree, rng: random.Random) -> None:
 def _huge_id(tree: Tree, rng: random.Random) -> None:
     entry = _named(tree, rng.choice(["item", "shop"]))
     rows = ROWS[entry["name"]]
-    entry["data"][rng.randrange(len(entry["data"]))] = rng.choice([rows, -1, (1 << 63) - 1, 1 << 63, 1 << 64, -(1 << 63)])
+    entry["data"][rng.randrange(len(entry["data"]))] = rng.choice(
+        [rows, -1, (1 << 63) - 1, 1 << 63, 1 << 64, -(1 << 63)]
+    )
 
 
 def _lengths(tree: Tree, rng: random.Random) -> None:
@@ -91,7 +110,15 @@ def _top_level(tree: Tree, rng: random.Random) -> None:
     elif key == "id":
         wrong = [3, True, [3], {"a": 1}, "x" * 300]
     elif key == "outputs":
-        wrong = [3, "x", {"a": 1}, [3], [{"name": "logit"}], ["probability"] * 2, [{"name": "probability", "parameters": 3}]]
+        wrong = [
+            3,
+            "x",
+            {"a": 1},
+            [3],
+            [{"name": "logit"}],
+            ["probability"] * 2,
+            [{"name": "probability", "parameters": 3}],
+        ]
     tree[key] = rng.choice(wrong)
 
 
@@ -128,7 +155,11 @@ def _damaged_bytes(question: Question, rng: random.Random) -> tuple[str, bytes, 
         ("truncated tensors", body[: rng.randrange(head, len(body))], {length: str(head)}),
         ("truncated json", body[: rng.randrange(head)], {}),
         ("trailing bytes", body + b"x" * rng.randrange(1, 9), {length: str(head)}),
-        ("header length", body, {length: rng.choice(["-1", "x", "", "1e3", str(len(body) + 1), "9" * 30, str(head - 1)])}),
+        (
+            "header length",
+            body,
+            {length: rng.choice(["-1", "x", "", "1e3", str(len(body) + 1), "9" * 30, str(head - 1)])},
+        ),
         ("no header length", body, {}),
         ("random bytes", rng.randbytes(rng.randrange(200)), {}),
         ("deep nesting", b"[" * rng.randrange(1, 100_000), {}),

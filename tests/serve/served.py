@@ -56,7 +56,9 @@ def small_model(seed: int = 0) -> TrainedModel:
     return TrainedModel(shape, features, tables, shape.build().state_dict())
 
 
-def write_small_artefact(folder: Path, seed: int = 0, metrics: dict[str, float] | None = None) -> TrainedModel:
+def write_small_artefact(
+    folder: Path, seed: int = 0, metrics: dict[str, float] | None = None
+) -> TrainedModel:
     """Int8 tables, fp32 layers but for one."""
     model = small_model(seed)
     recipe = Recipe.uniform(
@@ -75,7 +77,9 @@ class Question:
     lengths_B: np.ndarray
 
     @classmethod
-    def draw(cls, generator: np.random.Generator, samples: int, shift: dict[str, int] | None = None) -> Question:
+    def draw(
+        cls, generator: np.random.Generator, samples: int, shift: dict[str, int] | None = None
+    ) -> Question:
         """Ids are skewed to small ones; ``shift`` moves those of a table."""
         lengths_B = generator.integers(0, 4, samples)
         ids = {}
@@ -102,7 +106,12 @@ class Question:
         """The request, as JSON will have it."""
         kinds = {"float32": "FP32", "int64": "INT64", "int32": "INT32"}
         inputs = [
-            {"name": key, "shape": list(x.shape), "datatype": kinds[x.dtype.name], "data": x.reshape(-1).tolist()}
+            {
+                "name": key,
+                "shape": list(x.shape),
+                "datatype": kinds[x.dtype.name],
+                "data": x.reshape(-1).tolist(),
+            }
             for key, x in self.tensors().items()
         ]
         return {"inputs": inputs} if name is None else {"id": name, "inputs": inputs}
@@ -145,6 +154,7 @@ def running(load, token: str | None = None, **settings: Any):
     """Serve in a thread; ``load`` makes a scorer. Nothing is refused because this machine is busy with other things."""
     settings["batching"] = {"deadline_ms": 1e3 * PATIENCE_S, **settings.get("batching", {})}
     heard: queue.Queue[Any] = queue.Queue()
+
     def run() -> None:
         try:
             serve(load, ServerSettings(port=0, **settings), token=token, ready=heard.put)

@@ -74,7 +74,9 @@ def test_what_is_too_large_is_refused(artefact):
         assert (status, answer["error"]) == (413, "request: expected at most 4 samples, got 5; send several")
         bags = Question.draw(rng, 3)
         bags.ids["tags"], bags.lengths_B = np.zeros(20, np.int64), np.array([20, 0, 0], np.int32)
-        assert server.infer(bags.body())[1]["error"] == "request: expected at most 20 ids, got 29; send several"
+        assert (
+            server.infer(bags.body())[1]["error"] == "request: expected at most 20 ids, got 29; send several"
+        )
         status, answer, _ = server.infer(b" " * 10_486)
         assert status == 413
         assert "at most 10485 bytes, got 10486 or more" in answer["error"]
@@ -133,7 +135,12 @@ def test_a_token_is_asked_for_everywhere_but_of_health(artefact):
     with running(load_from(artefact), token=token) as server:
         assert server.ask("GET", "/v2/health/ready")[0] == 200
         body = Question.draw(np.random.default_rng(0), 1).body()
-        for headers in ({}, {"Authorization": f"Basic {token}"}, {"Authorization": "Bearer 0123456789abcdeg"}, {"Authorization": "Bearer é"}):
+        for headers in (
+            {},
+            {"Authorization": f"Basic {token}"},
+            {"Authorization": "Bearer 0123456789abcdeg"},
+            {"Authorization": "Bearer é"},
+        ):
             status, answer, got = server.infer(body, headers)
             assert (status, got["www-authenticate"]) == (401, "Bearer")
             assert token not in answer["error"]

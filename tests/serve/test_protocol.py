@@ -63,7 +63,9 @@ def test_tritonclient_finds_the_server_and_the_model(client):
 @pytest.mark.parametrize("binary", [False, True])
 def test_tritonclient_gets_the_engines_scores(client, question, expected, binary, binary_output):
     outputs = [triton.InferRequestedOutput("probability", binary_data=binary_output)]
-    result = client.infer("model", triton_inputs(question.tensors(), binary), outputs=outputs, request_id="seven")
+    result = client.infer(
+        "model", triton_inputs(question.tensors(), binary), outputs=outputs, request_id="seven"
+    )
     np.testing.assert_array_equal(result.as_numpy("probability"), expected)
     assert result.get_response()["id"] == "seven"
 
@@ -85,7 +87,9 @@ def test_tritonclient_hears_why_it_is_refused(client, question):
 
 def test_a_bag_may_come_as_a_matrix(server, artefact, question):
     tags_Bk = np.arange(14).reshape(7, 2) % ROWS["tags"]
-    jagged = Question(question.dense_BF, {**question.ids, "tags": tags_Bk.reshape(-1)}, np.full(7, 2, np.int32))
+    jagged = Question(
+        question.dense_BF, {**question.ids, "tags": tags_Bk.reshape(-1)}, np.full(7, 2, np.int32)
+    )
     body = jagged.body()
     body["inputs"] = [entry for entry in body["inputs"] if not entry["name"].startswith("tags")]
     body["inputs"].append({"name": "tags", "shape": [7, 2], "datatype": "INT64", "data": tags_Bk.tolist()})

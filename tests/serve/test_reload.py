@@ -146,7 +146,9 @@ def test_hangup_reloads_and_terminate_answers_what_is_here(command, link):
     while version_at(address) != load_from(other)().version:
         assert time.monotonic() < deadline
     body = json.dumps(Question.draw(np.random.default_rng(0), 2).body()).encode()
-    request = f"POST /v2/models/model/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    request = (
+        f"POST /v2/models/model/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    )
     with socket.create_connection(address, timeout=PATIENCE_S) as half:
         half.sendall(request + body[:10])
         with socket.create_connection(address, timeout=PATIENCE_S) as other_client:

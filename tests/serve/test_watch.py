@@ -47,7 +47,10 @@ def test_shifted_ids_are_noticed_and_their_table_named(artefact):
         assert requests <= NOTICED_WITHIN
         assert {alert["part"] for alert in report["alerts"]} == {"shop"}
         assert report["findings"] == []  # fp32 knows the new ids no better
-        assert 'laconic_watch_alerts_total{figure="psi",part="shop"} 1.0' in server.ask("GET", "/metrics")[1].decode()
+        assert (
+            'laconic_watch_alerts_total{figure="psi",part="shop"} 1.0'
+            in server.ask("GET", "/metrics")[1].decode()
+        )
 
 
 def test_unknown_ids_are_noticed(artefact):
@@ -177,14 +180,20 @@ def test_harm_is_the_loss_that_labels_would_show():
     rate = s.mean()
     entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
     expected = (loss(p) - loss(s)) / entropy
-    deviation = 3 * np.std(np.where(labels, np.log(s / p), np.log((1 - s) / (1 - p)))) / np.sqrt(s.size) / entropy
+    deviation = (
+        3 * np.std(np.where(labels, np.log(s / p), np.log((1 - s) / (1 - p)))) / np.sqrt(s.size) / entropy
+    )
     assert abs(score_figures(p, s).harm - expected) < deviation
 
 
 def test_a_score_that_is_no_number_counts_as_wrong():
     figures = score_figures(np.array([np.nan, 0.5], np.float32), np.array([0.1, 0.5], np.float32))
     assert figures.difference > 0.4
-    assert {name for name, _, _ in exceeded(figures, Watching(), None)} == {"harm", "difference", "calibration"}
+    assert {name for name, _, _ in exceeded(figures, Watching(), None)} == {
+        "harm",
+        "difference",
+        "calibration",
+    }
 
 
 def test_the_window_of_scores_slides():

@@ -64,7 +64,9 @@ class Client:
             self._streams = None
 
 
-async def closed_loop(host: str, port: int, requests: list[bytes], connections: int, seconds: float) -> Outcomes:
+async def closed_loop(
+    host: str, port: int, requests: list[bytes], connections: int, seconds: float
+) -> Outcomes:
     """Ask on some connections without a pause: what the server can do."""
     outcomes = Outcomes()
     begin = time.monotonic()

@@ -24,7 +24,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from laconic.bench.machine import describe_machine
+from laconic.bench.machine import Machine
 from laconic.bench.serving.client import Outcomes, closed_loop, open_loop
 from laconic.errors import ConfigError
 from laconic.quant import (
@@ -53,7 +53,9 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=60, help="of overload")
     parser.add_argument("--warm", type=float, default=10, help="seconds of measuring what the server can do")
-    parser.add_argument("--factor", type=float, default=4, help="load, in multiples of what the server can do")
+    parser.add_argument(
+        "--factor", type=float, default=4, help="load, in multiples of what the server can do"
+    )
     parser.add_argument("--set", action="append", dest="settings", default=[], help="setting of the server")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -62,7 +64,7 @@ def main() -> None:
         requests = _requests(artefact, given.samples)
         with _server(artefact, Path(scratch), given.settings) as (process, host, port):
             result = asyncio.run(_measure(process, host, port, requests, given))
-    result = {"machine": describe_machine(), "samples": given.samples, **result}
+    result = {"machine": str(Machine.this()), "samples": given.samples, **result}
     Console().print(_table(result))
     if given.json is not None:
         given.json.write_text(json.dumps(result, indent=2) + "\n")
@@ -91,14 +93,21 @@ async def _measure(
         "able": _figures(able),
         "over": _figures(over),
         "offered_per_s": given.factor * rate,
-        "memory_bytes": {"first": memory[0], "quarter": settled[0], "largest": max(memory), "last": memory[-1]},
+        "memory_bytes": {
+            "first": memory[0],
+            "quarter": settled[0],
+            "largest": max(memory),
+            "last": memory[-1],
+        },
         "still_up": process.poll() is None,
     }
 
 
 def _figures(outcomes: Outcomes) -> dict[str, Any]:
     latencies = np.array(outcomes.latencies_s or [np.nan]) * 1e3
-    quantiles = dict(zip(("p50", "p90", "p99", "largest"), np.quantile(latencies, (0.5, 0.9, 0.99, 1)), strict=True))
+    quantiles = dict(
+        zip(("p50", "p90", "p99", "largest"), np.quantile(latencies, (0.5, 0.9, 0.99, 1)), strict=True)
+    )
     return {
         "statuses": {str(status): count for status, count in sorted(outcomes.statuses.items())},
         "unsent": outcomes.unsent,
@@ -119,7 +128,9 @@ def _table(result: dict[str, Any]) -> Table:
             *(f"{latency[key]:.1f}" for key in ("p50", "p99", "largest")),
         )  # fmt: skip
     memory = {key: value / 2**20 for key, value in result["memory_bytes"].items()}
-    table.caption = "memory of the server, MiB: " + ", ".join(f"{key} {value:.0f}" for key, value in memory.items())
+    table.caption = "memory of the server, MiB: " + ", ".join(
+        f"{key} {value:.0f}" for key, value in memory.items()
+    )
     return table
 
 
@@ -128,9 +139,19 @@ def _server(
     artefact: Path, scratch: Path, settings: list[str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
     described = scratch / "ready.json"
-    command = [sys.executable, "-c", "from laconic.cli import main; main()", "serve", str(artefact), "--port", "0"]
+    command = [
+        sys.executable,
+        "-c",
+        "from laconic.cli import main; main()",
+        "serve",
+        str(artefact),
+        "--port",
+        "0",
+    ]
     command += ["--json", str(described), *(part for setting in settings for part in ("--set", setting))]
-    with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL
+    ) as process:
         try:
             deadline = time.monotonic() + _START_S
             while not (described.exists() and described.read_text().endswith("}\n")):
