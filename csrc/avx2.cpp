@@ -9,6 +9,7 @@
 #if defined(__AVX2__) && defined(__BMI2__) && defined(__F16C__)
 #include <immintrin.h>
 #define LACONIC_AVX2
+#define LACONIC_LANES 8
 
 namespace laconic {
 namespace {
@@ -26,6 +27,7 @@ namespace {
 #include "bloom.inl"
 #include "sketch.inl"
 #include "embedding_bag.inl"
+#include "dense.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("avx2")
 }  // namespace

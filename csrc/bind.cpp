@@ -209,4 +209,5 @@ NB_MODULE(_native, m) {
   define_packets(m);
   define_levels(m);
   define_embedding_bag(m);
+  define_dense(m);
 }

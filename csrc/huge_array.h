@@ -34,6 +34,7 @@ class HugeArray {
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
   T* data() { return data_; }
+  const T* data() const { return data_; }
 
  private:
   static constexpr size_t kPage = size_t(2) << 20;

@@ -122,6 +122,27 @@ struct SketchKernels {
 inline constexpr int32_t kMostLevel = 100;        // of either sign
 inline constexpr int32_t kNoLevels = -32768;  // base of a layer that is not finite
 
+// Layers in int8 and dot products, see dense.inl.
+struct DenseKernels {
+  size_t lanes;  // floats of a vector
+
+  // Weights of outputs x inputs in the layout of this instruction set.
+  size_t (*packed_bytes)(size_t outputs, size_t inputs);
+  void (*pack)(const int8_t* weights, size_t outputs, size_t inputs, uint8_t* packed);
+
+  // sums = codes times weights, row by row; both pitches are multiples of 16, codes after the inputs are 0, and sums
+  // after the outputs unspecified.
+  void (*multiply)(const uint8_t* codes, size_t rows, size_t pitch, const uint8_t* packed, size_t outputs,
+                   size_t inputs, int32_t* sums, size_t sum_pitch);
+
+  void (*finish_layer)(const int32_t* sums, size_t n, int32_t zero, const int32_t* weight_sums, float input_scale,
+                       const float* scales, const float* biases, bool relu, float* out);
+  void (*multiply_elements)(const float* x, const float* y, size_t n, float* out);
+
+  // Of `count` vectors of one sample; `columns` is scratch of dim * pitch, pitch a multiple of 32 and at least count.
+  void (*dot_pairs)(const float* x, size_t count, size_t dim, float* columns, size_t pitch, float* dots);
+};
+
 struct Kernels {
   const char* name;
 
@@ -210,9 +231,12 @@ struct Kernels {
 
   // Looks up and pools all bags of one table, see embedding_bag.inl.
   void (*pool_bags)(BagTask task);
+
+  const DenseKernels* dense;
 };
 
 const Kernels* scalar_kernels();
+const DenseKernels* avx512_dense();  // nullptr where the machine or the build has none
 const Kernels* avx2_kernels();  // nullptr where the machine or the build has none
 
 }  // namespace laconic

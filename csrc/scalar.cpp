@@ -6,6 +6,8 @@
 
 #include "kernels.h"
 
+#define LACONIC_LANES 4
+
 namespace laconic {
 namespace {
 #include "quantize.inl"
@@ -22,6 +24,7 @@ namespace {
 #include "bloom.inl"
 #include "sketch.inl"
 #include "embedding_bag.inl"
+#include "dense.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

@@ -202,6 +202,47 @@ def reduce(
         write_json([asdict(row) for row in rows], json_file)
 
 
+@app.command("serve")
+def serve(
+    data: Path | None = typer.Option(
+        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
+    ),
+    engines: str = typer.Option(
+        "fp32,compile,torchao,onnxruntime,laconic", help="Engines to measure, separated by commas."
+    ),
+    full: bool = typer.Option(
+        False, help="Whole epochs of training, batch 64 too, more rounds: half an hour."
+    ),
+    json_file: Path | None = typer.Option(
+        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
+    ),
+) -> None:
+    """Throughput, latency, size and accuracy of served models, against fp32, torch.compile and other int8."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from laconic.bench.machine import Machine
+    from laconic.bench.serving.benchmark import run_serving_benchmark
+    from laconic.bench.serving.engines import ENGINES
+    from laconic.bench.serving.tables import render
+    from laconic.errors import ConfigError
+
+    check_json_file(json_file)
+    names = [name.strip() for name in engines.split(",") if name.strip()]
+    unknown = [name for name in names if name not in ENGINES]
+    if unknown or not names:
+        raise ConfigError(f"--engines: expected some of {', '.join(ENGINES)}, got {engines!r}")
+    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console.width = max(console.width, 110)
+    console.print(str(Machine.this()))
+    with console.status("starting") as status:
+        rows = run_serving_benchmark(data=data, full=full, engines=names, say=status.update)
+    console.print(render(rows))
+    if json_file is not None:
+        write_json([asdict(row) for row in rows], json_file)
+
+
 def _rates(text: str) -> list[float]:
     from laconic.errors import ConfigError
 

@@ -229,6 +229,18 @@ class Kernels(Protocol):
         """
         ...
 
+    def int8_layers(self) -> Any:
+        """Fully connected layers, none yet, that feed one another; see ``reference.dense``.
+
+        ``add(weights, scales, biases, equal, range, relu)`` takes a layer: int8 weights, outputs x inputs, a float32
+        scale and bias for every output; ``equal`` and ``range`` may be None. ``run(x, out, threads)`` fills ``out``.
+        """
+        ...
+
+    def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
+        """Row b of ``out``: the first ``keep`` vectors of sample b, then dot products of its vectors j < i, i by i."""
+        ...
+
 
 def available() -> tuple[str, ...]:
     """Names of the kernels that run on this machine, best first."""

@@ -80,9 +80,9 @@ def dequantize_rows(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
             f"got {rows_RW.dtype} of shape {tuple(rows_RW.shape)}"
         )
     if format is RowFormat.FP32:
-        return rows_RW.contiguous().view(torch.float32).clone()
+        return _packed(rows_RW).view(torch.float32)
     if format is RowFormat.FP16:
-        return rows_RW.contiguous().view(torch.float16).to(torch.float32)
+        return _packed(rows_RW).view(torch.float16).to(torch.float32)
     out_RD = torch.empty(len(rows_RW), dim)
     step = max(_CHUNK_VALUES // dim, 1)
     for begin in range(0, len(rows_RW), step):
@@ -146,10 +146,15 @@ def _pack(codes_RD: Tensor, bits: int) -> Tensor:
 def _dequantize(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
     size = (dim * format.bits + 7) // 8
     kind = torch.float32 if format is RowFormat.INT8 else torch.float16
-    pair_R2 = rows_RW[:, size:].contiguous().view(kind).to(torch.float32)
+    pair_R2 = _packed(rows_RW[:, size:]).view(kind).to(torch.float32)
     each = 8 // format.bits
     shifts = torch.arange(each, dtype=torch.uint8) * format.bits
     codes = (rows_RW[:, :size, None] >> shifts) & (2**format.bits - 1)
     codes_RD = codes.flatten(1)[:, :dim].to(torch.float32)
     out_RD: Tensor = codes_RD * pair_R2[:, :1] + pair_R2[:, 1:]
     return out_RD
+
+
+def _packed(bytes_RW: Tensor) -> Tensor:
+    """Copy to where other types may begin: a slice of a single row counts as contiguous wherever it is."""
+    return bytes_RW.clone(memory_format=torch.contiguous_format)

@@ -21,12 +21,12 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
-from laconic import __version__
 from laconic.serve.body import Bodies
 from laconic.serve.deployment import Deployment
 from laconic.serve.metrics import Metrics
@@ -38,6 +38,7 @@ from laconic.serve.watch.labels import read_labels
 
 __all__ = ["make_app"]
 
+_VERSION = version("laconic")
 _OPEN = ("/v2/health/live", "/v2/health/ready")
 _HEADER_BYTES = "inference-header-content-length"
 
@@ -52,7 +53,7 @@ def make_app(
         yield
         await repository.close()
 
-    app = FastAPI(title="laconic", version=__version__, openapi_url=None, lifespan=lifespan)
+    app = FastAPI(title="laconic", version=_VERSION, openapi_url=None, lifespan=lifespan)
     routes = _Routes(repository, settings, metrics, token)
     for path in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         app.add_api_route(path, routes.guarded(routes.metadata), methods=["GET"])
@@ -103,20 +104,20 @@ class _Routes:
             raise Refusal(401, "Authorization: expected Bearer and the server's token")
 
     def _deployment(self, request: Request) -> Deployment:
-        model, version = request.path_params["model"], request.path_params.get("version")
+        model, asked = request.path_params["model"], request.path_params.get("version")
         if model != self._settings.model:
             raise Refusal(404, f"no model {model[:80]!r}; this server has {self._settings.model!r}")
         deployment = self._repository.current()
-        if version is not None and version != deployment.version:
+        if asked is not None and asked != deployment.version:
             raise Refusal(
-                404, f"no version {version[:80]!r} of {model!r}; this server has {deployment.version!r}"
+                404, f"no version {asked[:80]!r} of {model!r}; this server has {deployment.version!r}"
             )
         return deployment
 
     async def server(self, _request: Request) -> Response:
         """Name of the server and what it speaks beyond the core."""
         extensions = ["binary_tensor_data", "model_repository"]
-        return _json({"name": "laconic", "version": __version__, "extensions": extensions})
+        return _json({"name": "laconic", "version": _VERSION, "extensions": extensions})
 
     async def live(self, _request: Request) -> Response:
         """Yes."""
@@ -189,8 +190,8 @@ class _Routes:
     async def index(self, _request: Request) -> Response:
         """List the one model."""
         state = "READY" if self._repository.ready else "UNAVAILABLE"
-        version = self._repository.current().version
-        return _json([{"name": self._settings.model, "version": version, "state": state}])
+        loaded = self._repository.current().version
+        return _json([{"name": self._settings.model, "version": loaded, "state": state}])
 
     async def load(self, request: Request) -> Response:
         """Load the artefact again, from where it was loaded first."""

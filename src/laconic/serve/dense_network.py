@@ -1,45 +1,126 @@
 """The dense part of an artefact, ready to run.
 
-Shape legend: ``B`` samples, ``F`` dense features, ``V`` vectors that interact, ``T`` tables, ``D`` numbers of an
-embedding.
+Runs of int8 layers are one native call each, rounding between them included; fp32 and bf16 layers go through torch,
+whose float32 kernels are the best there are. Design note 0009 has the measurements behind this.
+
+Shape legend: ``B`` samples, ``F`` dense features, ``V`` vectors of a sample, ``T`` tables, ``D`` numbers of an
+embedding, ``K`` inputs and ``N`` outputs of a layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from laconic.kernels import Kernels
 from laconic.quant.layers import restored_weight
 from laconic.quant.model_shape import ModelShape
 
 __all__ = ["DenseNetwork"]
 
+Floats = NDArray[np.float32]
+Parts = Mapping[str, Tensor]
+Step = Callable[[Floats], Floats]
+
 
 class DenseNetwork:
-    """Layers in their precision; never changed once made."""
+    """Layers in their precision; never changed once made, so that any number of threads may use it."""
 
-    own_vectors = 0
-    """Vectors of a sample that precede those of the tables, and that the network fills."""
+    own_vectors: int
+    """Vectors of a sample that precede those of the tables in what ``logits`` is given, and that it fills."""
 
-    def __init__(self, shape: ModelShape, layers: Mapping[str, dict[str, Tensor]]) -> None:
+    def __init__(
+        self, shape: ModelShape, layers: Mapping[str, dict[str, Tensor]], kernels: Kernels, threads: int
+    ) -> None:
         self.layers = dict(layers)
-        self._model = shape.build()
-        state = {}
-        for name, parts in self.layers.items():
-            state[f"{name}.weight"] = restored_weight(parts)
-            if "bias" in parts:
-                state[f"{name}.bias"] = parts["bias"]
-        self._model.load_state_dict(state)
-        self._model.requires_grad_(False)
+        self._shape, self._kernels, self._threads = shape, kernels, threads
+        bottom = [name for name in layers if name.startswith("bottom.")]
+        top = [name for name in layers if name.startswith(("top.", "deep."))]
+        self._bottom = self._steps((name, True) for name in bottom)
+        self._cross = [self._steps([(name, False)]) for name in layers if name.startswith("cross.")]
+        self._top = self._steps([*((name, True) for name in top), ("logit", False)])
+        dlrm = shape.kind == "dlrm"
+        self._head = self._dlrm if dlrm else self._dcn_v2
+        self.own_vectors = int(dlrm and shape.dense > 0)
 
-    def logits(self, dense_BF: NDArray[np.float32], vectors_BVD: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Logits, one for each sample."""
+    def logits(self, dense_BF: Floats, vectors_BVD: Floats) -> Floats:
+        """Logits, one for each sample; fills the first vectors of each, where they are its own."""
+        part = _run(self._bottom, dense_BF)
+        return _run(self._top, self._head(part, vectors_BVD))[:, 0]
+
+    def _dlrm(self, part_BD: Floats, vectors_BVD: Floats) -> Floats:
+        if self.own_vectors:
+            vectors_BVD[:, 0] = part_BD
+        samples, count, dim = vectors_BVD.shape
+        out_BW = np.empty((samples, self.own_vectors * dim + count * (count - 1) // 2), np.float32)
+        self._kernels.interact(vectors_BVD, self.own_vectors, out_BW, self._threads)
+        return out_BW
+
+    def _dcn_v2(self, part: Floats, vectors_BVD: Floats) -> Floats:
+        x0_BN = np.concatenate(
+            [part, vectors_BVD.reshape(len(vectors_BVD), vectors_BVD.shape[1] * vectors_BVD.shape[2])], axis=1
+        )
+        x_BN = x0_BN
+        for layer in self._cross:
+            x_BN = x0_BN * _run(layer, x_BN) + x_BN
+        return x_BN
+
+    def _steps(self, named: Iterable[tuple[str, bool]]) -> list[Step]:
+        """Make layers, given with whether a ReLU follows, into as few calls as possible."""
+        steps: list[Step] = []
+        layers = [(self.layers[name], relu) for name, relu in named]
+        for integer, group in groupby(layers, key=lambda layer: "scale" in layer[0]):
+            members = list(group)
+            if integer:
+                steps.append(self._int8_step(members))
+            else:
+                steps += [_float_step(parts, relu) for parts, relu in members]
+        return steps
+
+    def _int8_step(self, layers: list[tuple[dict[str, Tensor], bool]]) -> Step:
+        native, threads = self._kernels.int8_layers(), self._threads
+        for parts, relu in layers:
+            native.add(
+                parts["weight"].numpy(),
+                parts["scale"].numpy(),
+                _array(parts, "bias"),
+                _array(parts, "equal"),
+                _array(parts, "range"),
+                relu,
+            )
+        outputs = len(layers[-1][0]["weight"])
+
+        def step(x_BK: Floats) -> Floats:
+            out_BN = np.empty((len(x_BK), outputs), np.float32)
+            native.run(x_BK, out_BN, threads)
+            return out_BN
+
+        return step
+
+
+def _run(steps: list[Step], x: Floats) -> Floats:
+    for step in steps:
+        x = step(x)
+    return x
+
+
+def _float_step(parts: dict[str, Tensor], relu: bool) -> Step:
+    weight_NK, bias_N = restored_weight(parts), parts.get("bias")
+
+    def step(x_BK: Floats) -> Floats:
         with torch.inference_mode():
-            logits_B: NDArray[np.float32] = self._model(
-                torch.from_numpy(dense_BF), torch.from_numpy(vectors_BVD)
-            ).numpy()
-        return logits_B
+            out_BN = torch.nn.functional.linear(torch.from_numpy(x_BK), weight_NK, bias_N)
+            return (out_BN.relu_() if relu else out_BN).numpy()
+
+    return step
+
+
+def _array(parts: Parts, name: str) -> Any:
+    part = parts.get(name)
+    return None if part is None else part.numpy()

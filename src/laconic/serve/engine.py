@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from laconic import kernels
 from laconic.errors import ConfigError
@@ -58,7 +59,7 @@ class Engine:
             tables.add(artefact.tables[name].contiguous().numpy(), choice.code)
         precisions = {name: choice.value for name, choice in self._table_choices(artefact)}
         precisions.update({name: choice.kind for name, choice in artefact.recipe.layers.items()})
-        network = DenseNetwork(artefact.shape, artefact.layers)
+        network = self._network(artefact.layers)
         self._state = _State(tables, network, precisions)
 
     @classmethod
@@ -91,7 +92,7 @@ class Engine:
         )
         if bad >= 0:
             raise self._bad_id(bad, lookups)
-        return state.network.logits(dense_BF, vectors_BVD)
+        return state.network.logits(np.ascontiguousarray(dense_BF), vectors_BVD)
 
     def switch(self, name: str, precision: str) -> None:
         """Serve a table or layer in ``fp32`` from the artefact's shadow, or again in the precision of its recipe."""
@@ -129,7 +130,7 @@ class Engine:
         precisions = {**state.precisions, name: precision}
         if name in self.artefact.layers:
             layers = {**state.network.layers, name: source.layers[name]}
-            return _State(state.tables, DenseNetwork(self.artefact.shape, layers), precisions)
+            return _State(state.tables, self._network(layers), precisions)
         tables = self._kernels.row_tables(self.artefact.shape.dim)
         for t, table in enumerate(self.artefact.features.table_names):
             if table == name:
@@ -137,6 +138,9 @@ class Engine:
             else:
                 tables.share(state.tables, t)
         return _State(tables, state.network, precisions)
+
+    def _network(self, layers: dict[str, dict[str, Tensor]]) -> DenseNetwork:
+        return DenseNetwork(self.artefact.shape, layers, self._kernels, self.threads)
 
     def _own_precisions(self) -> dict[str, str]:
         recipe = self.artefact.recipe
@@ -153,6 +157,12 @@ class Engine:
             raise ConfigError(
                 f"engine: expected dense features as float32 of shape (samples, {shape.dense}), "
                 f"got {dense_BF.dtype} of shape {dense_BF.shape}"
+            )
+        if not np.isfinite(dense_BF).all():
+            sample, feature = map(int, np.argwhere(~np.isfinite(dense_BF))[0])
+            raise ConfigError(
+                f"engine: sample {sample}: expected finite dense features, got {float(dense_BF[sample, feature])!r} for "
+                f"{self.artefact.features.dense[feature].name!r}"
             )
         bags = lookups.offsets.shape[0] - 1
         if lookups.tables != shape.tables or bags != shape.tables * dense_BF.shape[0]:

@@ -182,3 +182,11 @@ class NativeKernels:
         return _native.embedding_bags(
             self.name, tables, ids, offsets, weights, mean, unknown, out, first, threads
         )
+
+    def int8_layers(self) -> _native.Int8Layers:
+        """Layers in native memory."""
+        return _native.Int8Layers(self.name)
+
+    def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
+        """Multiply all pairs in one call."""
+        _native.interact(self.name, vectors, keep, out, threads)

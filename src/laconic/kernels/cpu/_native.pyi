@@ -115,3 +115,18 @@ def embedding_bags(
     first: int,
     threads: int,
 ) -> int: ...
+
+class Int8Layers:
+    def __init__(self, kernels: str) -> None: ...
+    def add(
+        self,
+        weights: Array,
+        scales: Array,
+        biases: Array | None,
+        equal: Array | None,
+        range: Array | None,
+        relu: bool,
+    ) -> None: ...
+    def run(self, x: Array, out: Array, threads: int) -> None: ...
+
+def interact(kernels: str, vectors: Array, keep: int, out: Array, threads: int) -> None: ...

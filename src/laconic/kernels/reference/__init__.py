@@ -2,7 +2,7 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
-    serving       embedding_bag
+    serving       embedding_bag  dense
     tables        rows  threshold_rows
     sparse        sparse  positions
     gradients     levels
@@ -34,6 +34,7 @@ from laconic.kernels.reference.batch import (
     readers,
     write_blocks,
 )
+from laconic.kernels.reference.dense import Int8Layers, interact
 from laconic.kernels.reference.embedding_bag import RowTables, embedding_bags
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
 from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
@@ -208,3 +209,11 @@ class ReferenceKernels:
     ) -> int:
         """Look up and pool one bag after the other."""
         return embedding_bags(tables, ids, offsets, weights, mean, unknown, out, first)
+
+    def int8_layers(self) -> Int8Layers:
+        """Layers as they are given."""
+        return Int8Layers()
+
+    def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
+        """Multiply all pairs."""
+        interact(vectors, keep, out)

@@ -1,0 +1,62 @@
+"""The kernel by itself: bags of 32 from one table that is larger than the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from laconic import kernels
+from laconic.bench.serving.row import Row
+from laconic.bench.serving.timing import time_calls
+from laconic.quant import RowFormat, quantize_rows
+
+__all__ = ["measure_bags"]
+
+_DIM, _BAG, _SAMPLES = 64, 32, 256
+
+
+def measure_bags(rows: int, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Time torch's EmbeddingBag in fp32, and our kernel in fp32, int8 and int4, on ids that are drawn evenly."""
+    say(f"bags: drawing {rows:,} rows")
+    table_RD = torch.empty(rows, _DIM).normal_(0, 0.05)
+    native = kernels.active()
+    offsets = torch.arange(0, _SAMPLES * _BAG + 1, _BAG)
+    ids = [torch.randint(0, rows, (_SAMPLES * _BAG,)) for _ in range(64)]
+    out = np.empty((_SAMPLES, 1, _DIM), np.float32)
+
+    def eager(i: int) -> object:
+        with torch.inference_mode():
+            return torch.nn.functional.embedding_bag(
+                ids[i % 64], table_RD, offsets, mode="sum", include_last_offset=True
+            )
+
+    calls: dict[str, Callable[[int], object]] = {"fp32": eager}
+    sizes = {"fp32": 4 * table_RD.numel()}
+    for format in (RowFormat.FP32, RowFormat.INT8, RowFormat.INT4):
+        say(f"bags: quantising to {format}")
+        packed = quantize_rows(table_RD, format)
+        held = native.row_tables(_DIM)
+        held.add(packed.numpy(), format.code)
+        name = f"laconic {format}"
+        sizes[name] = packed.numel()
+        calls[name] = lambda i, held=held: native.embedding_bags(  # type: ignore[misc]
+            held, ids[i % 64].numpy(), offsets.numpy(), None, False, None, out, 0, 1
+        )
+    say("bags: timing")
+    seconds = time_calls(calls, rounds=rounds, turn_s=0.3)
+    return [
+        Row(
+            engine=name,
+            model=f"bags of {_BAG}, {rows:,} x {_DIM}",
+            batch=_SAMPLES,
+            samples_per_s=_SAMPLES / float(np.median(times)),
+            p50_ms=float(np.median(times)) * 1e3,
+            p99_ms=float(np.quantile(times, 0.99)) * 1e3,
+            size_bytes=sizes[name],
+            ne=None,
+            auc=None,
+        )
+        for name, times in seconds.items()
+    ]

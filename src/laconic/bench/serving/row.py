@@ -1,0 +1,30 @@
+"""What the serving benchmark found, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One engine, one model, one batch size, on one core."""
+
+    engine: str
+    model: str
+    batch: int
+
+    samples_per_s: float
+    """The batch over the median time of a call."""
+
+    p50_ms: float
+    p99_ms: float
+
+    size_bytes: int
+    """Of tables and layers, as they are held in memory."""
+
+    ne: float | None
+    """Normalised entropy on samples that were not trained on; None where labels mean nothing."""
+
+    auc: float | None

@@ -1,0 +1,200 @@
+"""Artefacts: read back as written, and refused with one line when anything is wrong."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from laconic.errors import ConfigError, FormatError
+from laconic.quant import (
+    LayerChoice,
+    Recipe,
+    TableChoice,
+    observe,
+    quantize_model,
+    read_artefact,
+    write_artefact,
+)
+from laconic.quant.artefact import _digest, _file_digest
+from tests.quant.models import samples_for, trained_model
+
+HUGE = json.dumps(
+    {"tables.c.0": {"dtype": "U8", "shape": [2**40, 12], "data_offsets": [0, 12 * 2**40]}}
+).encode()
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return trained_model()
+
+
+@pytest.fixture(scope="module")
+def artefact(trained):
+    names = trained.features.table_names
+    recipe = Recipe(
+        tables={
+            names[0]: TableChoice(format="int4", ranges="greedy"),
+            names[1]: TableChoice(format="int8"),
+            names[2]: TableChoice(format="fp16"),
+        },
+        layers=dict.fromkeys(trained.shape.layer_names(), LayerChoice(kind="int8_dynamic")),
+    )
+    recipe = recipe.with_layer("top.0", LayerChoice(kind="int8_static", equalised=True, ranges="l2"))
+    recipe = recipe.with_layer("logit", LayerChoice(kind="bf16"))
+    observed = observe(trained, [samples_for(trained, 100)])
+    return quantize_model(trained, recipe, observed, metrics={"ne": 0.81})
+
+
+@pytest.fixture
+def folder(tmp_path, trained, artefact):
+    write_artefact(tmp_path / "a", artefact, shadow=trained)
+    return tmp_path / "a"
+
+
+def resign(folder, change=lambda text: text):
+    """Write a description whose checksums are right, whatever else is wrong."""
+    path = folder / "artefact.toml"
+    text = change(path.read_text().partition("\n")[2])
+    for name in ("model.safetensors", "shadow.safetensors"):
+        lines = text.splitlines()
+        at = lines.index(f'[files."{name}"]')
+        lines[at + 1] = f"bytes = {(folder / name).stat().st_size}"
+        lines[at + 2] = f'blake2b = "{_file_digest(folder / name)}"'
+        text = "\n".join(lines) + "\n"
+    path.write_text(f'blake2b = "{_digest(text.encode())}"\n{text}')
+
+
+def test_an_artefact_is_read_back_as_it_was_written(folder, artefact):
+    back = read_artefact(folder)
+    assert (back.shape, back.features, back.recipe) == (artefact.shape, artefact.features, artefact.recipe)
+    assert back.metrics == {"ne": 0.81}
+    assert all(torch.equal(back.tables[name], table) for name, table in artefact.tables.items())
+    for name, parts in artefact.layers.items():
+        assert parts.keys() == back.layers[name].keys()
+        assert all(torch.equal(back.layers[name][part], tensor) for part, tensor in parts.items())
+    assert back.size_bytes == artefact.size_bytes
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "artefact.toml",
+        "model.safetensors",
+        "shadow.safetensors",
+    ]
+
+
+def test_the_shadow_is_the_model_in_fp32(folder, trained):
+    shadow = read_artefact(folder).read_shadow()
+    for name, table in trained.tables.items():
+        assert torch.equal(shadow.tables[name].view(torch.float32), table)
+    assert torch.equal(shadow.layers["logit"]["weight"], trained.state["logit.weight"])
+
+
+def test_artefacts_are_never_overwritten_nor_left_half_written(folder, artefact, tmp_path):
+    with pytest.raises(ConfigError, match="it exists, and artefacts are never changed"):
+        write_artefact(folder, artefact)
+    with pytest.raises(ConfigError, match="the shadow is of another model"):
+        write_artefact(tmp_path / "b", artefact, shadow=trained_model(dim=8))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="can not be written"):
+        write_artefact(tmp_path / "file" / "c", artefact)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "file"]
+
+
+@pytest.mark.parametrize("name", ["artefact.toml", "model.safetensors"])
+def test_any_flipped_or_missing_byte_is_noticed(folder, name):
+    path = folder / name
+    good = path.read_bytes()
+    for at in (0, 8, 30, len(good) // 2, len(good) - 1):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(FormatError, match="checksum"):
+            read_artefact(folder)
+    path.write_bytes(good[:-1])
+    with pytest.raises(FormatError, match=r"checksum|expected \d+ bytes"):
+        read_artefact(folder)
+
+
+def test_a_damaged_shadow_is_noticed_when_it_is_used(folder):
+    path = folder / "shadow.safetensors"
+    path.write_bytes(path.read_bytes()[:-4] + b"abcd")
+    artefact = read_artefact(folder)
+    with pytest.raises(FormatError, match="checksum does not match"):
+        artefact.read_shadow()
+
+
+def test_missing_files_are_named(folder, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"nowhere/artefact\.toml: no such file; expected the folder of an artefact"
+    ):
+        read_artefact(tmp_path / "nowhere")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FormatError, match=r"model\.safetensors: the file is missing"):
+        read_artefact(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("version = 1", "version = 2"), "expected version 1, got 2"),
+        (lambda text: text.replace("dim = 16", "dim = 17"), "expected tensor 'tables.c.0' as torch.uint8"),
+        (lambda text: text.replace("dim = 16", "dim = 0"), "model.dim: expected a value >= 1, got 0"),
+        (
+            lambda text: text.replace("tables = 3", "tables = 2"),
+            "expected 2 tables and 3 dense features, got 3 and 3",
+        ),
+        (lambda text: text.replace("rows = 50", "rows = 49"), "expected tensor 'tables.c.0'"),
+        (lambda text: text.replace('format = "int4"', 'format = "int3"'), "format"),
+        (lambda text: text.replace('format = "int4"', 'format = "int2"'), "expected tensor 'tables.c.0'"),
+        (
+            lambda text: text.replace("[recipe.layers.logit]", "[recipe.layers.logic]"),
+            "the model has no 'logic'",
+        ),
+        (
+            lambda text: text.replace('kind = "bf16"', 'kind = "fp32"'),
+            "'layers.logit.weight' as torch.float32",
+        ),
+        (lambda text: text.replace("bottom = [24]", "bottom = [-1]"), "bottom"),
+        (lambda text: text.replace("[model]", "[model]\nmodle = 1"), "model.modle: no such setting"),
+        (lambda text: text.replace('name = "d1"', 'name = "d0"'), "names must differ"),
+        (lambda text: text + "[[[", "."),
+    ],
+)
+def test_descriptions_that_lie_are_refused(folder, change, message):
+    resign(folder, change)
+    with pytest.raises(FormatError, match=message):
+        read_artefact(folder)
+
+
+def test_tensors_that_do_not_belong_are_refused(folder):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    save_file({**tensors, "tables.extra": torch.zeros(2)}, path)
+    resign(folder)
+    with pytest.raises(FormatError, match=r"tensor 'tables\.extra' belongs to nothing"):
+        read_artefact(folder)
+    del tensors["layers.top.0.range"]
+    save_file(tensors, path)
+    resign(folder)
+    with pytest.raises(
+        FormatError,
+        match=r"expected tensor 'layers\.top\.0\.range' as torch\.float32 of shape \(2,\), got none",
+    ):
+        read_artefact(folder)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        struct.pack("<Q", 2**63),
+        struct.pack("<Q", 8) + b"not json",
+        struct.pack("<Q", 2) + b"{}",
+        struct.pack("<Q", len(HUGE)) + HUGE,
+    ],
+)
+def test_hostile_safetensors_are_refused(folder, header):
+    (folder / "model.safetensors").write_bytes(header)
+    resign(folder)
+    with pytest.raises(FormatError, match=r"model\.safetensors"):
+        read_artefact(folder)
