@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Client", "Outcomes", "closed_loop", "open_loop"]
 
-_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
