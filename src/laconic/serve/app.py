@@ -162,9 +162,11 @@ class _Routes:
 
     async def _infer(self, request: Request) -> Response:
         deployment = self._deployment(request)
+        deployment.batcher.check_room()
         with self._bodies.room() as room:
             with deployment.batcher.coming():
                 body = await self._bodies.read(request, room)
+            deployment.batcher.check_room()  # others may have come meanwhile, and understanding a request takes time too
             header_bytes = read_header_length(request.headers.get(_HEADER_BYTES), len(body))
             answer = await deployment.infer(read_inference(body, header_bytes))
         if answer.header_bytes is None:

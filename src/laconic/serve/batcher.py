@@ -93,7 +93,7 @@ class Batcher:
         """Wait for the probabilities; Refusal 429 where there is no prospect of them in time."""
         if not query.samples:
             return np.empty(0, dtype=np.float32)
-        self._admit(query.samples)
+        self.check_room(query.samples)
         future: asyncio.Future[NDArray[np.float32]] = self._loop.create_future()
         if not self._new:
             self._loop.call_soon(
@@ -116,7 +116,8 @@ class Batcher:
         self.close()
         await asyncio.to_thread(self._thread.join)
 
-    def _admit(self, samples: int) -> None:
+    def check_room(self, samples: int = 1) -> None:
+        """Refuse with 429 what could not be answered in time; cheap, so that it can be asked before a body is read."""
         limits = self._settings
         if not self._samples:
             return  # nobody is in its way, however large it is

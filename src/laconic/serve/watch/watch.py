@@ -47,6 +47,8 @@ _log = logging.getLogger("laconic.serve.watch")
 _GATHER_S = 0.02
 """Requests of this time are looked at together: numpy costs the same for one and for fifty."""
 _MOST_AT_ONCE = 1024
+_REST = 9.0
+"""Pauses, in multiples of the work before: a tenth of a core at most, and of the interpreter that all threads share."""
 _NICENESS = 10
 
 Scores = NDArray[np.float32]
@@ -149,7 +151,9 @@ class Watch:
                 self._work.clear()
                 time.sleep(_GATHER_S)
                 while not self._closing and (group := self._next()):
+                    begin = time.monotonic()
                     self._look(group)
+                    time.sleep((time.monotonic() - begin) * _REST)
                 self._judge_outcomes()
         except Exception as error:  # serving goes on without it, and says so
             self._trouble = f"{type(error).__name__}: {error}"
