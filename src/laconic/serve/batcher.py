@@ -63,7 +63,6 @@ class Batcher:
         self.service_time = ServiceTime()
         self._settings, self._say = settings, say
         self._loop = asyncio.get_running_loop()
-        self._new: list[_Waiting] = []
         self._changed = threading.Condition()
         self._queue: deque[_Waiting] = deque()
         self._samples = 0
@@ -74,7 +73,7 @@ class Batcher:
 
     @property
     def waiting_samples(self) -> int:
-        """Samples that are not answered yet, those of the batch at hand included."""
+        """Samples that are not scored yet, those of the batch at hand included."""
         return self._samples
 
     @contextmanager
@@ -95,12 +94,10 @@ class Batcher:
             return np.empty(0, dtype=np.float32)
         self.check_room(query.samples)
         future: asyncio.Future[NDArray[np.float32]] = self._loop.create_future()
-        if not self._new:
-            self._loop.call_soon(
-                self._hand_over
-            )  # with everything else that is ready in this turn of the loop
-        self._new.append(_Waiting(query, future, time.monotonic()))
-        self._samples += query.samples
+        with self._changed:
+            self._queue.append(_Waiting(query, future, time.monotonic()))
+            self._samples += query.samples
+            self._changed.notify()
         return await future
 
     def close(self) -> None:
@@ -111,8 +108,6 @@ class Batcher:
 
     async def closed(self) -> None:
         """Wait until all that waits is scored."""
-        while self._new:
-            await asyncio.sleep(0)
         self.close()
         await asyncio.to_thread(self._thread.join)
 
@@ -136,19 +131,18 @@ class Batcher:
         full, rest = divmod(samples, most)
         return full * self.service_time.predict(most) + (self.service_time.predict(rest) if rest else 0.0)
 
-    def _hand_over(self) -> None:
-        with self._changed:
-            self._queue.extend(self._new)
-            self._changed.notify()
-        self._new.clear()
-
     def _run(self) -> None:
         while batch := self._next():
             oldest = time.monotonic() - self._settings.deadline_ms / 1e3
-            if late := [waiting for waiting in batch if waiting.arrival < oldest]:
+            late = [waiting for waiting in batch if waiting.arrival < oldest]
+            taken = [waiting for waiting in batch if waiting.arrival >= oldest]
+            outcome = self._score(taken) if taken else []
+            # Counted here and not where answers are sent: a loop that is busy refusing would refuse all the more.
+            with self._changed:
+                self._samples -= sum(waiting.query.samples for waiting in batch)
+            self._loop.call_soon_threadsafe(self._deliver, taken, outcome)
+            if late:
                 self._loop.call_soon_threadsafe(self._deliver, late, Refusal(429, _TOO_LATE, retry_after_s=1))
-            if taken := [waiting for waiting in batch if waiting.arrival >= oldest]:
-                self._loop.call_soon_threadsafe(self._deliver, taken, self._score(taken))
 
     def _next(self) -> list[_Waiting]:
         """Wait for a batch; empty at the end."""
@@ -198,7 +192,6 @@ class Batcher:
     def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Refusal) -> None:
         """Answer, on the event loop; clients that are gone have cancelled theirs."""
         for number, waiting in enumerate(batch):
-            self._samples -= waiting.query.samples
             if waiting.future.done():
                 continue
             if isinstance(outcome, Refusal):
