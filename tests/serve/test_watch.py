@@ -74,8 +74,10 @@ def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artefact, 
     probe = Question.draw(rng, 64)
     exact = scorer.shadow().score(probe.dense_BF, probe.lookups())
     with running(lambda: scorer, watch={"share": 0.3, "window": 128}) as server:
-        send(server, rng, 100)
-        report = server.watch()
+        deadline = time.monotonic() + PATIENCE_S
+        while (report := server.watch())["sampled"] < 100:
+            send(server, rng, 20)
+            assert time.monotonic() < deadline
         assert report["alerts"] == []
         assert report["scores"]["harm"] < 1e-3
         damage(scorer, table, rng)

@@ -233,18 +233,18 @@ class Watch:
         query = merged([query for query, _ in self._evidence])
         evidence = Evidence(*query.features(), np.concatenate([s_B for _, s_B in self._evidence]))
         scorer, findings = settle(self._live, shadow, evidence, self._settings)
+        if self._settings.switching and findings:
+            self._live = scorer
+            self._switch(scorer)
+            self._scores.clear()
         for finding in findings:
-            self._findings.append(finding)
             _log.warning(
                 "%s is to blame: harm %.3g, in fp32 %.3g; %s", finding.part, finding.harm_before, finding.harm_after,
                 "switched to fp32" if finding.switched else "not switched, for watch.switching is off",
             )  # fmt: skip
             if finding.switched:
                 self._metrics.switches.labels(finding.part).inc()
-        if self._settings.switching and findings:
-            self._live = scorer
-            self._switch(scorer)
-            self._scores.clear()
+            self._findings.append(finding)
 
 
 def _finite(tree: dict[str, Any]) -> dict[str, Any]:
