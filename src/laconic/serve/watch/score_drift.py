@@ -86,7 +86,8 @@ class ScoreDrift:
 
     def figures(self) -> ScoreFigures | None:
         """Of the window; None while it is empty."""
-        if not self._samples:
+        pairs = list(self._pairs)  # a report may be asked for while the watch adds
+        if not pairs:
             return None
-        p, s = zip(*self._pairs, strict=True)
+        p, s = zip(*pairs, strict=True)
         return score_figures(np.concatenate(p), np.concatenate(s))
