@@ -20,6 +20,7 @@ from laconic.cli import (
     profile,
     quantize,
     report,
+    serve,
     simulate,
     train,
     tune,
@@ -45,6 +46,7 @@ app.command("prepare")(prepare.prepare)
 app.command("profile")(profile.profile)
 app.command("quantize")(quantize.quantize)
 app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.command("simulate")(simulate.simulate)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)

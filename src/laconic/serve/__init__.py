@@ -1,4 +1,4 @@
-"""Inference from artefacts."""
+"""Serving: inference from artefacts, the Open Inference Protocol in front of it, and the watch beside it."""
 
 from laconic.serve.engine import Engine
 

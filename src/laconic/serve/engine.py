@@ -6,6 +6,7 @@ Shape legend: ``B`` samples, ``F`` dense features, ``T`` tables, ``D`` numbers o
 
 from __future__ import annotations
 
+import copy
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,17 @@ class Engine:
             if self._state.precisions[name] == precision:
                 return
             self._state = self._switched(name, precision, self._source(precision, own[name]))
+
+    def raised(self, *names: str) -> Engine:
+        """Return an engine with these tables and layers in ``fp32`` that shares all else; this one stays as it is."""
+        with self._switching:
+            if names and self._shadow is None:
+                self._shadow = self.artefact.read_shadow()
+            other = copy.copy(self)
+        other._switching = threading.Lock()
+        for name in names:
+            other.switch(name, "fp32")
+        return other
 
     def _source(self, precision: str, own: str) -> Artefact:
         if precision == own:

@@ -1,0 +1,115 @@
+"""``laconic serve``: answer requests of the Open Inference Protocol with an artefact."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from laconic.cli.output import check_json_file, write_json
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from laconic.serve.scorer import Scorer
+    from laconic.serve.server import Listening
+    from laconic.serve.settings import ServerSettings
+
+_TOKEN = "LACONIC_SERVE_TOKEN"
+_SHORTEST_TOKEN = 16
+
+
+def serve(
+    artefact: Path = typer.Argument(
+        help="Folder that laconic quantize wrote, or a link to one: reloading follows it anew."
+    ),
+    host: str | None = typer.Option(None, help="Address to listen on.  [default: 127.0.0.1]"),
+    port: int | None = typer.Option(None, help="0 takes a free one.  [default: 8000]"),
+    config: Path | None = typer.Option(None, help="TOML file of settings."),
+    setting: list[str] = typer.Option(
+        [], "--set", help="A setting, as batching.latency_ms=5; may be repeated."
+    ),
+    token_file: Path | None = typer.Option(
+        None, help=f"File with the token that clients must send as Bearer. Left out: {_TOKEN}, or none."
+    ),
+    json_file: Path | None = typer.Option(
+        None,
+        "--json",
+        help="Write address, version and settings as JSON to this file once ready ('-': stdout).",
+    ),
+) -> None:
+    """Serve a quantised model until SIGTERM, which lets it answer what it has accepted.
+
+    SIGHUP loads the artefact again without failing a request. A share of the traffic is scored in fp32 as well, and
+    a table or layer that harms scores too much is switched to fp32; see docs/guides/serving.md.
+    """
+    from rich.console import Console
+
+    from laconic.config import load, parse
+    from laconic.serve.engine_scorer import EngineScorer
+    from laconic.serve.server import serve as run
+    from laconic.serve.settings import ServerSettings
+
+    check_json_file(json_file)
+    overrides = list(setting)
+    overrides += [f"{name}={value}" for name, value in (("host", host), ("port", port)) if value is not None]
+    settings = (
+        parse("", ServerSettings, overrides) if config is None else load(config, ServerSettings, overrides)
+    )
+    token = _read_token(token_file)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    console = Console(highlight=False, stderr=json_file is not None and str(json_file) == "-")
+
+    def make() -> EngineScorer:
+        return EngineScorer.load(artefact, settings.threads)
+
+    with console.status(f"loading {artefact}"):
+        scorer = make()
+    first = [scorer]
+
+    def ready(listening: Listening) -> None:
+        url = listening.url
+        console.print(_table(scorer, settings, url, token))
+        if json_file is not None:
+            described = {"url": url, "version": scorer.version, "settings": settings.model_dump(mode="json")}
+            write_json(described, json_file)
+
+    run(lambda: first.pop() if first else make(), settings, token=token, ready=ready)
+
+
+def _read_token(file: Path | None) -> str | None:
+    """Never an argument: those are for everyone on the machine to see."""
+    where = _TOKEN if file is None else str(file)
+    token = os.environ.get(_TOKEN) if file is None else file.read_text(encoding="utf-8").strip()
+    if token is None:
+        return None
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(
+            f"{where}: expected a token of at least {_SHORTEST_TOKEN} letters and digits, got {len(token)} characters; "
+            "make one by openssl rand -hex 32"
+        )
+    return token
+
+
+def _table(scorer: Scorer, settings: ServerSettings, url: str, token: str | None) -> Table:
+    from rich.table import Table
+
+    schema = scorer.signature.schema
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    table.add_row("[bold]address", url)
+    table.add_row("[bold]model", f"{settings.model}, version {scorer.version}")
+    table.add_row(
+        "[bold]inputs",
+        f"{len(schema.dense)} dense features, {schema.tables} tables, {schema.total_rows:,} rows",
+    )
+    table.add_row("[bold]below fp32", f"{len(scorer.lowered)} tables and layers")
+    table.add_row("[bold]token", "none" if token is None else "asked for")
+    table.add_row(
+        "[bold]watch", f"{settings.watch.share:.0%} of requests" if settings.watch.enabled else "off"
+    )
+    return table

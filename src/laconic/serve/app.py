@@ -1,0 +1,229 @@
+"""The Open Inference Protocol v2 over HTTP, for one model.
+
+::
+
+    GET   /v2                                      name and extensions
+    GET   /v2/health/live  /v2/health/ready        without a token
+    GET   /v2/models/MODEL[/versions/V]            inputs and outputs
+    GET   /v2/models/MODEL[/versions/V]/ready
+    POST  /v2/models/MODEL[/versions/V]/infer
+    GET   /v2/models/MODEL/watch                   what the watch has seen
+    POST  /v2/models/MODEL/labels                  outcomes, by the ids of requests
+    POST  /v2/repository/index
+    POST  /v2/repository/models/MODEL/load         load the artefact again; only where there is a token
+    GET   /metrics
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from laconic.serve.body import Bodies
+from laconic.serve.deployment import Deployment
+from laconic.serve.metrics import Metrics
+from laconic.serve.refusal import Refusal
+from laconic.serve.repository import Repository
+from laconic.serve.settings import ServerSettings
+from laconic.serve.tensors import read_header_length, read_inference, read_json
+from laconic.serve.watch.labels import read_labels
+
+__all__ = ["make_app"]
+
+_VERSION = version("laconic")
+_OPEN = ("/v2/health/live", "/v2/health/ready")
+_HEADER_BYTES = "inference-header-content-length"
+
+
+def make_app(
+    repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
+) -> FastAPI:
+    """Put the routes together; ``repository`` may still be empty."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await repository.close()
+
+    app = FastAPI(title="laconic", version=_VERSION, openapi_url=None, lifespan=lifespan)
+    routes = _Routes(repository, settings, metrics, token)
+    for path in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+        app.add_api_route(path, routes.guarded(routes.metadata), methods=["GET"])
+        app.add_api_route(f"{path}/ready", routes.guarded(routes.model_ready), methods=["GET"])
+        app.add_api_route(f"{path}/infer", routes.guarded(routes.infer), methods=["POST"])
+    for method, path, handler in (
+        ("GET", "/v2", routes.server),
+        ("GET", _OPEN[0], routes.live),
+        ("GET", _OPEN[1], routes.ready),
+        ("GET", "/v2/models/{model}/watch", routes.watch),
+        ("POST", "/v2/models/{model}/labels", routes.labels),
+        ("POST", "/v2/repository/index", routes.index),
+        ("POST", "/v2/repository/models/{model}/load", routes.load),
+        ("GET", "/metrics", routes.metrics_text),
+    ):
+        app.add_api_route(path, routes.guarded(handler), methods=[method])
+    app.add_exception_handler(HTTPException, _plain_error)
+    return app
+
+
+class _Routes:
+    def __init__(
+        self, repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
+    ) -> None:
+        self._repository, self._settings, self._metrics = repository, settings, metrics
+        self._token = None if token is None else token.encode()
+        self._bodies = Bodies(settings.limits)
+
+    def guarded(
+        self, handler: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Ask for the token first; answer a refusal as JSON."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                self._check_token(request)
+                return await handler(request)
+            except Refusal as refusal:
+                return _refused(refusal)
+
+        return guarded
+
+    def _check_token(self, request: Request) -> None:
+        if self._token is None or request.url.path in _OPEN:
+            return
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+            raise Refusal(401, "Authorization: expected Bearer and the server's token")
+
+    def _deployment(self, request: Request) -> Deployment:
+        model, asked = request.path_params["model"], request.path_params.get("version")
+        if model != self._settings.model:
+            raise Refusal(404, f"no model {model[:80]!r}; this server has {self._settings.model!r}")
+        deployment = self._repository.current()
+        if asked is not None and asked != deployment.version:
+            raise Refusal(
+                404, f"no version {asked[:80]!r} of {model!r}; this server has {deployment.version!r}"
+            )
+        return deployment
+
+    async def server(self, _request: Request) -> Response:
+        """Name of the server and what it speaks beyond the core."""
+        extensions = ["binary_tensor_data", "model_repository"]
+        return _json({"name": "laconic", "version": _VERSION, "extensions": extensions})
+
+    async def live(self, _request: Request) -> Response:
+        """Yes."""
+        return Response()
+
+    async def ready(self, _request: Request) -> Response:
+        """Whether to send requests here; no longer once it is told to stop."""
+        return Response(status_code=200 if self._repository.ready else 503)
+
+    async def model_ready(self, request: Request) -> Response:
+        """As ``ready``, for this model and version."""
+        self._deployment(request)
+        return Response(status_code=200 if self._repository.ready else 503)
+
+    async def metadata(self, request: Request) -> Response:
+        """Describe inputs and outputs."""
+        deployment = self._deployment(request)
+        return _json(
+            {
+                "name": self._settings.model,
+                "versions": [deployment.version],
+                "platform": "laconic",
+                "inputs": deployment.signature.inputs(),
+                "outputs": deployment.signature.outputs(),
+            }
+        )
+
+    async def infer(self, request: Request) -> Response:
+        """Score; every outcome is counted by its status."""
+        begin = time.monotonic()
+        status = 500
+        try:
+            response = await self._infer(request)
+            status = response.status_code
+            self._metrics.request_seconds.observe(time.monotonic() - begin)
+            return response
+        except Refusal as refusal:
+            status = refusal.status
+            raise
+        finally:
+            self._metrics.requests.labels(str(status)).inc()
+
+    async def _infer(self, request: Request) -> Response:
+        deployment = self._deployment(request)
+        deployment.batcher.check_room()
+        with self._bodies.room() as room:
+            with deployment.batcher.coming():
+                body = await self._bodies.read(request, room)
+            deployment.batcher.check_room()  # others may have come meanwhile, and understanding a request takes time too
+            header_bytes = read_header_length(request.headers.get(_HEADER_BYTES), len(body))
+            answer = await deployment.infer(read_inference(body, header_bytes))
+        if answer.header_bytes is None:
+            return Response(answer.body, media_type="application/json")
+        headers = {"Inference-Header-Content-Length": str(answer.header_bytes)}
+        return Response(answer.body, media_type="application/octet-stream", headers=headers)
+
+    async def watch(self, request: Request) -> Response:
+        """Figures, alerts and switches."""
+        watch = self._deployment(request).watch
+        return _json({"enabled": False} if watch is None else {"enabled": True, **watch.report()})
+
+    async def labels(self, request: Request) -> Response:
+        """Take outcomes of earlier requests."""
+        watch = self._deployment(request).watch
+        if watch is None:
+            raise Refusal(400, "labels: the watch is switched off; start with watch.enabled=true")
+        with self._bodies.room() as room:
+            body = await self._bodies.read(request, room)
+            outcome = watch.label(read_labels(read_json(body, "labels")))
+        return _json(outcome)
+
+    async def index(self, _request: Request) -> Response:
+        """List the one model."""
+        state = "READY" if self._repository.ready else "UNAVAILABLE"
+        loaded = self._repository.current().version
+        return _json([{"name": self._settings.model, "version": loaded, "state": state}])
+
+    async def load(self, request: Request) -> Response:
+        """Load the artefact again, from where it was loaded first."""
+        if self._token is None:
+            raise Refusal(403, "load: needs a server with a token; or send the process SIGHUP")
+        self._deployment(request)
+        return _json({"version": await self._repository.reload()})
+
+    async def metrics_text(self, _request: Request) -> Response:
+        """For Prometheus."""
+        self._metrics.waiting.set(self._repository.current().batcher.waiting_samples)
+        self._metrics.bodies.set(self._bodies.held_bytes)
+        return Response(self._metrics.text(), media_type=self._metrics.content_type)
+
+
+def _json(tree: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json.dumps(tree), status, headers, "application/json")
+
+
+def _refused(refusal: Refusal) -> Response:
+    headers = {}
+    if refusal.retry_after_s is not None:
+        headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return _json({"error": str(refusal)}, refusal.status, headers)
+
+
+async def _plain_error(request: Request, error: Exception) -> Response:
+    """Paths and methods that do not exist, in the protocol's form."""
+    assert isinstance(error, HTTPException)
+    text = f"{request.method} {request.url.path[:200]}: {error.detail}"
+    return _json({"error": text}, error.status_code, dict(error.headers or {}))

@@ -1,0 +1,200 @@
+"""Requests scored together, by one thread, within a latency target.
+
+::
+
+    submit --+--> waiting, first come first served --> batch --> score --> answers
+             `--> 429: it could not be answered before the deadline
+
+What arrives while a batch is being scored makes up the next one, so batches grow with the load by themselves. A batch
+that is not full waits for requests whose bodies are still arriving, but only as long as its oldest request can be answered
+within the target, by the measured service time. Without such requests it does not wait at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.serve.query import Query, merged
+from laconic.serve.refusal import Refusal
+from laconic.serve.scorer import Scorer
+from laconic.serve.service_time import ServiceTime
+from laconic.serve.settings import Batching
+
+__all__ = ["Batch", "Batcher"]
+
+_log = logging.getLogger("laconic.serve")
+
+_TOO_LATE = "server: busy, the request waited for longer than the deadline; try again"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was scored at once, for the metrics."""
+
+    requests: int
+    samples: int
+    seconds: float
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    query: Query
+    future: asyncio.Future[NDArray[np.float32]]
+    arrival: float
+
+
+class Batcher:
+    """A queue and the thread that empties it; ``submit`` and ``coming`` on one event loop only."""
+
+    def __init__(self, scorer: Scorer, settings: Batching, say: Callable[[Batch], None]) -> None:
+        self.scorer = scorer
+        """May be replaced at any time; the next batch uses it."""
+        self.service_time = ServiceTime()
+        self._settings, self._say = settings, say
+        self._loop = asyncio.get_running_loop()
+        self._changed = threading.Condition()
+        self._queue: deque[_Waiting] = deque()
+        self._samples = 0
+        self._coming = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="laconic-score", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting_samples(self) -> int:
+        """Samples that are not scored yet, those of the batch at hand included."""
+        return self._samples
+
+    @contextmanager
+    def coming(self) -> Iterator[None]:
+        """Announce a request whose body is still arriving."""
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+            if not self._coming and self._queue:
+                with self._changed:
+                    self._changed.notify()
+
+    async def submit(self, query: Query) -> NDArray[np.float32]:
+        """Wait for the probabilities; Refusal 429 where there is no prospect of them in time."""
+        if not query.samples:
+            return np.empty(0, dtype=np.float32)
+        self.check_room(query.samples)
+        future: asyncio.Future[NDArray[np.float32]] = self._loop.create_future()
+        with self._changed:
+            self._queue.append(_Waiting(query, future, time.monotonic()))
+            self._samples += query.samples
+            self._changed.notify()
+        return await future
+
+    def close(self) -> None:
+        """Score what waits, then end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    async def closed(self) -> None:
+        """Wait until all that waits is scored."""
+        self.close()
+        await asyncio.to_thread(self._thread.join)
+
+    def check_room(self, samples: int = 1) -> None:
+        """Refuse with 429 what could not be answered in time; cheap, so that it can be asked before a body is read."""
+        limits = self._settings
+        if not self._samples:
+            return  # nobody is in its way, however large it is
+        if self._samples + samples > limits.waiting_samples:
+            raise Refusal(429, f"server: {self._samples} samples wait already; try again", retry_after_s=1)
+        expected = self._drain_s(self._samples + samples)
+        if expected * 1e3 > limits.deadline_ms:
+            raise Refusal(
+                429,
+                f"server: busy, an answer would take {expected * 1e3:.0f} ms, limit {limits.deadline_ms:g} ms; try again",
+                retry_after_s=math.ceil(expected),
+            )
+
+    def _drain_s(self, samples: int) -> float:
+        most = self._settings.max_samples
+        full, rest = divmod(samples, most)
+        return full * self.service_time.predict(most) + (self.service_time.predict(rest) if rest else 0.0)
+
+    def _run(self) -> None:
+        while batch := self._next():
+            oldest = time.monotonic() - self._settings.deadline_ms / 1e3
+            late = [waiting for waiting in batch if waiting.arrival < oldest]
+            taken = [waiting for waiting in batch if waiting.arrival >= oldest]
+            outcome = self._score(taken) if taken else []
+            # Counted here and not where answers are sent: a loop that is busy refusing would refuse all the more.
+            with self._changed:
+                self._samples -= sum(waiting.query.samples for waiting in batch)
+            self._loop.call_soon_threadsafe(self._deliver, taken, outcome)
+            if late:
+                self._loop.call_soon_threadsafe(self._deliver, late, Refusal(429, _TOO_LATE, retry_after_s=1))
+
+    def _next(self) -> list[_Waiting]:
+        """Wait for a batch; empty at the end."""
+        with self._changed:
+            while not self._queue:
+                if self._closing:
+                    return []
+                self._changed.wait()
+            while (patience := self._patience_s()) > 0:
+                self._changed.wait(patience)
+            batch = [self._queue.popleft()]
+            samples = batch[0].query.samples
+            while self._queue and samples + self._queue[0].query.samples <= self._settings.max_samples:
+                batch.append(self._queue.popleft())
+                samples += batch[-1].query.samples
+        return batch
+
+    def _patience_s(self) -> float:
+        """How long the batch at the front may still wait for others."""
+        if not self._coming or self._closing:
+            return 0.0
+        samples = sum(waiting.query.samples for waiting in self._queue)
+        if samples >= self._settings.max_samples:
+            return 0.0
+        begin_by = (
+            self._queue[0].arrival + self._settings.latency_ms / 1e3 - self.service_time.predict(samples)
+        )
+        return begin_by - time.monotonic()
+
+    def _score(self, batch: list[_Waiting]) -> list[NDArray[np.float32]] | Refusal:
+        samples = [waiting.query.samples for waiting in batch]
+        total = sum(samples)
+        begin = time.monotonic()
+        try:
+            probability_B = self._probabilities([waiting.query for waiting in batch])
+        except Exception as error:  # whatever it is, it fails these requests and not the server
+            _log.exception("scoring %d samples failed", total)
+            return Refusal(500, f"model: scoring failed, {type(error).__name__}; the server's log says why")
+        seconds = time.monotonic() - begin
+        self.service_time.add(total, seconds)
+        self._say(Batch(len(batch), total, seconds))
+        return np.split(probability_B, np.cumsum(samples)[:-1])
+
+    def _probabilities(self, queries: list[Query]) -> NDArray[np.float32]:
+        return self.scorer.score(*merged(queries).features())
+
+    def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Refusal) -> None:
+        """Answer, on the event loop; clients that are gone have cancelled theirs."""
+        for number, waiting in enumerate(batch):
+            if waiting.future.done():
+                continue
+            if isinstance(outcome, Refusal):
+                waiting.future.set_exception(outcome)
+            else:
+                waiting.future.set_result(outcome[number])

@@ -1,0 +1,65 @@
+"""An artefact's engine as the server and the watch want it. Shape legend: ``B`` samples, ``F`` dense features."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.data import Categorical, Schema
+from laconic.lookups import Lookups
+from laconic.quant import Artefact
+from laconic.serve.engine import Engine
+from laconic.serve.signature import Signature
+
+__all__ = ["EngineScorer"]
+
+
+class EngineScorer:
+    """A version, a signature and an engine."""
+
+    def __init__(self, engine: Engine, version: str) -> None:
+        self._engine, self.version = engine, version
+        self.signature = _signature(engine.artefact)
+
+    @classmethod
+    def load(cls, folder: Path, threads: int) -> EngineScorer:
+        """Read the artefact that ``folder`` is, or points to, at this moment."""
+        folder = folder.resolve()  # a link may change while files are read
+        engine = Engine.load(folder, threads)
+        digest = hashlib.blake2b((folder / "artefact.toml").read_bytes(), digest_size=6)
+        return cls(engine, digest.hexdigest())
+
+    @property
+    def budget(self) -> float | None:
+        """Increase of normalized entropy that the recipe was chosen for, where the artefact says so."""
+        return self._engine.artefact.metrics.get("budget")
+
+    @property
+    def lowered(self) -> tuple[str, ...]:
+        """Tables and layers below fp32."""
+        return tuple(name for name, precision in self._engine.precisions.items() if precision != "fp32")
+
+    def score(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> NDArray[np.float32]:
+        """Probabilities."""
+        return self._engine.score(dense_BF, lookups)
+
+    def raised(self, part: str) -> EngineScorer:
+        """Return the same with one part in fp32."""
+        return EngineScorer(self._engine.raised(part), self.version)
+
+    def shadow(self) -> EngineScorer:
+        """Return the same in fp32 throughout; ConfigError where the artefact has no shadow."""
+        return EngineScorer(self._engine.raised(*self.lowered), self.version)
+
+
+def _signature(artefact: Artefact) -> Signature:
+    features = artefact.features
+    schema = Schema(
+        tuple(feature.name for feature in features.dense),
+        tuple(Categorical(table.name, table.rows, bag=table.bag) for table in features.tables),
+    )
+    unknown = tuple(table.rows - 1 if table.unknown else None for table in features.tables)
+    return Signature(schema, unknown, features.transform)

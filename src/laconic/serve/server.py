@@ -1,0 +1,180 @@
+"""A process that serves: socket, signals, and an orderly end.
+
+======== ===================================================================================
+SIGTERM  refuse connections, answer what is here, end with 0; a second one ends at once
+SIGINT   the same
+SIGHUP   load the artefact again
+======== ===================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from laconic.errors import PlanError
+from laconic.serve.app import make_app
+from laconic.serve.connection import connection_class
+from laconic.serve.metrics import Metrics
+from laconic.serve.refusal import Refusal
+from laconic.serve.repository import Repository
+from laconic.serve.scorer import Scorer
+from laconic.serve.settings import ServerSettings
+
+__all__ = ["Listening", "listen", "serve"]
+
+_log = logging.getLogger("laconic.serve")
+_BACKLOG = 1024
+_SWITCH_S = 0.0005
+"""A thread that has scored waits for the interpreter at most this long each time; Python's own 5 ms make batches several
+times as long while requests are being read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A server that is ready."""
+
+    url: str
+
+    stop: Callable[[], None]
+    """Does what SIGTERM does, from any thread."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind; PlanError where the address is taken or not ours."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise PlanError(
+            f"serve: expected to listen on {host} port {port}, got {error.strerror!r}; choose an address of this machine "
+            "and a free port"
+        ) from error
+    return bound
+
+
+def serve(
+    load: Callable[[], Scorer],
+    settings: ServerSettings,
+    *,
+    token: str | None = None,
+    ready: Callable[[Listening], None] = lambda listening: None,
+) -> None:
+    """Load, listen, and return once the server was told to stop and has answered everything.
+
+    ``ready`` is called as soon as requests are welcome. Signals work in the main thread only.
+    """
+    scorer = load()
+    bound = listen(settings.host, settings.port)
+    with contextlib.closing(bound):
+        asyncio.run(_serve(scorer, load, settings, token, bound, ready))
+
+
+async def _serve(
+    scorer: Scorer,
+    load: Callable[[], Scorer],
+    settings: ServerSettings,
+    token: str | None,
+    bound: socket.socket,
+    ready: Callable[[Listening], None],
+) -> None:
+    sys.setswitchinterval(_SWITCH_S)
+    metrics = Metrics()
+    repository = Repository(load, settings, metrics)
+    await repository.adopt(scorer)
+    server = _Server(repository, settings, metrics, token)
+    host, port = bound.getsockname()[:2]
+    if token is None and not ipaddress.ip_address(host).is_loopback:
+        _log.warning("listening on %s without a token: everyone who reaches it may ask", host)
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(server.handle_exit, signal.SIGTERM, None)
+
+    server.on_start = lambda: ready(Listening(url, stop))
+    await server.serve(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    on_start: Callable[[], None]
+
+    def __init__(
+        self, repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
+    ) -> None:
+        limits = settings.limits
+        super().__init__(
+            uvicorn.Config(
+                make_app(repository, settings, metrics, token),
+                http=connection_class(limits, metrics),
+                ws="none",
+                loop="asyncio",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=_BACKLOG,
+                timeout_keep_alive=limits.idle_s,
+                timeout_graceful_shutdown=max(1, round(limits.drain_s)),
+            )
+        )
+        self._repository = repository
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_start()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals on the loop; unlike Uvicorn's, a stop that was asked for is no failure."""
+        loop = asyncio.get_running_loop()
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
+        except (ValueError, RuntimeError):  # not the main thread
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal, leave at the second."""
+        if self.should_exit:
+            _log.warning("told to stop twice: leaving at once")
+            os._exit(128 + sig)  # threads may be in the middle of a batch
+        _log.info("told to stop: answering what is here")
+        self._repository.draining = True
+        self.should_exit = True
+
+    def _reload(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._repository.reload())
+        self._reloading = task
+        task.add_done_callback(_ignore_refusal)
+
+
+def _ignore_refusal(task: asyncio.Task[Any]) -> None:
+    """Nobody asked by HTTP, and the log has it."""
+    with contextlib.suppress(Refusal, asyncio.CancelledError):
+        task.result()

@@ -1,0 +1,254 @@
+"""A request of the Open Inference Protocol v2, from bytes to named arrays, and an answer back to bytes.
+
+::
+
+    body:  JSON                                   data of every tensor within it
+           JSON, bytes, bytes, ...                where Inference-Header-Content-Length says how long the JSON is:
+                                                  tensors with parameters.binary_data_size have theirs behind it,
+                                                  little-endian, in order
+
+Anything that is not exactly this is refused with 400, before memory is taken for it: a tensor is at most as large
+as the body that brought it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from laconic.serve.refusal import Refusal
+from laconic.serve.signature import OUTPUT
+
+__all__ = ["Answer", "Inference", "read_header_length", "read_inference", "write_answer"]
+
+Array = NDArray[Any]
+
+_TYPES: dict[str, np.dtype[Any]] = {
+    "FP32": np.dtype("<f4"),
+    "INT64": np.dtype("<i8"),
+    "INT32": np.dtype("<i4"),
+}
+_LONGEST_ID = 256
+_KNOWN = ("id", "inputs", "outputs", "parameters")
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What a client asks."""
+
+    id: str | None
+    tensors: dict[str, Array]
+    binary_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Bytes of an answer; ``header_bytes`` where tensors follow the JSON."""
+
+    body: bytes
+    header_bytes: int | None
+
+
+def read_header_length(text: str | None, body_bytes: int) -> int | None:
+    """Inference-Header-Content-Length, where there is one."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > body_bytes:
+        raise Refusal(
+            400,
+            f"Inference-Header-Content-Length: expected a number of at most {body_bytes}, the length of the body, "
+            f"got {text[:40]!r}",
+        )
+    return int(text)
+
+
+def read_json(text: bytes | memoryview, where: str) -> dict[str, Any]:
+    """Parse an object."""
+    try:
+        tree = from_json(bytes(text))
+    except ValueError as error:
+        raise Refusal(400, f"{where}: expected JSON, got something else: {error}") from None
+    if not isinstance(tree, dict):
+        raise Refusal(400, f"{where}: expected a JSON object, got {_kind(tree)}")
+    return tree
+
+
+def read_inference(body: bytes, header_bytes: int | None) -> Inference:
+    """Take a request apart."""
+    view = memoryview(body)
+    tree = read_json(view[:header_bytes], "request")
+    if strange := [key for key in tree if key not in _KNOWN]:
+        raise Refusal(400, f"request: no such field {strange[0][:80]!r} (known: {', '.join(_KNOWN)})")
+    inputs = tree.get("inputs")
+    if not isinstance(inputs, list) or not inputs:
+        raise Refusal(400, f"inputs: expected a list of at least one tensor, got {_kind(inputs)}")
+    rest = _Rest(view[len(view) if header_bytes is None else header_bytes :])
+    tensors: dict[str, Array] = {}
+    for number, entry in enumerate(inputs):
+        name, array = _tensor(entry, f"inputs[{number}]", rest)
+        if name in tensors:
+            raise Refusal(400, f"inputs[{number}]: {name!r} was given before")
+        tensors[name] = array
+    rest.expect_end()
+    return Inference(read_id(tree.get("id")), tensors, _binary_answer(tree))
+
+
+def read_id(value: Any) -> str | None:
+    """Name of a request, by which labels find it later."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > _LONGEST_ID:
+        raise Refusal(
+            400,
+            f"id: expected a string of at most {_LONGEST_ID} characters, got {_kind(value)} {str(value)[:40]!r}",
+        )
+    return value
+
+
+class _Rest:
+    """Bytes behind the JSON, taken from the front."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view, self._taken = view, 0
+
+    def take(self, count: int, where: str) -> memoryview:
+        left = len(self._view) - self._taken
+        if count > left:
+            raise Refusal(
+                400,
+                f"{where}.binary_data_size: expected at most {left} bytes, what the body has left, got {count}",
+            )
+        self._taken += count
+        return self._view[self._taken - count : self._taken]
+
+    def expect_end(self) -> None:
+        if left := len(self._view) - self._taken:
+            raise Refusal(400, f"request: {left} bytes behind the JSON belong to no tensor")
+
+
+def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
+    if not isinstance(entry, dict):
+        raise Refusal(400, f"{where}: expected an object, got {_kind(entry)}")
+    name = entry.get("name")
+    if not isinstance(name, str):
+        raise Refusal(400, f"{where}.name: expected a string, got {_kind(name)}")
+    where = f"input {name[:80]!r}"
+    datatype = entry.get("datatype")
+    if not isinstance(datatype, str) or datatype not in _TYPES:
+        raise Refusal(
+            400,
+            f"{where}: expected datatype {', '.join(_TYPES)}, got {str(datatype)[:40]!r}; convert before sending",
+        )
+    shape = _shape(entry.get("shape"), where)
+    parameters = entry.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise Refusal(400, f"{where}.parameters: expected an object, got {_kind(parameters)}")
+    if "shared_memory_region" in parameters:
+        raise Refusal(400, f"{where}: shared memory is not supported; send the data in the body")
+    if (size := parameters.get("binary_data_size")) is not None:
+        if "data" in entry:
+            raise Refusal(400, f"{where}: has both data and binary_data_size; leave one out")
+        return name, _from_bytes(size, _TYPES[datatype], shape, where, rest)
+    return name, _from_list(entry.get("data"), _TYPES[datatype], shape, where)
+
+
+def _shape(value: Any, where: str) -> tuple[int, ...]:
+    fits = isinstance(value, list) and 1 <= len(value) <= 2
+    if not fits or any(type(size) is not int or not 0 <= size < 1 << 31 for size in value):
+        raise Refusal(400, f"{where}: expected a shape of one or two sizes >= 0, got {str(value)[:80]}")
+    return tuple(value)
+
+
+def _from_bytes(size: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, rest: _Rest) -> Array:
+    expected = prod(shape) * dtype.itemsize
+    if type(size) is not int or size != expected:
+        raise Refusal(
+            400,
+            f"{where}: expected binary_data_size {expected} for {dtype.name} of shape {list(shape)}, got {str(size)[:40]}",
+        )
+    return np.frombuffer(rest.take(size, where), dtype=dtype).reshape(shape)
+
+
+def _from_list(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> Array:
+    """Flat, or nested as the shape says. Types are looked at before numpy is: it would take strings for numbers."""
+    if not isinstance(data, list):
+        raise Refusal(400, f"{where}: expected data as a list, or binary_data_size, got {_kind(data)}")
+    if len(shape) == 2 and data and isinstance(data[0], list):
+        if len(data) != shape[0] or any(not isinstance(row, list) or len(row) != shape[1] for row in data):
+            raise Refusal(
+                400, f"{where}: expected {shape[0]} lists of {shape[1]} numbers, got another nesting"
+            )
+        data = list(chain.from_iterable(data))
+    if len(data) != prod(shape):
+        raise Refusal(
+            400, f"{where}: expected {prod(shape)} numbers for shape {list(shape)}, got {len(data)}"
+        )
+    allowed = {int, float} if dtype.kind == "f" else {int}
+    if strange := set(map(type, data)) - allowed:
+        wanted = "numbers" if dtype.kind == "f" else "integers"
+        raise Refusal(400, f"{where}: expected {wanted}, got {_name(strange.pop())} among them")
+    try:
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, which is refused with its place
+            return (
+                np.array(data, dtype=np.float64 if dtype.kind == "f" else dtype).astype(dtype).reshape(shape)
+            )
+    except OverflowError:
+        raise Refusal(400, f"{where}: a number is too large for {dtype.name}") from None
+
+
+def _binary_answer(tree: dict[str, Any]) -> bool:
+    """Whether the one output is wanted as bytes."""
+    parameters = tree.get("parameters") or {}
+    outputs = tree.get("outputs") or []
+    if not isinstance(parameters, dict) or not isinstance(outputs, list):
+        raise Refusal(400, "request: expected parameters as an object and outputs as a list")
+    binary = parameters.get("binary_data_output", False)
+    for own in _output_parameters(outputs):
+        if "classification" in own or "shared_memory_region" in own:
+            raise Refusal(400, "outputs: classification and shared memory are not supported; leave them out")
+        binary = own.get("binary_data", binary)
+    if not isinstance(binary, bool):
+        raise Refusal(400, f"request: expected true or false for binary output, got {_kind(binary)}")
+    return binary
+
+
+def _output_parameters(outputs: list[Any]) -> Iterator[dict[str, Any]]:
+    for number, entry in enumerate(outputs):
+        name = entry.get("name") if isinstance(entry, dict) else entry
+        if name != OUTPUT or number:
+            raise Refusal(400, f"outputs[{number}]: expected {OUTPUT!r}, once, got {str(name)[:80]!r}")
+        own = entry.get("parameters") or {}
+        if not isinstance(own, dict):
+            raise Refusal(400, f"outputs[{number}].parameters: expected an object, got {_kind(own)}")
+        yield own
+
+
+def write_answer(model: str, version: str, request_id: str, probability_B: Array, *, binary: bool) -> Answer:
+    """Put an answer together."""
+    output: dict[str, Any] = {"name": OUTPUT, "datatype": "FP32", "shape": [probability_B.size]}
+    raw = b""
+    if binary:
+        raw = probability_B.astype("<f4").tobytes()
+        output["parameters"] = {"binary_data_size": len(raw)}
+    else:
+        output["data"] = probability_B.astype(np.float64).tolist()
+    tree = {"model_name": model, "model_version": version, "id": request_id, "outputs": [output]}
+    head = json.dumps(tree).encode()
+    return Answer(head + raw, len(head) if binary else None)
+
+
+def _kind(value: Any) -> str:
+    return _name(type(value))
+
+
+def _name(kind: type) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(kind, "a number")

@@ -1,0 +1,1 @@
+"""The accuracy watch: scores against the exact model, inputs against a reference, outcomes against both."""

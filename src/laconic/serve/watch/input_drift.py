@@ -1,0 +1,135 @@
+"""Whether what clients ask has changed: histograms of every feature against those of a reference.
+
+The reference is the first samples of a deployment. Ids have two histograms: by their order, which sees other ranges, and
+by a hash, which sees that other ids have become frequent. Bags have one of their lengths too. A window is two halves, of which the
+older leaves when the younger is full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.data import Schema
+from laconic.data.mix64 import mix64
+from laconic.serve.query import Query
+from laconic.serve.signature import LENGTHS
+from laconic.serve.watch.stability import Bins, Counts, chance, psi
+
+__all__ = ["FeatureFigures", "InputDrift"]
+
+_DENSE_BINS = 10
+_ID_BINS = 16
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureFigures:
+    """Of one feature and one window."""
+
+    psi: float
+    chance: float
+    """What is to be expected without drift."""
+
+    unknown: float
+    """Increase of the share of unknown ids over the reference."""
+
+    unknown_chance: float
+
+
+class InputDrift:
+    """Learns, then compares; ``add`` returns figures each time that half a window is full."""
+
+    def __init__(self, schema: Schema, *, reference: int, window: int) -> None:
+        self._schema = schema
+        self._needed, self._half = reference, max(1, window // 2)
+        self._learning: list[dict[str, Values]] | None = []
+        self._learnt = 0
+        self._bins: dict[str, Bins] = {}
+        self._older: dict[str, Counts] = {}
+        self._younger: dict[str, Counts] = {}
+        self._samples = 0
+        self._unknown_reference: dict[str, float] = {}
+        self._unknown = {name: np.zeros(2, dtype=np.int64) for name in self._table_names()}
+        self._unknown_older = {name: np.zeros(2, dtype=np.int64) for name in self._table_names()}
+
+    @property
+    def learning(self) -> bool:
+        """Whether there is no reference yet."""
+        return self._learning is not None
+
+    def add(self, query: Query) -> dict[str, FeatureFigures] | None:
+        """Count a batch; figures by feature, when half a window is full."""
+        views = self._views(query)
+        for table, name in enumerate(self._table_names()):
+            self._unknown[name] += (query.unknown_T[table], query.lengths_TB[table].sum())
+        if self._learning is not None:
+            self._learning.append(views)
+            self._learnt += query.samples
+            if self._learnt >= self._needed:
+                self._learn(self._learning)
+            return None
+        for view, values in views.items():
+            self._younger[view] = self._younger[view] + self._bins[view].count(values)
+        self._samples += query.samples
+        if self._samples < self._half:
+            return None
+        figures = self._figures()
+        self._older, self._younger, self._samples = self._younger, self._no_counts(), 0
+        self._unknown_older = self._unknown
+        self._unknown = {name: np.zeros(2, dtype=np.int64) for name in self._table_names()}
+        return figures
+
+    def _table_names(self) -> list[str]:
+        return [feature.name for feature in self._schema.categorical]
+
+    def _views(self, query: Query) -> dict[str, Values]:
+        """Values to bin; the name of a view is that of its feature, and what tells it from others behind a slash."""
+        views: dict[str, Values] = {
+            name: query.dense_BF[:, number] for number, name in enumerate(self._schema.dense)
+        }
+        for table, feature in enumerate(self._schema.categorical):
+            ids_L = query.ids_of(table)
+            views[feature.name] = ids_L
+            views[f"{feature.name}/hash"] = (mix64(ids_L.astype(np.uint64)) >> np.uint64(60)).astype(np.int64)
+            if feature.bag:
+                views[f"{feature.name}{LENGTHS}"] = query.lengths_TB[table]
+        return views
+
+    def _learn(self, batches: list[dict[str, Values]]) -> None:
+        for view in batches[0]:
+            values_N = np.concatenate([batch[view] for batch in batches])
+            dense = view in self._schema.dense
+            self._bins[view] = Bins(values_N, _DENSE_BINS if dense else _ID_BINS)
+        for name, (unknown, ids) in self._unknown.items():
+            self._unknown_reference[name] = int(unknown) / max(1, int(ids))
+            self._unknown[name] = np.zeros(2, dtype=np.int64)
+        self._older, self._younger, self._learning = self._no_counts(), self._no_counts(), None
+
+    def _no_counts(self) -> dict[str, Counts]:
+        return {view: np.zeros_like(bins.reference_K) for view, bins in self._bins.items()}
+
+    def _figures(self) -> dict[str, FeatureFigures]:
+        """Let the view that has moved most speak for its feature."""
+        figures: dict[str, FeatureFigures] = {}
+        for view, bins in self._bins.items():
+            name = view.partition("/")[0]
+            now_K = self._older[view] + self._younger[view]
+            found = FeatureFigures(
+                psi(now_K, bins.reference_K), chance(now_K, bins.reference_K), *self._unknown_figures(name)
+            )
+            if name not in figures or found.psi - found.chance > figures[name].psi - figures[name].chance:
+                figures[name] = found
+        return figures
+
+    def _unknown_figures(self, name: str) -> tuple[float, float]:
+        if name not in self._unknown:
+            return 0.0, 0.0
+        unknown, ids = (int(count) for count in self._unknown[name] + self._unknown_older[name])
+        rate = unknown / max(1, ids)
+        deviation = (rate * (1 - rate) / max(1, ids)) ** 0.5
+        return rate - self._unknown_reference[name], 4 * deviation

@@ -1,0 +1,255 @@
+"""The watch of one deployment: a thread of low priority beside the request path.
+
+::
+
+    observe --> bounded queue --> inputs: every request                  --> alerts
+                              `-> scores: a share, by the shadow as well --> alerts --> blame --> switch
+    label ----> outcomes      --> normalized entropy                     --> alerts --> blame --> switch
+
+What finds no room in the queue is dropped and counted; no request waits for the watch. Input drift alone switches nothing: a
+model in fp32 knows the new inputs no better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.errors import LaconicError
+from laconic.serve.metrics import Metrics
+from laconic.serve.query import Query, merged
+from laconic.serve.scorer import Scorer
+from laconic.serve.settings import Watching
+from laconic.serve.watch.alerts import Alerts
+from laconic.serve.watch.culprit import Evidence
+from laconic.serve.watch.input_drift import FeatureFigures, InputDrift
+from laconic.serve.watch.labels import Outcomes
+from laconic.serve.watch.score_drift import ScoreDrift, exceeded
+from laconic.serve.watch.switching import Finding, settle
+
+__all__ = ["Watch"]
+
+_log = logging.getLogger("laconic.serve.watch")
+
+_GATHER_S = 0.02
+"""Requests of this time are looked at together: numpy costs the same for one and for fifty."""
+_MOST_AT_ONCE = 1024
+_REST = 9.0
+"""Pauses, in multiples of the work before: a tenth of a core at most, and of the interpreter that all threads share."""
+_NICENESS = 10
+
+Scores = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    name: str
+    query: Query
+    live_B: Scores
+    sampled: bool
+
+
+class Watch:
+    """``observe``, ``label`` and ``report`` return at once; ``switch`` is called in the watch's thread."""
+
+    def __init__(
+        self, scorer: Scorer, settings: Watching, metrics: Metrics, switch: Callable[[Scorer], None]
+    ) -> None:
+        self._live, self._settings, self._metrics, self._switch = scorer, settings, metrics, switch
+        self._shadow: Scorer | None = None
+        schema = scorer.signature.schema
+        self._inputs = InputDrift(schema, reference=settings.reference, window=settings.window)
+        self._scores = ScoreDrift(settings.window)
+        self._outcomes = Outcomes(remembered=settings.remembered, window=settings.labels)
+        self._alerts = Alerts(metrics)
+        self._evidence: deque[tuple[Query, Scores]] = deque()
+        self._findings: list[Finding] = []
+        self._latest_inputs: dict[str, FeatureFigures] = {}
+        self._requests = self._dropped = self._sampled = 0
+        self._trouble: str | None = None
+        self._random = random.Random()
+        self._lock = threading.Lock()
+        self._queue: deque[_Seen] = deque()
+        self._waiting = 0
+        self._work = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="laconic-watch", daemon=True)
+        self._thread.start()
+
+    def observe(self, name: str, query: Query, live_B: Scores) -> None:
+        """Show a request and its scores."""
+        self._requests += 1
+        self._outcomes.remember(name, live_B)
+        with self._lock:
+            room = self._waiting + query.samples <= self._settings.waiting and self._trouble is None
+            if room:
+                sampled = self._random.random() < self._settings.share
+                self._queue.append(_Seen(name, query, live_B, sampled))
+                self._waiting += query.samples
+        if room:
+            self._work.set()
+        else:
+            self._dropped += 1
+            self._metrics.watch_dropped.inc()
+
+    def label(self, labels: list[tuple[str, Scores]]) -> dict[str, int]:
+        """Show outcomes of earlier requests; how many were matched."""
+        matched = self._outcomes.label(labels)
+        self._work.set()
+        return matched
+
+    def report(self) -> dict[str, Any]:
+        """Say what was seen."""
+        scores, entropy = self._scores.figures(), self._outcomes.figures()
+        return {
+            "state": self._state(),
+            "requests": self._requests,
+            "dropped": self._dropped,
+            "sampled": self._sampled,
+            "scores": None if scores is None else asdict(scores),
+            "inputs": {name: _finite(asdict(found)) for name, found in list(self._latest_inputs.items())},
+            "outcomes": None if entropy is None else _finite(asdict(entropy)),
+            "findings": [_finite(asdict(finding)) for finding in list(self._findings)],
+            "lowered": list(self._live.lowered),
+            **self._alerts.report(),
+        }
+
+    async def closed(self) -> None:
+        """End the thread; what waits is dropped."""
+        self._closing = True
+        self._work.set()
+        await asyncio.to_thread(self._thread.join)
+
+    def _state(self) -> str:
+        if self._trouble is not None:
+            return f"failed: {self._trouble}"
+        return "learning inputs" if self._inputs.learning else "watching"
+
+    def _run(self) -> None:
+        with suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)  # on Linux, of a thread
+        try:
+            self._shadow = self._live.shadow()
+        except (LaconicError, OSError) as error:
+            _log.warning("no shadow, so scores are not watched: %s", error)
+        try:
+            while not self._closing:
+                self._work.wait()
+                self._work.clear()
+                time.sleep(_GATHER_S)
+                while not self._closing and (group := self._next()):
+                    begin = time.monotonic()
+                    self._look(group)
+                    time.sleep((time.monotonic() - begin) * _REST)
+                self._judge_outcomes()
+        except Exception as error:  # serving goes on without it, and says so
+            self._trouble = f"{type(error).__name__}: {error}"
+            _log.exception("the watch has failed; restart to watch again")
+
+    def _next(self) -> list[_Seen]:
+        group: list[_Seen] = []
+        samples = 0
+        with self._lock:
+            while self._queue and samples < _MOST_AT_ONCE:
+                group.append(self._queue.popleft())
+                samples += group[-1].query.samples
+            self._waiting -= samples
+        return group
+
+    def _look(self, group: list[_Seen]) -> None:
+        if (figures := self._inputs.add(merged([seen.query for seen in group]))) is not None:
+            self._latest_inputs = figures
+            self._judge_inputs(figures)
+        sampled = [seen for seen in group if seen.sampled and seen.query.samples]
+        if self._shadow is not None and sampled:
+            self._compare(self._shadow, sampled)
+            self._judge_scores(self._shadow)
+
+    def _judge_inputs(self, figures: dict[str, FeatureFigures]) -> None:
+        for name, found in figures.items():
+            self._alerts.judge("psi", name, found.psi, self._settings.psi + found.chance, self._requests)
+            limit = self._settings.unknown + found.unknown_chance
+            self._alerts.judge("unknown", name, found.unknown, limit, self._requests)
+
+    def _compare(self, shadow: Scorer, sampled: list[_Seen]) -> None:
+        query = merged([seen.query for seen in sampled])
+        shadow_B = shadow.score(*query.features())
+        self._sampled += query.samples
+        self._metrics.watched.inc(query.samples)
+        self._scores.add(np.concatenate([seen.live_B for seen in sampled]), shadow_B)
+        ends = np.cumsum([seen.query.samples for seen in sampled])[:-1]
+        for seen, part_B in zip(sampled, np.split(shadow_B, ends), strict=True):
+            self._outcomes.add_shadow(seen.name, part_B)
+        self._evidence.append((query, shadow_B))
+        while sum(s_B.size for _, s_B in self._evidence) - self._evidence[0][1].size >= self._settings.window:
+            self._evidence.popleft()
+
+    def _judge_scores(self, shadow: Scorer) -> None:
+        figures = self._scores.figures()
+        if figures is None or figures.samples < self._settings.least:
+            return
+        found = {
+            name: (value, limit)
+            for name, value, limit in exceeded(figures, self._settings, self._live.budget)
+        }
+        values = {
+            "harm": figures.harm,
+            "difference": figures.difference,
+            "calibration": abs(figures.calibration),
+        }
+        new = False
+        for name, value in values.items():
+            limit = found[name][1] if name in found else math.inf
+            new |= self._alerts.judge(name, "model", value, limit, self._requests)
+        if new:
+            self._settle(shadow)
+
+    def _judge_outcomes(self) -> None:
+        figures = self._outcomes.figures()
+        if figures is None:
+            return
+        entropy = figures.sure_increase
+        self._alerts.judge("entropy", "model", entropy, self._settings.entropy, self._requests)
+        if math.isnan(figures.sure_gap) or self._shadow is None:
+            return
+        if self._alerts.judge("gap", "model", figures.sure_gap, self._settings.harm, self._requests):
+            self._settle(self._shadow)
+
+    def _settle(self, shadow: Scorer) -> None:
+        """Find out which part it is, and answer with a better one from now on."""
+        query = merged([query for query, _ in self._evidence])
+        evidence = Evidence(*query.features(), np.concatenate([s_B for _, s_B in self._evidence]))
+        scorer, findings = settle(self._live, shadow, evidence, self._settings)
+        if self._settings.switching and findings:
+            self._live = scorer
+            self._switch(scorer)
+            self._scores.clear()
+        for finding in findings:
+            _log.warning(
+                "%s is to blame: harm %.3g, in fp32 %.3g; %s", finding.part, finding.harm_before, finding.harm_after,
+                "switched to fp32" if finding.switched else "not switched, for watch.switching is off",
+            )  # fmt: skip
+            if finding.switched:
+                self._metrics.switches.labels(finding.part).inc()
+            self._findings.append(finding)
+
+
+def _finite(tree: dict[str, Any]) -> dict[str, Any]:
+    """NaN and infinities are not JSON: null."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in tree.items()
+    }

@@ -1,0 +1,261 @@
+"""Drift that is injected into live traffic: noticed in time, and blamed on the right part."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from laconic.serve.metrics import Metrics
+from laconic.serve.query import Query
+from laconic.serve.settings import Watching
+from laconic.serve.watch.alerts import Alerts
+from laconic.serve.watch.input_drift import InputDrift
+from laconic.serve.watch.labels import Outcomes
+from laconic.serve.watch.score_drift import ScoreDrift, exceeded, score_figures
+from laconic.serve.watch.stability import Bins, chance, psi
+from tests.serve.served import PATIENCE_S, ROWS, Question, damage, load_from, running
+
+NOTICED_WITHIN = 2000
+
+
+def send(server, rng, requests, **shift):
+    for _ in range(requests):
+        status, answer, _ = server.infer(Question.draw(rng, 4, shift).body())
+        assert status == 200, answer
+
+
+def send_until_alert(server, rng, figures, **shift):
+    """Send until there is an alert of one of these figures; the report, and the requests it took."""
+    before = server.watch()["requests"]
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        send(server, rng, 20, **shift)
+        report = server.watch()
+        if any(alert["figure"] in figures for alert in report["alerts"]):
+            return report, report["requests"] - before
+        assert time.monotonic() < deadline, report
+
+
+def test_shifted_ids_are_noticed_and_their_table_named(artefact):
+    rng = np.random.default_rng(1)
+    with running(load_from(artefact), watch={"reference": 300, "window": 256}) as server:
+        send(server, rng, 200)
+        assert server.watch()["alerts"] == []
+        report, requests = send_until_alert(server, rng, {"psi"}, shop=250)
+        assert requests <= NOTICED_WITHIN
+        assert {alert["part"] for alert in report["alerts"]} == {"shop"}
+        assert report["findings"] == []  # fp32 knows the new ids no better
+        assert (
+            'laconic_watch_alerts_total{figure="psi",part="shop"} 1.0'
+            in server.ask("GET", "/metrics")[1].decode()
+        )
+
+
+def test_unknown_ids_are_noticed(artefact):
+    rng = np.random.default_rng(2)
+    with running(load_from(artefact), watch={"reference": 300, "window": 128}) as server:
+        send(server, rng, 100)
+        deadline = time.monotonic() + PATIENCE_S
+        alerts: set[tuple[str, str]] = set()
+        while ("unknown", "user") not in alerts:
+            question = Question.draw(rng, 4)
+            question.ids["user"][:2] = 10**9
+            server.infer(question.body())
+            alerts = {(alert["figure"], alert["part"]) for alert in server.watch()["alerts"]}
+            assert time.monotonic() < deadline
+        assert {part for _, part in alerts} == {"user"}
+
+
+@pytest.mark.parametrize("table", ["item", "tags"])
+def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artefact, table):
+    scorer = load_from(artefact)()
+    rng = np.random.default_rng(3)
+    probe = Question.draw(rng, 64)
+    exact = scorer.shadow().score(probe.dense_BF, probe.lookups())
+    with running(lambda: scorer, watch={"share": 0.3, "window": 128}) as server:
+        deadline = time.monotonic() + PATIENCE_S
+        while (report := server.watch())["sampled"] < 100:
+            send(server, rng, 20)
+            assert time.monotonic() < deadline
+        assert report["alerts"] == []
+        assert report["scores"]["harm"] < 1e-3
+        damage(scorer, table, rng)
+        report, requests = send_until_alert(server, rng, {"harm", "difference", "calibration"})
+        assert requests <= NOTICED_WITHIN
+        deadline = time.monotonic() + PATIENCE_S
+        while not report["findings"]:
+            report = server.watch()
+            assert time.monotonic() < deadline
+        [finding] = report["findings"]
+        assert (finding["part"], finding["switched"]) == (table, True)
+        assert finding["harm_after"] < finding["harm_before"] / 10
+        assert table not in report["lowered"]
+        scores = np.array(server.infer(probe.body())[1]["outputs"][0]["data"])
+        assert np.abs(scores - exact).mean() < 0.01
+        metrics = server.ask("GET", "/metrics")[1].decode()
+        assert f'laconic_watch_switches_total{{part="{table}"}} 1.0' in metrics
+        while server.watch()["active"]:  # until a window of the new model is full
+            send(server, rng, 20)
+            assert time.monotonic() < deadline
+
+
+def test_without_leave_to_switch_the_culprit_is_only_named(artefact):
+    scorer = load_from(artefact)()
+    rng = np.random.default_rng(4)
+    damage(scorer, "shop", rng)
+    with running(lambda: scorer, watch={"share": 1.0, "switching": False}) as server:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (report := server.watch())["findings"]:
+            assert time.monotonic() < deadline
+            send(server, rng, 10)
+        assert [(finding["part"], finding["switched"]) for finding in report["findings"]] == [("shop", False)]
+        assert "shop" in report["lowered"]
+
+
+def test_labels_find_their_requests_and_are_judged(artefact):
+    rng = np.random.default_rng(5)
+    with running(load_from(artefact), watch={"labels": 100, "share": 1.0}) as server:
+        labels = []
+        for number in range(60):
+            answer = server.infer(Question.draw(rng, 2).body(f"request {number}"))[1]
+            chances = answer["outputs"][0]["data"]
+            labels.append({"id": f"request {number}", "label": [int(rng.random() < p) for p in chances]})
+        labels.append({"id": "nobody's", "label": 1})
+        status, answer, _ = server.ask("POST", "/v2/models/model/labels", {"labels": labels})
+        assert (status, answer) == (200, {"matched": 60, "unknown": 1})
+        outcomes = server.watch()["outcomes"]
+        assert outcomes["samples"] == 100
+        assert 0.5 < outcomes["entropy"] == outcomes["reference"] < 1.5
+        for wrong in (
+            {}, {"labels": 3}, {"labels": [{"id": "x"}]}, {"labels": [{"id": 3, "label": 1}]},
+            {"labels": [{"id": "x", "label": [2]}]}, {"labels": [], "more": 1},
+        ):  # fmt: skip
+            assert server.ask("POST", "/v2/models/model/labels", wrong)[0] == 400
+        server.infer(Question.draw(rng, 2).body("again"))
+        text = "labels: 'again': expected 2 labels, got 3"
+        wrong = {"labels": [{"id": "again", "label": [1, 1, 1]}]}
+        assert server.ask("POST", "/v2/models/model/labels", wrong)[:2] == (400, {"error": text})
+
+
+def outcomes_of(scores, shadow, labels, outcomes):
+    outcomes.remember("all", scores.astype(np.float32))
+    outcomes.add_shadow("all", shadow.astype(np.float32))
+    outcomes.label([("all", labels.astype(np.float32))])
+    return outcomes.figures()
+
+
+def test_labels_tell_a_changed_world_from_harm_by_precision():
+    rng = np.random.default_rng(6)
+    n = 4000
+    p = rng.beta(1, 3, n)
+    labels = rng.random(n) < p
+    outcomes = Outcomes(remembered=10_000, window=n)
+    assert outcomes_of(p, p, labels, outcomes).sure_increase < 0
+    world = outcomes_of(p, p, rng.random(n) < rng.permutation(p), outcomes)
+    assert world.sure_increase > 0.02
+    assert world.gap == 0
+    noisy = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + rng.normal(0, 1.5, n))))
+    precision = outcomes_of(noisy, p, labels, outcomes)
+    assert precision.sure_gap > 0.02
+    assert precision.sure_increase > 0.02
+
+
+def test_remembered_scores_are_bounded_and_the_oldest_leave():
+    outcomes = Outcomes(remembered=10, window=100)
+    for number in range(8):
+        outcomes.remember(str(number), np.full(3, 0.5, np.float32))
+    ones = np.ones(3, np.float32)
+    assert outcomes.label([(str(number), ones) for number in range(8)]) == {"matched": 3, "unknown": 5}
+
+
+def test_harm_is_the_loss_that_labels_would_show():
+    """Cross entropy under labels drawn from the shadow, less that of the shadow, is the divergence."""
+    rng = np.random.default_rng(7)
+    s = rng.beta(1, 3, 200_000).astype(np.float32)
+    p = np.clip(s + rng.normal(0, 0.05, s.size), 0.01, 0.99).astype(np.float32)
+    labels = rng.random(s.size) < s
+
+    def loss(x):
+        return -np.where(labels, np.log(np.maximum(x, 1e-6)), np.log(np.maximum(1 - x, 1e-6))).mean()
+
+    rate = s.mean()
+    entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    expected = (loss(p) - loss(s)) / entropy
+    deviation = (
+        3 * np.std(np.where(labels, np.log(s / p), np.log((1 - s) / (1 - p)))) / np.sqrt(s.size) / entropy
+    )
+    assert abs(score_figures(p, s).harm - expected) < deviation
+
+
+def test_a_score_that_is_no_number_counts_as_wrong():
+    figures = score_figures(np.array([np.nan, 0.5], np.float32), np.array([0.1, 0.5], np.float32))
+    assert figures.difference > 0.4
+    assert {name for name, _, _ in exceeded(figures, Watching(), None)} == {
+        "harm",
+        "difference",
+        "calibration",
+    }
+
+
+def test_the_window_of_scores_slides():
+    drift = ScoreDrift(100)
+    assert drift.figures() is None
+    for _ in range(10):
+        drift.add(np.full(30, 0.9, np.float32), np.full(30, 0.1, np.float32))
+    for _ in range(4):
+        drift.add(np.full(30, 0.1, np.float32), np.full(30, 0.1, np.float32))
+    figures = drift.figures()
+    assert (figures.samples, figures.difference) == (120, 0)
+
+
+def test_an_alert_is_raised_once_until_it_is_over():
+    alerts = Alerts(Metrics())
+    judged = [alerts.judge("psi", "shop", value, 0.2, 0) for value in (0.1, 0.3, 0.4, 0.1, 0.3, float("nan"))]
+    assert judged == [False, True, False, False, True, False]
+    assert len(alerts.report()["alerts"]) == 2
+    assert len(alerts.report()["active"]) == 1
+
+
+def test_stability_without_drift_is_within_chance():
+    """300 features at a time, windows of 200: none may be taken for drift."""
+    rng = np.random.default_rng(8)
+    for _ in range(300):
+        bins = Bins(rng.integers(0, 50, 1000), 16)
+        now = bins.count(rng.integers(0, 50, 200))
+        assert psi(now, bins.reference_K) < chance(now, bins.reference_K)
+
+
+def test_stability_sees_other_ranges_and_other_favourites():
+    schema = load_schema()
+    rng = np.random.default_rng(9)
+
+    def query(favourite, low, high):
+        ids = np.where(rng.random(1000) < 0.3, favourite, rng.integers(low, high, 1000))
+        one = np.ones((1, 1000), np.int64)
+        return Query(np.empty((1000, 0), np.float32), ids, one, np.zeros(1, np.int64))
+
+    for change in ((7, 500, 1000), (8, 0, 1000)):
+        drift = InputDrift(schema, reference=1000, window=1000)
+        assert drift.add(query(7, 0, 1000)) is None
+        same = drift.add(query(7, 0, 1000))["only"]
+        assert same.psi < same.chance
+        drift.add(query(*change))
+        moved = drift.add(query(*change))["only"]
+        assert moved.psi > 0.25 + moved.chance
+
+
+def load_schema():
+    from laconic.data import Categorical, Schema
+
+    return Schema((), (Categorical("only", 1000),))
+
+
+def test_what_finds_no_room_is_dropped_and_counted(artefact):
+    with running(load_from(artefact), watch={"waiting": 4}) as server:
+        rng = np.random.default_rng(0)
+        assert server.infer(Question.draw(rng, 5).body())[0] == 200
+        assert server.watch()["dropped"] == 1
+        assert "laconic_watch_dropped_total 1.0" in server.ask("GET", "/metrics")[1].decode()
+        assert sorted(server.watch()["lowered"]) == sorted([*ROWS, "top.0"])
