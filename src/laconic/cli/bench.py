@@ -272,15 +272,6 @@ def hybrid(
         write_json([asdict(row) for row in rows], json_file)
 
 
-def _rates(text: str) -> list[float]:
-    from laconic.errors import ConfigError
-
-    try:
-        return [float(rate) for rate in text.split(",") if rate.strip()]
-    except ValueError as error:
-        raise ConfigError(f"--rates: expected numbers separated by commas, got {text!r}") from error
-
-
 @app.command("serve")
 def serve(
     data: Path | None = typer.Option(
