@@ -33,7 +33,8 @@ def take(connection):
 TRANSFER = MEET + "connection = meet()\ntake(connection) if RANK == 0 else connection.sendall(bytes(SIZE))"
 EXCHANGE = """
 connection = meet()
-print(socket.gethostname(), connection.getsockname()[0], connection.getpeername()[0])
+own, peer = (name[0].removeprefix("::ffff:") for name in (connection.getsockname(), connection.getpeername()))
+print(socket.gethostname(), own, peer)
 """
 
 

@@ -56,7 +56,8 @@ def test_any_placement_sends_what_random_batches_do(name):
             np.add.at(forward, (holder_CR[holding.reads_N[j], needed], j), 1)
             for holder_R in holder_CR:
                 np.add.at(backward, (j, holder_R[needed]), 1)
-    expected = expected_traffic([part(frequencies, holding)], samples_N)
+    coded = part(frequencies, holding, backward_row_bytes=4.0 * DIM)  # exact ones of copies may go by owners
+    expected = expected_traffic([coded], samples_N)
     for counted, flow in ((forward, expected.forward), (backward, expected.backward)):
         counted[np.arange(5), np.arange(5)] = 0
         mean = counted / trials
@@ -65,13 +66,39 @@ def test_any_placement_sends_what_random_batches_do(name):
         assert np.allclose(flow.bytes_NN, 4 * DIM * flow.rows_NN)
 
 
+def test_exact_gradients_of_copies_go_by_owners_where_that_is_less():
+    samples_N, trials = [40, 5, 0, 100, 64], 150
+    frequencies = Frequencies.zipf(60, 0.9, lookups_per_sample=2.0)
+    probability_R = np.repeat(frequencies.probability_G, frequencies.count_G)
+    rng = np.random.default_rng(0)
+    counted = np.zeros((5, 5))
+    for _ in range(trials):
+        owner_R, united = rng.integers(5, size=60), set()
+        for j, samples in enumerate(samples_N):
+            needed = np.unique(rng.choice(60, 2 * samples, p=probability_R / probability_R.sum()))
+            np.add.at(counted, (j, owner_R[needed]), 1)
+            united.update(needed.tolist())
+        counted += np.bincount(owner_R[sorted(united)], minlength=5)[:, None]
+    counted[np.arange(5), np.arange(5)] = 0
+    copies = part(frequencies, Holding.everywhere(5))
+    expected = expected_traffic([copies], samples_N).backward.rows_NN
+    assert (np.abs(counted / trials - expected) <= 5 * np.sqrt(2 * expected / trials) + 1e-9).all()
+    everyone = expected_traffic(
+        [part(frequencies, Holding.everywhere(5), backward_row_bytes=4.0 * DIM)], samples_N
+    )
+    assert expected.sum() < everyone.backward.rows_NN.sum()
+    rare = part(Frequencies.uniform(10**6), Holding.everywhere(5))  # nobody needs what another does
+    assert expected_traffic([rare], 10).backward.rows_NN[0, 1] == pytest.approx(10, rel=1e-3)
+
+
 def test_a_table_in_two_parts_sends_in_all_what_its_rows_need():
     frequencies = Frequencies.zipf(5000, 1.0)
     head, tail = frequencies.cut(100)
     whole = expected_traffic([part(frequencies, Holding.dealt(4))], 256).forward.rows_NN
     two = expected_traffic([part(piece, Holding.dealt(4)) for piece in (head, tail)], 256).forward.rows_NN
     assert np.allclose(whole, two)
-    hot = expected_traffic([part(head, Holding.everywhere(4)), part(tail, Holding.dealt(4))], 256)
+    hot_rows = part(head, Holding.everywhere(4), backward_row_bytes=4.0 * DIM)
+    hot = expected_traffic([hot_rows, part(tail, Holding.dealt(4))], 256)
     assert hot.forward.total < whole.sum() * 4 * DIM
     assert (
         hot.backward.rows_NN.sum() > whole.sum()

@@ -5,7 +5,8 @@ What the exchange does (``laconic.collectives``), in expectation. A device with 
 
     rows      ids       requester -> holder    U x share ids, sorted; holders of every copy get them
               forward   holder -> requester    U x share rows
-              backward  requester -> holder    U x share gradients, to every copy
+              backward  requester -> holder    U x share gradients, to every copy; exact ones of a part that is everywhere by
+                                               owners on three devices and more, where that moves less
     pooled    ids       requester -> holder    lookups x share ids, and lengths of bags that are not all 1
               forward   holder -> requester    one vector for each sample, empty bags too
               backward  requester -> holder    the same
@@ -131,6 +132,9 @@ def _part_flows(part: Part, samples_N: Floats, coded_ids: bool) -> Floats:
         distinct_N = _of_each(samples_N, lambda samples: distinct_rows(*_lookups(part, samples)))
         forward_NN, ids_NN = distinct_N[:, None] * served_NN, distinct_N[:, None] * updated_NN
         backward_NN = ids_NN
+        if _summed_by_owners(part, samples_N, distinct_N):
+            united = distinct_rows(*_lookups(part, float(samples_N.sum())))
+            backward_NN = (distinct_N[:, None] + united) / len(samples_N) * apart_NN
     id_bytes_NN = _id_bytes(part, samples_N, updated_NN, coded_ids) * apart_NN
     return np.array(
         [
@@ -139,6 +143,18 @@ def _part_flows(part: Part, samples_N: Floats, coded_ids: bool) -> Floats:
             [backward_NN, part.backward_bytes * backward_NN],
         ]
     )
+
+
+def _summed_by_owners(part: Part, samples_N: Floats, distinct_N: Floats) -> bool:
+    """Whether gradients of a part that is everywhere go to owners, and their sums to all: see ``owned_sums`` of the engine."""
+    ranks = len(samples_N)
+    everywhere = (
+        bool((part.holding.share_CN == np.eye(ranks)).all()) if len(part.holding.share_CN) == ranks else False
+    )
+    if ranks < 3 or not everywhere or part.backward_row_bytes is not None:
+        return False
+    united = distinct_rows(*_lookups(part, float(samples_N.sum())))
+    return bool(united * ranks < distinct_N.sum() * (ranks - 1))
 
 
 def _lookups(part: Part, samples: float) -> tuple[Any, float, float]:

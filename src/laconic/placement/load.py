@@ -16,7 +16,7 @@ row, rows          U (N - 1) / N out and in     U (N - 1) / N out and in      th
 table, rows        U to the owner               U from the owner              U to the owner
 table, pooled      L to the owner               B from the owner              B to the owner
 row, pooled        L (N - 1) / N                B (N - 1)                     B (N - 1)
-replicated, hot    U (N - 1)                    nothing                       U (N - 1)
+replicated, hot    U (N - 1)                    nothing                       U (N - 1), or by owners
 =================  ===========================  ============================  ==========================
 
 Shape legend: ``K`` resources, in the order of ``Resource``.
@@ -131,7 +131,10 @@ class TableCosts:
         if choice.kind.send == "pooled":
             sent = self._pooled(sum_, choice.kind)
         elif choice.kind.sharding == "replicated":
-            ids, vectors = self._copied(sum_, self.needed.distinct, self.needed.distinct)
+            needed = self.needed
+            ids, vectors = self._copied(
+                sum_, needed.distinct, needed.distinct, needed.united(self.table.rows)
+            )
             sent = {"ids": ids, "backward": vectors}
         else:
             sent = self._rows(sum_, choice)
@@ -147,7 +150,8 @@ class TableCosts:
         sent = self._exchange(sum_, split, lane * self.needed.id_bytes(split=split), lane)
         self._work(sum_, split, rows, rows)
         if choice.hot:
-            sent["hot"] = sum(self._copied(sum_, hot, self.needed.synchronized(choice.hot)))
+            synchronized, united = self.needed.synchronized(choice.hot), self.needed.united(choice.hot)
+            sent["hot"] = sum(self._copied(sum_, hot, synchronized, united))
             sum_.announce(1)  # a part of its own
         return sent
 
@@ -158,11 +162,12 @@ class TableCosts:
         self._work(sum_, split, lookups, lookups)
         return sent
 
-    def _copied(self, sum_: _Sum, needed: float, sent: float) -> tuple[float, float]:
-        """Every rank has the rows, and sends its gradients to every other."""
+    def _copied(self, sum_: _Sum, needed: float, sent: float, united: float) -> tuple[float, float]:
+        """Every rank has the rows, and sends its gradients to every other, or exact ones to owners, who send sums."""
         backward = self.table.backward
+        lane = sent if backward.ratio > 1 or self.ranks < 3 else min(sent, (sent + united) / self.ranks)
         ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(split=False))
-        vectors = sum_.spread(Resource.BACKWARD_OUT, sent * self._vector / backward.ratio)
+        vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector / backward.ratio)
         coded = (self.ranks - 1) * sent * self._codec_s(backward)
         speeds = self._speeds
         sum_.even[Resource.CPU] += coded + 1e-9 * (

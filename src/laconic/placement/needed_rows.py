@@ -29,9 +29,10 @@ class NeededRows:
         needed = needed_G(frequencies, self.lookups, table.correlation)
         between = needed_G(frequencies, self.lookups * every, table.correlation) / every
         touched = needed_G(frequencies, self.lookups * ranks, table.correlation)
-        self._ends, self._needed, self._synchronized, self._touched = (
+        united = needed_G(frequencies, self.lookups * ranks * every, table.correlation) / every
+        self._ends, self._needed, self._synchronized, self._touched, self._united = (
             np.concatenate([[0.0], np.cumsum(x)])
-            for x in (count_G, count_G * needed, count_G * between, count_G * touched)
+            for x in (count_G, count_G * needed, count_G * between, count_G * touched, count_G * united)
         )
         self.distinct = float(self._needed[-1])
         """Rows that a batch needs."""
@@ -73,6 +74,10 @@ class NeededRows:
     def synchronized(self, k: float) -> float:
         """Gradients of the k hottest rows that a rank sends to each other one, per step."""
         return float(np.interp(k, self._ends, self._synchronized))
+
+    def united(self, k: float) -> float:
+        """Rows among the k hottest that all ranks together have gradients of, per step."""
+        return float(np.interp(k, self._ends, self._united))
 
     def touched(self, k: float) -> float:
         """Distinct rows that all ranks together need, but for the k hottest."""
