@@ -220,6 +220,11 @@ size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
   return n;
 }
 
+std::optional<Stream> SequenceReader::lone_stream(uint8_t* symbols) const {
+  if (mode_ == Mode::kPacked || symbols_ >= kManyStreams || !decoder_.runs) return std::nullopt;
+  return Stream{chunks_[0].data, chunks_[0].size, decoder_, symbols, symbols_};
+}
+
 uint32_t SequenceReader::raw(uint64_t i) const {
   const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
   if (!width) return 0;

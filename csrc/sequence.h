@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bytes.h"
@@ -39,6 +40,9 @@ class SequenceReader {
 
   // Symbols of chunk c, at most kChunkSymbols of them; returns how many.
   size_t decode_chunk(size_t c, uint8_t* symbols) const;
+
+  // Its symbols, which the caller decodes, if they are one stream by itself; `symbols` has room for kManyStreams.
+  std::optional<Stream> lone_stream(uint8_t* symbols) const;
 
   // Low bits of value i, or, packed, the value.
   uint32_t raw(uint64_t i) const;
