@@ -84,15 +84,15 @@ void decode_block(const Kernels& kernels, const Block& b, const uint8_t* in, siz
   }
 }
 
-// Runs task(i, threads inside) for every i: the large ones after each other with all threads
-// inside, the others side by side in runs of neighbours.
-template <typename Size, typename Task>
-void schedule(size_t count, int threads, const Size& size, const Task& task) {
+// Calls run(first, last, scratch) for runs of neighbours, side by side, and large(i, threads, scratch) for large
+// blocks, one after the other with all threads inside; with one thread there is one run, of all.
+template <typename Size, typename Run, typename Large>
+void schedule(size_t count, int threads, const Size& size, const Run& run, const Large& large) {
   size_t total = 0;
   for (size_t i = 0; i < count; ++i) total += size(i);
   if (threads <= 1 || total < kWorthThreads) {
     Borrowed scratch;
-    for (size_t i = 0; i < count; ++i) task(i, 1, *scratch);
+    run(0, count, *scratch);
     return;
   }
   std::vector<size_t> starts;  // of runs of small blocks with about the same work
@@ -106,14 +106,28 @@ void schedule(size_t count, int threads, const Size& size, const Task& task) {
     filled += size(i) < kLarge ? size(i) + 64 : 0;
   }
   starts.push_back(count);
-  parallel_for(starts.size() - 1, threads, [&](size_t run) {
+  parallel_for(starts.size() - 1, threads, [&](size_t k) {
     Borrowed scratch;
-    for (size_t i = starts[run]; i < starts[run + 1]; ++i)
-      if (size(i) < kLarge) task(i, 1, *scratch);
+    for (size_t i = starts[k], first = i; i <= starts[k + 1]; ++i) {
+      if (i < starts[k + 1] && size(i) < kLarge) continue;
+      if (first < i) run(first, i, *scratch);
+      first = i + 1;
+    }
   });
   Borrowed scratch;
   for (size_t i = 0; i < count; ++i)
-    if (size(i) >= kLarge) task(i, threads, *scratch);
+    if (size(i) >= kLarge) large(i, threads, *scratch);
+}
+
+// The same with task(i, threads inside, scratch) for every block.
+template <typename Size, typename Task>
+void schedule(size_t count, int threads, const Size& size, const Task& task) {
+  schedule(
+      count, threads, size,
+      [&](size_t first, size_t last, Scratch& scratch) {
+        for (size_t i = first; i < last; ++i) task(i, 1, scratch);
+      },
+      task);
 }
 
 // Encodes every block at a place with room for the worst case, then closes the gaps. With one
@@ -140,32 +154,60 @@ void encode_all(size_t count, int threads, uint8_t* out, int64_t* offsets, const
   }
 }
 
-// Offsets must ascend inside the buffer; then decode(i, first byte, bytes) may look.
-template <typename Size, typename Decode>
-void decode_all(size_t count, int threads, const uint8_t* in, size_t buffer, const int64_t* offsets, const Size& size,
-                const Decode& decode) {
+// Offsets must ascend inside the buffer; then bytes may be looked at.
+void check_offsets(size_t count, size_t buffer, const int64_t* offsets) {
   for (size_t i = 0; i < count; ++i)
     if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || uint64_t(offsets[i + 1]) > buffer)
       throw FormatError("block " + std::to_string(i) + ": offsets " + std::to_string(offsets[i]) + ".." +
                         std::to_string(offsets[i + 1]) + " are not inside the buffer of " + std::to_string(buffer) +
                         " bytes");
-  const auto run = [&](int with) {
-    schedule(count, with, size, [&](size_t i, int inside, Scratch& scratch) {
-      try {
-        decode(i, in + offsets[i], size_t(offsets[i + 1] - offsets[i]), inside, scratch);
-      } catch (const FormatError& error) {
-        if (count == 1) throw;
-        throw FormatError("block " + std::to_string(i) + ": " + error.what());
-      }
-    });
-  };
-  try {
-    run(threads);
-  } catch (const FormatError&) {
-    if (threads <= 1) throw;
-    run(1);  // several threads found some bad block; one finds the first
-  }
 }
+
+// Calls decode(i, threads inside, scratch) for every block; errors say which.
+template <typename Size, typename Decode>
+void decode_each(size_t count, int threads, const Size& size, const Decode& decode) {
+  schedule(count, threads, size, [&](size_t i, int inside, Scratch& scratch) {
+    try {
+      decode(i, inside, scratch);
+    } catch (const FormatError& error) {
+      if (count == 1) throw;
+      throw FormatError("block " + std::to_string(i) + ": " + error.what());
+    }
+  });
+}
+
+// Blocks of rows that are one stream each wait until there are kAbreast of them.
+class WaitingBlocks {
+ public:
+  WaitingBlocks(const Kernels& kernels, const uint8_t* readable_end) : kernels_(kernels), end_(readable_end) {}
+
+  void add(const uint8_t* block, size_t size, size_t rows, size_t cols, Scratch& scratch, float* out) {
+    if (!open_rows(kernels_, block, size, end_, rows, cols, 1, scratch, out, open_[count_])) return;
+    if (++count_ == kAbreast) finish();
+  }
+
+  void finish() {
+    bool fine = true;
+    if (count_ == kAbreast) {
+      const Stream streams[kAbreast] = {open_[0].stream, open_[1].stream, open_[2].stream};
+      fine = kernels_.huffman_decode_abreast(streams, end_);
+    } else {
+      for (size_t k = 0; k < count_; ++k) {
+        const Stream& s = open_[k].stream;
+        fine &= kernels_.huffman_decode(s.in, &s.size, 1, end_, s.decoder, s.symbols, s.n);
+      }
+    }
+    expect(fine, "stream: it does not end where its size says");
+    for (size_t k = 0; k < count_; ++k) close_rows(kernels_, open_[k]);
+    count_ = 0;
+  }
+
+ private:
+  const Kernels& kernels_;
+  const uint8_t* end_;
+  OpenBlock open_[kAbreast];
+  size_t count_ = 0;
+};
 
 }  // namespace
 
@@ -187,13 +229,31 @@ void encode_blocks(const Kernels& kernels, const Block* blocks, size_t count, co
 
 void decode_blocks(const Kernels& kernels, const Block* blocks, size_t count, const uint8_t* in, size_t size,
                    const int64_t* offsets, float* out, int threads) {
+  check_offsets(count, size, offsets);
   std::vector<size_t> first(count);
   for (size_t i = 1; i < count; ++i) first[i] = first[i - 1] + blocks[i - 1].rows * blocks[i - 1].cols;
-  decode_all(
-      count, threads, in, size, offsets, [&](size_t i) { return blocks[i].rows * blocks[i].cols; },
-      [&](size_t i, const uint8_t* block, size_t bytes, int inside, Scratch& scratch) {
-        decode_block(kernels, blocks[i], block, bytes, in + size, out + first[i], inside, scratch);
-      });
+  const auto values = [&](size_t i) { return blocks[i].rows * blocks[i].cols; };
+  const auto decode = [&](size_t i, int inside, Scratch& scratch) {
+    decode_block(kernels, blocks[i], in + offsets[i], size_t(offsets[i + 1] - offsets[i]), in + size, out + first[i],
+                 inside, scratch);
+  };
+  if (count == 1) return decode_each(count, threads, values, decode);
+  const auto run = [&](size_t from, size_t to, Scratch& scratch) {
+    WaitingBlocks waiting(kernels, in + size);
+    for (size_t i = from; i < to; ++i) {
+      const Block& b = blocks[i];
+      if (b.kind == Kind::kRows)
+        waiting.add(in + offsets[i], size_t(offsets[i + 1] - offsets[i]), b.rows, b.cols, scratch, out + first[i]);
+      else
+        decode(i, 1, scratch);
+    }
+    waiting.finish();
+  };
+  try {
+    schedule(count, threads, values, run, decode);
+  } catch (const FormatError&) {
+    decode_each(count, 1, values, decode);  // some block is bad; one after the other finds the first
+  }
 }
 
 void encode_id_lists(const Kernels& kernels, const int64_t* counts, size_t lists, const int64_t* ids, uint8_t* out,
@@ -212,11 +272,18 @@ void decode_id_lists(const Kernels& kernels, const int64_t* counts, size_t lists
                      const int64_t* offsets, int64_t* ids, int threads) {
   std::vector<size_t> first(lists);
   for (size_t i = 1; i < lists; ++i) first[i] = first[i - 1] + size_t(counts[i - 1]);
-  decode_all(
-      lists, threads, in, size, offsets, [&](size_t i) { return size_t(counts[i]); },
-      [&](size_t i, const uint8_t* block, size_t bytes, int, Scratch& scratch) {
-        decode_ids(kernels, block, bytes, in + size, size_t(counts[i]), scratch, ids + first[i]);
-      });
+  check_offsets(lists, size, offsets);
+  const auto length = [&](size_t i) { return size_t(counts[i]); };
+  const auto decode = [&](size_t i, int, Scratch& scratch) {
+    decode_ids(kernels, in + offsets[i], size_t(offsets[i + 1] - offsets[i]), in + size, length(i), scratch,
+               ids + first[i]);
+  };
+  try {
+    decode_each(lists, threads, length, decode);
+  } catch (const FormatError&) {
+    if (threads <= 1) throw;
+    decode_each(lists, 1, length, decode);  // several threads found some bad list; one finds the first
+  }
 }
 
 }  // namespace laconic

@@ -321,17 +321,20 @@ CodeReader::Piece CodeReader::decode(const Kernels& kernels, size_t piece, uint8
     std::fill_n(codes, count, Code(minimum_));
     return {first, count};
   }
+  static thread_local std::vector<uint32_t> values(kChunkSymbols);  // packed ones and wide ones are not grouped
   if (packed()) {
-    for (size_t i = 0; i < count; ++i) codes[i] = Code(int64_t(sequence_.raw(first + i)) + minimum_);
+    std::fill_n(values.begin(), count, 0u);
+    sequence_.append_raw(first, count, values.data());
+    for (size_t i = 0; i < count; ++i) codes[i] = Code(int32_t(values[i]) + int32_t(minimum_));
     return {first, count};
   }
   const size_t m = sequence_.decode_chunk(piece, symbols);
   if constexpr (sizeof(Code) == 1) {
     kernels.ungroup(symbols, m << sequence_.log_group(), sequence_.log_group(), int(minimum_), codes);
   } else {
-    const int low_bits = sequence_.low_bits();
-    for (size_t i = 0; i < count; ++i)
-      codes[i] = Code(int64_t(uint32_t(symbols[i]) << low_bits | sequence_.raw(first + i)) + minimum_);
+    std::copy_n(symbols, count, values.begin());
+    sequence_.append_raw(first, count, values.data());
+    for (size_t i = 0; i < count; ++i) codes[i] = Code(int32_t(values[i]) + int32_t(minimum_));
   }
   return {first, count};
 }

@@ -71,9 +71,11 @@ void fit_window(const float* x, size_t n, Lattice& lattice) {
     }
     const uint64_t cost =
         entropy_q16(histogram.data(), 256) + ((uint64_t(s) * codes.size() + kPatchBits * outside) << 16);
-    if (cost >= best) continue;
-    best = cost;
-    lattice.low_bits = s;
+    if (cost < best) {
+      best = cost;
+      lattice.low_bits = s;
+    }
+    if (!outside) break;  // more low bits only make the others' code coarser
   }
   lattice.grid.base = base;
 }

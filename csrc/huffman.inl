@@ -156,7 +156,7 @@ template <int streams>
 static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const uint32_t* runs,
                         uint8_t* const* parts, const size_t* counts, size_t* done, uint64_t* bit) {
   constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
-  constexpr int kAbreast = 3;  // of which every step is taken side by side
+  constexpr int kSideBySide = 3;  // of which every step is taken
   // The highest byte of an entry, loaded once more: there are ports for three loads in a cycle, but for two shifts.
   const uint8_t* const tops = reinterpret_cast<const uint8_t*>(runs) + 3;
   constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
@@ -179,15 +179,15 @@ static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const ui
     }
     for (; rounds; --rounds)
 #pragma GCC unroll 6
-      for (int first = 0; first < streams; first += kAbreast) {
-        uint64_t bits[kAbreast];  // the lowest is not needed for codes; shifted along, it tells how many bits they took
+      for (int first = 0; first < streams; first += kSideBySide) {
+        uint64_t bits[kSideBySide];  // the lowest is not needed for codes; shifted along, it tells how many bits they took
 #pragma GCC unroll 6
-        for (int k = 0; k < kAbreast; ++k)
+        for (int k = 0; k < kSideBySide; ++k)
           bits[k] = load_be(in + (at[first + k] >> 3)) << (at[first + k] & 7) | 1;
 #pragma GCC unroll 4
         for (size_t i = 0; i < kLookUps; ++i)
 #pragma GCC unroll 6
-          for (int k = 0; k < kAbreast; ++k) {
+          for (int k = 0; k < kSideBySide; ++k) {
             const uint64_t index = bits[k] >> shift;
             const uint32_t entry = runs[index];
             std::memcpy(out[first + k], &entry, 4);  // little-endian; what is not a symbol is overwritten later
@@ -195,7 +195,7 @@ static void decode_runs(const uint8_t* in, const uint8_t* readable_end, const ui
             bits[k] <<= tops[4 * index] & 63;
           }
 #pragma GCC unroll 6
-        for (int k = 0; k < kAbreast; ++k) at[first + k] += uint64_t(__builtin_ctzll(bits[k]));
+        for (int k = 0; k < kSideBySide; ++k) at[first + k] += uint64_t(__builtin_ctzll(bits[k]));
       }
     for (int k = 0; k < streams; ++k) {
       done[k] = size_t(out[k] - parts[k]);
@@ -286,6 +286,15 @@ static void interleave(uint8_t* const* parts, size_t n, uint8_t* symbols) {
   for (size_t s = i; s < n; ++s) symbols[s] = parts[(s - i) / kQuad][q + (s - i) % kQuad];
 }
 
+// What is left of a stream: by itself, and its end with care. False if it does not end where it should.
+static bool finish_run(const uint8_t* in, size_t size, const uint8_t* readable_end, const HuffmanDecoder& decoder,
+                       uint8_t* part, size_t count, size_t done, uint64_t bit) {
+  decode_run(in, readable_end, decoder.runs, part, count, &done, &bit);
+  CarefulReader reader{in, in + size, bit};
+  reader.take(decoder.runs, decoder.lengths, part + done, count - done);
+  return (reader.bit + 7) / 8 == size;
+}
+
 template <int streams>
 static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t* readable_end,
                            const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
@@ -303,13 +312,9 @@ static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t
     at += sizes[k];
   }
   if constexpr (streams > 1) decode_runs<streams>(in, readable_end, decoder.runs, parts, counts, done, bit);
-  for (int k = 0; k < streams; ++k) {
-    decode_run(in, readable_end, decoder.runs, parts[k], counts[k], done + k, bit + k);
-    const uint8_t* stream = in + start[k] / 8;
-    CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
-    reader.take(decoder.runs, decoder.lengths, parts[k] + done[k], counts[k] - done[k]);
-    if ((reader.bit + 7) / 8 != sizes[k]) return false;
-  }
+  for (int k = 0; k < streams; ++k)
+    if (!finish_run(in + start[k] / 8, sizes[k], readable_end, decoder, parts[k], counts[k], done[k], bit[k] - start[k]))
+      return false;
   if (streams > 1) interleave(parts, n, symbols);
   return true;
 }
@@ -319,4 +324,44 @@ static bool huffman_decode(const uint8_t* in, const size_t* sizes, int streams, 
   const auto decode = streams == 1 ? (decoder.runs ? decode_by_runs<1> : decode_streams<1>)
                                    : (decoder.runs ? decode_by_runs<kStreams> : decode_streams<kStreams>);
   return decode(in, sizes, readable_end, decoder, symbols, n);
+}
+
+static bool huffman_decode_abreast(const Stream* streams, const uint8_t* readable_end) {
+  constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
+  constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
+  uint8_t* out[kAbreast];
+  uint64_t at[kAbreast] = {};
+  for (size_t k = 0; k < kAbreast; ++k) out[k] = streams[k].symbols;
+  for (;;) {
+    size_t rounds = ~size_t(0);
+    for (size_t k = 0; k < kAbreast; ++k) {
+      const uint64_t left = uint64_t(readable_end - streams[k].in) - (at[k] >> 3);
+      const size_t room = streams[k].n - size_t(out[k] - streams[k].symbols);
+      const size_t by_bytes = left < 8 ? 0 : size_t(left - 8) / kBytes;
+      const size_t by_symbols = room < 4 ? 0 : (room - 4) / kMost;  // an entry is written as four bytes
+      rounds = std::min(rounds, std::min(by_bytes, by_symbols));
+    }
+    if (!rounds) break;
+    for (; rounds; --rounds) {
+      uint64_t bits[kAbreast];  // the lowest tells how many were taken, see decode_runs
+#pragma GCC unroll 3
+      for (size_t k = 0; k < kAbreast; ++k) bits[k] = load_be(streams[k].in + (at[k] >> 3)) << (at[k] & 7) | 1;
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kLookUps; ++i)
+#pragma GCC unroll 3
+        for (size_t k = 0; k < kAbreast; ++k) {
+          const uint32_t entry = streams[k].decoder.runs[bits[k] >> shift];
+          std::memcpy(out[k], &entry, 4);
+          out[k] += entry >> 30;
+          bits[k] <<= entry >> 24 & 63;
+        }
+#pragma GCC unroll 3
+      for (size_t k = 0; k < kAbreast; ++k) at[k] += uint64_t(__builtin_ctzll(bits[k]));
+    }
+  }
+  for (size_t k = 0; k < kAbreast; ++k) {
+    const Stream& s = streams[k];
+    if (!finish_run(s.in, s.size, readable_end, s.decoder, s.symbols, s.n, size_t(out[k] - s.symbols), at[k])) return false;
+  }
+  return true;
 }

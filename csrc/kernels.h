@@ -42,6 +42,16 @@ struct HuffmanDecoder {
   const uint32_t* runs;    // nullptr, or for every 12 bits the symbols that they hold, see fill_runs
   const uint8_t* lengths;  // of the codes, by symbol
 };
+// Symbols that are one stream of bits by themselves.
+struct Stream {
+  const uint8_t* in;
+  size_t size;
+  HuffmanDecoder decoder;
+  uint8_t* symbols;
+  size_t n;
+};
+inline constexpr size_t kAbreast = 3;  // streams that are decoded side by side: each waits for its own look-ups
+
 inline constexpr size_t kChunkSymbols = 32768;  // most symbols of one chunk
 inline constexpr int kStreams = 6;    // interleaved bit streams of one chunk
 inline constexpr int kQuad = 4;       // neighbouring symbols that share a stream
@@ -192,6 +202,8 @@ struct Kernels {
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,
                          uint8_t* symbols, size_t n);
 
+  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs.
+  bool (*huffman_decode_abreast)(const Stream* streams, const uint8_t* readable_end);
   // values[i] = values[i] << width | bits i * width to (i + 1) * width of `raw`, which has `size` bytes, enough
   // for that. 1 <= width <= 32.
   void (*append_bits)(const uint8_t* raw, size_t size, int width, uint32_t* values, size_t n);

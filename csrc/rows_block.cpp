@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "code_section.h"
 #include "parallel.h"
-#include "quantized_block.h"
 
 namespace laconic {
 namespace {
@@ -130,6 +128,10 @@ void dequantize(const Kernels& kernels, const Code* codes, size_t n, const GridH
   else kernels.dequantize16(codes, n, h.step, h.base, out);
 }
 
+void place_outliers(const CodeReader& reader, const GridHeader& h, float* out) {
+  for (const Patch& o : reader.outliers()) out[o.index] = float(int32_t(o.bits) + h.base) * h.step;
+}
+
 // No references: every piece goes straight to the output.
 template <typename Code>
 void decode_plain(const Kernels& kernels, const CodeReader& reader, const GridHeader& h, int threads, float* out) {
@@ -141,7 +143,7 @@ void decode_plain(const Kernels& kernels, const CodeReader& reader, const GridHe
     const CodeReader::Piece p = reader.decode(kernels, piece, symbols.data(), codes.data());
     dequantize(kernels, codes.data(), p.count, h, out + p.first);
   });
-  for (const Patch& o : reader.outliers()) out[o.index] = float(int32_t(o.bits) + h.base) * h.step;
+  place_outliers(reader, h, out);
 }
 
 template <typename Code>
@@ -182,11 +184,14 @@ size_t encode_rows(const Kernels& kernels, const float* x, size_t rows, size_t c
   return writer.size();
 }
 
-void decode_rows(const Kernels& kernels, const uint8_t* block, size_t size, const uint8_t* readable_end,
-                 size_t rows, size_t cols, int threads, Scratch& scratch, float* out) {
+bool open_rows(const Kernels& kernels, const uint8_t* block, size_t size, const uint8_t* readable_end, size_t rows,
+               size_t cols, int threads, Scratch& scratch, float* out, OpenBlock& open) {
   const size_t n = rows * cols;
   Reader in(block, size, readable_end);
-  if (!n) return expect(size == 0, "block: bytes for an empty shape");
+  if (!n) {
+    expect(size == 0, "block: bytes for an empty shape");
+    return false;
+  }
   const uint8_t byte = in.byte("form");
   expect(byte <= uint8_t(Form::kDeduplicated), "form: outside 0..4");
   const Form form = Form(byte);
@@ -194,9 +199,17 @@ void decode_rows(const Kernels& kernels, const uint8_t* block, size_t size, cons
     const GridHeader header = read_header(in);
     const bool shared = form == Form::kDeduplicated;
     const uint64_t distinct = shared ? read_references(in, kernels, rows, scratch) : rows;
-    const CodeReader reader(in, kernels, distinct * cols);
+    const CodeReader& reader = open.codes.emplace(in, kernels, distinct * cols);
     expect(shared || (form == Form::kPacked) == reader.packed(), "form: it does not match the code sequence");
     if (!shared) {
+      if (const auto stream = reader.lone_stream(open.symbols)) {
+        open.stream = *stream;
+        open.in = in;
+        open.header = header;
+        open.n = n;
+        open.out = out;
+        return true;
+      }
       if (reader.wide()) decode_plain<int16_t>(kernels, reader, header, threads, out);
       else decode_plain<int8_t>(kernels, reader, header, threads, out);
     } else if (reader.wide()) {
@@ -207,6 +220,26 @@ void decode_rows(const Kernels& kernels, const uint8_t* block, size_t size, cons
     apply_patches(in, n, out);
   }
   expect(in.left() == 0, "block: bytes after its end");
+  return false;
+}
+
+void close_rows(const Kernels& kernels, OpenBlock& open) {
+  int8_t codes[8 * kManyStreams + 64];  // a symbol holds at most eight
+  open.codes->place(kernels, open.symbols, codes);
+  kernels.dequantize8(codes, open.n, open.header.step, open.header.base, open.out);
+  place_outliers(*open.codes, open.header, open.out);
+  apply_patches(*open.in, open.n, open.out);
+  expect(open.in->left() == 0, "block: bytes after its end");
+}
+
+void decode_rows(const Kernels& kernels, const uint8_t* block, size_t size, const uint8_t* readable_end,
+                 size_t rows, size_t cols, int threads, Scratch& scratch, float* out) {
+  OpenBlock open;
+  if (!open_rows(kernels, block, size, readable_end, rows, cols, threads, scratch, out, open)) return;
+  const Stream& s = open.stream;
+  expect(kernels.huffman_decode(s.in, &s.size, 1, readable_end, s.decoder, s.symbols, s.n),
+         "stream: it does not end where its size says");
+  close_rows(kernels, open);
 }
 
 }  // namespace laconic

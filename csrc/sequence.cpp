@@ -220,13 +220,16 @@ size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
   return n;
 }
 
-uint32_t SequenceReader::raw(uint64_t i) const {
+std::optional<Stream> SequenceReader::lone_stream(uint8_t* symbols) const {
+  if (mode_ == Mode::kPacked || symbols_ >= kManyStreams || !decoder_.runs) return std::nullopt;
+  return Stream{chunks_[0].data, chunks_[0].size, decoder_, symbols, symbols_};
+}
+
+void SequenceReader::append_raw(uint64_t first, size_t count, uint32_t* values) const {
   const int width = mode_ == Mode::kPacked ? width_ : low_bits_;
-  if (!width) return 0;
-  const uint64_t bit = i * uint64_t(width), at = bit >> 3;
-  uint64_t window = 0;
-  std::memcpy(&window, raw_ + at, std::min<size_t>(8, raw_size_ - size_t(at)));
-  return uint32_t(window >> (bit & 7) & ((uint64_t(1) << width) - 1));
+  if (!width) return;
+  const size_t at = size_t(first * uint64_t(width) / 8);
+  kernels_.append_bits(raw_ + at, raw_size_ - at, width, values, count);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bytes.h"
@@ -40,9 +41,11 @@ class SequenceReader {
   // Symbols of chunk c, at most kChunkSymbols of them; returns how many.
   size_t decode_chunk(size_t c, uint8_t* symbols) const;
 
-  // Low bits of value i, or, packed, the value.
-  uint32_t raw(uint64_t i) const;
+  // Its symbols, which the caller decodes, if they are one stream by itself; `symbols` has room for kManyStreams.
+  std::optional<Stream> lone_stream(uint8_t* symbols) const;
 
+  // Puts below each of `values` the low bits, or, packed, the values, of as many from `first` on, which is a multiple of 8.
+  void append_raw(uint64_t first, size_t count, uint32_t* values) const;
   // All values, each below `limit`.
   void values(uint32_t* out, uint32_t limit, const char* field) const;
 

@@ -94,13 +94,18 @@ def _fit_window(x_N: Tensor, grid: Grid) -> Grid:
     if not len(codes):
         return grid
     base = int(codes.sort().values[len(codes) // 2])
-    costs = [_window_cost(codes - base, low_bits) for low_bits in range(_MAX_LOW_BITS + 1)]
+    costs = []
+    for low_bits in range(_MAX_LOW_BITS + 1):
+        cost, outside = _window_cost(codes - base, low_bits)
+        costs.append(cost)
+        if not outside:  # more low bits only make the others' code coarser
+            break
     return replace(grid, base=base, low_bits=costs.index(min(costs)))
 
 
-def _window_cost(codes: Tensor, low_bits: int) -> int:
+def _window_cost(codes: Tensor, low_bits: int) -> tuple[int, int]:
     """Cost, in 2^-16 bits, of codes around 0 with this many low bits."""
     high = (codes >> low_bits) + 128
     inside = high[(high >= 0) & (high <= 255)]
     outside = len(codes) - len(inside)
-    return entropy_q16(count_symbols(inside)) + (low_bits * len(codes) + _PATCH_BITS * outside << 16)
+    return entropy_q16(count_symbols(inside)) + (low_bits * len(codes) + _PATCH_BITS * outside << 16), outside
