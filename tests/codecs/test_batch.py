@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -87,3 +88,34 @@ def test_threads_below_one_are_refused():
     batch, values = make()
     with pytest.raises(ConfigError, match="threads: expected at least 1, got 0"):
         batch.encode(values, threads=0)
+
+
+def test_damage_to_small_blocks_is_found_as_if_each_were_by_itself():
+    """Streams of neighbouring blocks are decoded together: that must not show."""
+    codec, blocks, shape = BoundedRows(bound=0.4), 7, (16, 32)
+    together, alone = Batch.of([(codec, shape)] * blocks), Batch.of([(codec, shape)])
+    buffer, offsets = together.encode(torch.randn(blocks * 512, generator=torch.Generator().manual_seed(0)))
+    random = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(300):
+        damaged = buffer.clone()
+        damaged[random.integers(len(damaged), size=2)] = torch.from_numpy(
+            random.integers(256, size=2).astype(np.uint8)
+        )
+        expected, values = None, []
+        for i in range(blocks):
+            block = damaged[offsets[i] : offsets[i + 1]].clone()
+            try:
+                values.append(alone.decode(block, torch.tensor([0, len(block)])))
+            except FormatError as error:
+                expected = f"block {i}: {error}"
+                break
+        if expected is None:
+            found = together.decode(damaged, offsets)
+            assert torch.equal(found.view(torch.int32), torch.cat(values).view(torch.int32))
+        else:
+            with pytest.raises(FormatError) as caught:
+                together.decode(damaged, offsets)
+            assert str(caught.value) == expected
+        outcomes.add(expected is None)
+    assert outcomes == {True, False}
