@@ -30,7 +30,7 @@ def main() -> None:
 
 
 class _Timed:
-    """Trainers of one data set, kept from job to job: tables take a while to make."""
+    """Trainers of one data set, kept as long as jobs name them: tables take a while to make."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -54,18 +54,22 @@ class _Timed:
         data = job.model_dump_json(include={"data"})
         source = open_source(job.data)
         if data != self._data:
-            for trainer in self._trainers.values():
-                trainer.embeddings.close()
-            self._data, self._trainers, self._done = data, {}, {}
-            ranks = self.ranks
+            self._forget(set())
+            self._data, ranks = data, self.ranks
             parts = source.batches(
                 "train", global_batch=BATCH * ranks.count, rank=ranks.rank, ranks=ranks.count
             )
             self._batches = list(islice(parts, _BATCHES))
+        self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
             if contender.name not in self._trainers:
                 self._trainers[contender.name] = _trainer(contender, job.data, self.ranks)
                 self._done[contender.name] = 0
+
+    def _forget(self, kept: set[str]) -> None:
+        for name in [name for name in self._trainers if name not in kept]:
+            self._trainers.pop(name).embeddings.close()
+            del self._done[name]
 
     def _turn(self, name: str, steps: int) -> tuple[float, ...]:
         """Time some steps; the first one, which finds caches full of others' data, is not counted."""
