@@ -38,7 +38,9 @@ METHODS = {
     for method in (
         Method("alone", None, None),
         Method("plain", Threshold.exact(), None),
-        Method("hybrid", Threshold(keep=0.1, values=None, gradients=None), LargeFirst(keep=0.01)),
+        Method(
+            "hybrid", Threshold(keep=0.1, mask="bits", values=None, gradients=None), LargeFirst(keep=0.01)
+        ),
     )
 }
 
