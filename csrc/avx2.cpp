@@ -24,6 +24,7 @@ namespace {
 #include "rows.inl"
 #include "sparse.inl"
 #include "levels.inl"
+#include "magnitudes.inl"
 #include "bloom.inl"
 #include "sketch.inl"
 #include "embedding_bag.inl"

@@ -32,6 +32,7 @@ inline const Kernels& kernels_named(const std::string& name) {
 }
 
 // One function per file called bind_*.
+void define_bit_rows(nb::module_& m);
 void define_dense(nb::module_& m);
 void define_embedding_bag(nb::module_& m);
 void define_levels(nb::module_& m);

@@ -1,4 +1,6 @@
 // Thresholding as Python sees it.
+#include <nanobind/stl/string.h>
+
 #include "bind.h"
 #include "threshold_rows.h"
 
@@ -7,8 +9,9 @@ using namespace nanobind::literals;
 namespace laconic {
 namespace {
 
-size_t py_threshold_rows(const Rows<const float>& x, double keep, int method, const Row<int64_t>& places,
-                         const Row<float>& values) {
+size_t py_threshold_rows(const std::string& name, const Rows<const float>& x, double keep, int method,
+                         const Row<int64_t>& places, const Row<float>& values) {
+  const Kernels& kernels = kernels_named(name);
   const size_t rows = x.shape(0), cols = x.shape(1);
   check(cols == 0 || rows <= kMaxBlock / cols, "threshold_rows: more than 2^32 - 1 entries");
   check(keep > 0 && keep <= 1, "threshold_rows: keep must be above 0 and at most 1");
@@ -16,14 +19,14 @@ size_t py_threshold_rows(const Rows<const float>& x, double keep, int method, co
   check(places.shape(0) >= rows * cols && values.shape(0) >= rows * cols,
         "threshold_rows: places and values need room for every entry");
   const nb::gil_scoped_release release;
-  return threshold_rows(x.data(), rows, cols, keep, ThresholdMethod(method), places.data(), values.data());
+  return threshold_rows(kernels, x.data(), rows, cols, keep, ThresholdMethod(method), places.data(), values.data());
 }
 
 }  // namespace
 
 void define_threshold(nb::module_& m) {
-  m.def("threshold_rows", &py_threshold_rows, "x"_a.noconvert(), "keep"_a, "method"_a, "places"_a.noconvert(),
-        "values"_a.noconvert());
+  m.def("threshold_rows", &py_threshold_rows, "kernels"_a, "x"_a.noconvert(), "keep"_a, "method"_a,
+        "places"_a.noconvert(), "values"_a.noconvert());
 }
 
 }  // namespace laconic

@@ -4,8 +4,9 @@
       NAME, range, finite_squares, quantize<int8_t>, quantize<int16_t>, dequantize<int8_t>,       \
       dequantize<int16_t>, expand<int8_t>, expand<int16_t>, group, ungroup, huffman_encode,       \
       fill_runs, huffman_decode, huffman_decode_abreast, append_bits, merge_references, to_half,  \
-      from_half, quantize_row, dequantize_row, all_below, sorted_until, nonzero_bits<uint32_t>, nonzero_bits<uint64_t>,    \
-      large_bits, level_base, to_levels, from_levels,                                             \
+      from_half, quantize_row, dequantize_row, all_below, sorted_until, nonzero_bits<uint32_t>,   \
+      nonzero_bits<uint64_t>, large_bits, finite_magnitudes, reach_bits, level_base, to_levels,   \
+      from_levels,                                                                                \
       {add_rows<float>, sum_bags<float>, update_rows<float>},                                     \
       {add_rows<double>, sum_bags<double>, update_rows<double>},                                  \
       {nonzero<int32_t>, nonzero<int64_t>, count_bits, list_bits, bloom_candidates},              \

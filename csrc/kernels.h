@@ -231,6 +231,10 @@ struct Kernels {
   void (*nonzero_bits64)(const uint64_t* words, size_t n, uint64_t* bits);
   void (*large_bits)(float* gradient, float* memory, size_t n, float threshold, uint64_t* bits);
 
+  // Thresholds of rows, see magnitudes.inl.
+  double (*finite_magnitudes)(const float* x, size_t n, size_t* some);
+  void (*reach_bits)(const float* x, size_t n, uint32_t threshold, uint64_t* bits);
+
   // Four levels an octave, see levels.inl.
   int32_t (*level_base)(const float* x, size_t n);
   void (*to_levels)(const float* x, size_t n, int32_t base, float* levels);

@@ -23,8 +23,8 @@ PLAN = replace(
     data=SyntheticSettings(kind="synthetic", cap=50),
     batch=40,
     warmup=1,
-    rounds=2,
-    steps=2,
+    rounds=1,
+    steps=1,
 )
 
 
@@ -42,12 +42,13 @@ def test_every_method_is_timed_on_two_replicas_of_two_parts(rows):
         assert (row.hosts, row.replicas, row.samples, row.rate_mbit) == (4, 2, 40, None)
         assert row.ms > 0
     assert rows["alone"].over_plain is rows["plain"].over_plain is None
-    assert rows["hybrid"].over_plain[0] > 0
+    assert min(rows["hybrid"].over_plain[0], rows["rounded"].over_plain[0]) > 0
 
 
 def test_replicas_stay_equal_where_they_talk(rows):
     assert rows["plain"].equal
     assert rows["hybrid"].equal
+    assert rows["rounded"].equal
     assert not rows["alone"].equal
 
 
@@ -58,13 +59,13 @@ def test_plain_sends_every_activation_and_gradient_once_and_alone_nothing(rows):
     assert rows["plain"].bytes_split == 4 * 40 * widths + HEADER_BYTES * messages
     assert rows["plain"].bytes_dense is None
     assert rows["alone"].bytes_split == 0
-    assert rows["alone"].bytes_sent_per_host < 2000
 
 
 def test_the_hybrid_sends_about_a_tenth_at_splits(rows):
     values = rows["hybrid"].bytes_split / rows["plain"].bytes_split
     assert 0.03 < values < 0.25
     assert 0 < rows["hybrid"].bytes_dense < rows["hybrid"].bytes_sent_per_host
+    assert rows["rounded"].bytes_split < 0.7 * rows["hybrid"].bytes_split
 
 
 def test_rows_are_shown(rows):
@@ -83,5 +84,5 @@ def test_more_rounds_are_measured_in_full():
 
 
 def test_an_unknown_method_is_refused():
-    with pytest.raises(ConfigError, match=r"no such method 'fast' \(known: alone, plain, hybrid\)"):
+    with pytest.raises(ConfigError, match=r"no such method 'fast' \(known: alone, plain, hybrid, rounded\)"):
         find_method("fast")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.codecs import Bounded, Cast, IdList
+from laconic.codecs.bit_selection import BitSelection
 from laconic.codecs.selection import Selection
 from laconic.codecs.threshold import Threshold
 from laconic.errors import ConfigError, FormatError
@@ -104,6 +105,47 @@ def test_bytes_that_lie_are_refused(block, count, text):
         Selection.decode(block, 2, 3, count)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 70), st.sampled_from([0.02, 0.3, 0.9]))
+def test_bits_choose_what_places_do(seed, rows, cols, keep):
+    x_BD = np.random.default_rng(seed).standard_normal((rows, cols)).astype(np.float32)
+    whole, half = Threshold(keep=keep), Threshold(keep=keep, mask="bits")
+    places, values_K = whole.select(x_BD)
+    bits, again_K = half.select(x_BD)
+    arrived = half.read_selection(bits.encode(), rows, cols, bits.count)
+    assert isinstance(arrived, BitSelection)
+    assert arrived.spread(again_K).tobytes() == places.spread(values_K).tobytes()
+    gradient_BD = np.broadcast_to(np.float32(3), (rows, cols))  # that of a sum has no rows in memory
+    assert arrived.take(gradient_BD).tolist() == [3] * places.count
+    turned_BD = x_BD.copy(order="F")
+    assert arrived.take(turned_BD).tobytes() == again_K.tobytes()
+    arrived.add_to(-again_K, x_BD)
+    assert not arrived.take(x_BD).any()
+
+
+def test_the_documented_bits_are_those():
+    mask_BD = np.array([[0, 1, 1, 0, 0, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0, 0, 1, 0, 0]], np.float32)
+    selection, values_K = Threshold(keep=0.9, mask="bits").select(
+        np.arange(1, 11, dtype=np.float32) * mask_BD
+    )
+    assert selection.encode().tobytes().hex(" ") == "06 02 81 00"
+    assert values_K.tolist() == [2, 3, 10, 1, 8]
+
+
+@pytest.mark.parametrize(
+    ("block", "count", "text"),
+    [
+        ([6, 2, 0x81], 5, "expected 4 bytes for 2 x 10 bits, got 3"),
+        ([6, 2, 0x81, 0, 0], 5, "expected 4 bytes for 2 x 10 bits, got 5"),
+        ([6, 2, 0x81, 0], 4, "expected 4 bits that are set, got 5"),
+        ([6, 4, 0x81, 0], 5, "set past the last column"),
+    ],
+)
+def test_bits_that_lie_are_refused(block, count, text):
+    with pytest.raises(FormatError, match=text):
+        BitSelection.decode(np.array(block, np.uint8), 2, 10, count)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=40), st.integers(0, 12))
 def test_any_bytes_decode_or_raise(data, count):
@@ -154,6 +196,7 @@ def test_unbiased_gradients_are_rounded_otherwise_at_every_seed():
         ({"keep": float("nan")}, "threshold.keep: expected a share above 0 and at most 1, got nan"),
         ({"keep": True}, "threshold.keep: expected a share above 0 and at most 1, got True"),
         ({"method": "gauss"}, r"threshold.method: no such method 'gauss' \(known: laplace, topk\)"),
+        ({"mask": "runs"}, r"threshold.mask: no such mask 'runs' \(known: coded, bits\)"),
         ({"values": IdList()}, "threshold.values: expected a codec of float32 or None, got IdList"),
         ({"gradients": "fp16"}, "threshold.gradients: expected a codec of float32 or None, got 'fp16'"),
     ],

@@ -20,8 +20,9 @@ from tests.distributed.split_ranks import train_in_one
 EXACT = Threshold.exact()
 CODED = Threshold(keep=0.3)
 PLAIN_VALUES = Threshold(keep=0.2, method="topk", values=None, gradients=None)
+BITS = Threshold(keep=0.2, mask="bits", values=None, gradients=None)
 every_threshold = pytest.mark.parametrize(
-    "threshold", [EXACT, CODED, PLAIN_VALUES], ids=["exact", "coded", "topk"]
+    "threshold", [EXACT, CODED, PLAIN_VALUES, BITS], ids=["exact", "coded", "topk", "bits"]
 )
 
 
@@ -68,10 +69,11 @@ def test_replicas_of_a_split_model_stay_equal_under_ddp(threshold):
     assert all(not torch.equal(a, b) for a, b in zip(trained, start, strict=True))
 
 
-def test_the_gradient_comes_back_on_the_entries_that_went_and_only_there():
+@pytest.mark.parametrize("mask", ["coded", "bits"])
+def test_the_gradient_comes_back_on_the_entries_that_went_and_only_there(mask):
     x = torch.tensor([[3.0, -4.0, 1.0, 0.0], [0.5, 0.25, -8.0, 0.125]])
     gradient = torch.arange(1.0, 9.0).view(2, 4)
-    threshold = Threshold(keep=0.5, method="topk", values=None, gradients=None)
+    threshold = Threshold(keep=0.5, method="topk", mask=mask, values=None, gradients=None)
     (shape, back, _), (arrived, wants, _) = run_ranks(2, split_ranks.pass_once, x, gradient, threshold)
     assert shape == (2, 0)
     assert wants

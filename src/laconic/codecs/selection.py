@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.codecs.matrix_rows import has_rows
 from laconic.errors import FormatError
 
 __all__ = ["Selection"]
@@ -71,7 +72,7 @@ class Selection:
         """Return the values of the entries that travel, in the order of their places."""
         if self.places_K is None:
             return x_BD.reshape(-1)
-        memory, index_K = self._memory(x_BD if _has_rows(x_BD) else np.ascontiguousarray(x_BD))
+        memory, index_K = self._memory(x_BD if has_rows(x_BD) else np.ascontiguousarray(x_BD))
         return memory.take(index_K)
 
     def spread(self, values_K: Floats) -> Floats:
@@ -105,17 +106,10 @@ class Selection:
     def _memory(self, x_BD: Floats) -> tuple[Floats, Ints]:
         """Return a matrix's memory from its first entry to its last, and where the entries are in it."""
         assert self.places_K is not None, "asked only where some entries stay"
-        assert _has_rows(x_BD), "made here, or looked at before"
+        assert has_rows(x_BD), "made here, or looked at before"
         stride = x_BD.strides[0] // 4 if self.rows > 1 else self.cols
         if stride not in self._found:
             columns_K = self.places_K // max(self.rows, 1)
             self._found[stride] = (self.places_K - columns_K * self.rows) * stride + columns_K
         words = (self.rows - 1) * stride + self.cols if x_BD.size else 0
         return as_strided(x_BD, (words,), (4,)), self._found[stride]
-
-
-def _has_rows(x_BD: Floats) -> bool:
-    """Whether entries of a row are neighbours in memory, and rows are apart."""
-    rows, cols = x_BD.shape
-    near, apart = cols <= 1 or x_BD.strides[1] == 4, rows <= 1 or x_BD.strides[0] >= 4 * cols
-    return (near and apart) or x_BD.size == 0

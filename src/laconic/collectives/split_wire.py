@@ -110,7 +110,8 @@ class SplitWire:
                 f"{turn} of split {self._digest:016x}; make the same splits and take the same steps on all ranks"
             )
         fits = rows >= 0 and cols >= 0 and 0 <= count <= rows * cols and wants in (0, 1)
-        if not fits or not 0 <= mask <= 8 * count + 16 or not 0 <= values <= most_value_bytes(count):
+        most_mask = max(8 * count + 16, rows * -(-cols // 8))  # a list of places, or bits
+        if not fits or not 0 <= mask <= most_mask or not 0 <= values <= most_value_bytes(count):
             raise CommError(
                 f"{self.name}: rank {source} announced {count} of {rows} x {cols} entries in {mask} + {values} "
                 f"bytes at turn {turn}; the ranks run different versions"

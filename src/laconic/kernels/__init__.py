@@ -202,6 +202,30 @@ class Kernels(Protocol):
         """
         ...
 
+    def choose_bits(self, x: Array, keep: float, method: int, bits: Array, values: Array) -> int:
+        """Find what ``threshold_rows`` does, with a bit for each entry instead of places; returns how many there are.
+
+        A row has whole bytes, its first column the lowest bit, what is past its last column 0; ``values`` are row by
+        row, and have room for every entry. Rows of ``x``, here and below, may lie apart, their entries may not.
+        """
+        ...
+
+    def count_bits(self, bits: Array, rows: int, cols: int) -> int:
+        """Return how many entries there are; ``FormatError`` where a bit past the last column is set."""
+        ...
+
+    def take_bits(self, bits: Array, x: Array, values: Array) -> None:
+        """Fill ``values`` with the entries of ``x``; it has a value for each bit that is set."""
+        ...
+
+    def put_bits(self, bits: Array, values: Array, x: Array) -> None:
+        """Fill ``x`` with the values of the entries, and 0 elsewhere."""
+        ...
+
+    def add_bits(self, bits: Array, values: Array, x: Array) -> None:
+        """Add values to the entries of ``x``."""
+        ...
+
     def row_tables(self, dim: int) -> Any:
         """Tables of rows in few bits, none yet: ``add(rows, format)`` copies one in, ``share(other, i)`` takes another's.
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from laconic.codecs.selection import Selection
-from laconic.codecs.threshold import Threshold
+from laconic.codecs.threshold import AnySelection, Threshold
 from laconic.collectives.ledger import Ledger
 from laconic.errors import ConfigError
 from laconic.nn.split_part import SplitPart, ranks_of
@@ -89,7 +88,7 @@ class _Cross(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         split: RehearsedSplit = ctx.split
-        selection: Selection = ctx.selection
+        selection: AnySelection = ctx.selection
         total: Tensor | None = None
         parcels = []
         for place, (target, g_BD) in enumerate(zip(split.targets, gradients, strict=True)):

@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from laconic.codecs.selection import Selection
-from laconic.codecs.threshold import Threshold
+from laconic.codecs.threshold import AnySelection, Threshold
 from laconic.collectives.ledger import Direction, Ledger
 from laconic.collectives.split_wire import Parcel, SplitWire
 from laconic.errors import CommError, ConfigError
@@ -103,6 +102,7 @@ class Split(nn.Module):
             self._receive(own_BD, passing)
         self._wire.finish(works, passing.turn)
         self._record("forward", passing.sent, passing)
+        passing.sent = []  # backward needs only which entries they were
         if passing.wants_gradient:
             return _Cross.apply(self.anchor, x_BD, self, passing)  # type: ignore[no-any-return, no-untyped-call]
         return passing.joined()
@@ -217,7 +217,7 @@ class Split(nn.Module):
 class _Heard:
     """What came from one source."""
 
-    selection: Selection
+    selection: AnySelection
     wants_gradient: bool
 
 
@@ -227,7 +227,7 @@ class _Pass:
 
     turn: int
     rows: int | None = None
-    selection: Selection | None = None
+    selection: AnySelection | None = None
     """Of this rank's own activations."""
     own_wants: bool = False
     heard: dict[int, _Heard] = field(default_factory=dict)

@@ -19,8 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from laconic.codecs.selection import Selection
-from laconic.codecs.threshold import Threshold
+from laconic.codecs.threshold import AnySelection, Threshold
 from laconic.collectives.ledger import Direction, Entry, Ledger
 from laconic.collectives.split_wire import HEADER_BYTES, Parcel
 from laconic.errors import ConfigError
@@ -52,7 +51,7 @@ class SplitPart:
             )
         return x_BD.detach().contiguous().numpy()
 
-    def pack(self, x_BD: Floats, wants_gradient: bool) -> tuple[Selection, Parcel]:
+    def pack(self, x_BD: Floats, wants_gradient: bool) -> tuple[AnySelection, Parcel]:
         """Select and encode activations."""
         selection, values_K = self.threshold.select(x_BD)
         mask, values = selection.encode(), self.threshold.encode_values(values_K)
@@ -60,18 +59,18 @@ class SplitPart:
             selection.rows, selection.cols, selection.count, wants_gradient, mask, values
         )
 
-    def unpack(self, parcel: Parcel) -> tuple[Selection, Floats]:
+    def unpack(self, parcel: Parcel) -> tuple[AnySelection, Floats]:
         """Return the selection of a parcel, and its activations."""
-        selection = Selection.decode(parcel.mask, parcel.rows, parcel.cols, parcel.count)
+        selection = self.threshold.read_selection(parcel.mask, parcel.rows, parcel.cols, parcel.count)
         return selection, selection.spread(self.threshold.decode_values(parcel.values, parcel.count))
 
-    def unpack_into(self, parcel: Parcel, x_BD: Floats) -> Selection:
+    def unpack_into(self, parcel: Parcel, x_BD: Floats) -> AnySelection:
         """Put the activations of a parcel into a matrix, and return its selection."""
-        selection = Selection.decode(parcel.mask, parcel.rows, parcel.cols, parcel.count)
+        selection = self.threshold.read_selection(parcel.mask, parcel.rows, parcel.cols, parcel.count)
         selection.spread_into(self.threshold.decode_values(parcel.values, parcel.count), x_BD)
         return selection
 
-    def pack_gradient(self, selection: Selection, g_BD: Tensor, turn: int, target: int) -> Parcel:
+    def pack_gradient(self, selection: AnySelection, g_BD: Tensor, turn: int, target: int) -> Parcel:
         """Encode the gradient on the entries that travelled; ``target`` counts the split's targets."""
         gradients_K = selection.take(g_BD.detach().numpy())
         seed = crc32(self.name.encode()) + _ODD * (turn * 1024 + target)
@@ -79,12 +78,12 @@ class SplitPart:
         none = np.empty(0, np.uint8)
         return Parcel(selection.rows, selection.cols, selection.count, False, none, block)
 
-    def unpack_gradient(self, selection: Selection, parcel: Parcel) -> Tensor:
+    def unpack_gradient(self, selection: AnySelection, parcel: Parcel) -> Tensor:
         """Return the gradient, zero where nothing travelled."""
         gradients_K = self.threshold.decode_gradients(parcel.values, selection.count)
         return torch.from_numpy(selection.spread(gradients_K))
 
-    def add_gradient(self, selection: Selection, parcel: Parcel, total_BD: Tensor) -> None:
+    def add_gradient(self, selection: AnySelection, parcel: Parcel, total_BD: Tensor) -> None:
         """Add the gradient of a parcel."""
         gradients_K = self.threshold.decode_gradients(parcel.values, selection.count)
         selection.add_to(gradients_K, total_BD.numpy())

@@ -160,7 +160,27 @@ class NativeKernels:
 
     def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
         """Find and compact all rows' largest entries in one call."""
-        return _native.threshold_rows(x, keep, method, places, values)
+        return _native.threshold_rows(self.name, x, keep, method, places, values)
+
+    def choose_bits(self, x: Array, keep: float, method: int, bits: Array, values: Array) -> int:
+        """Find and compact all rows' largest entries in one call."""
+        return _native.choose_bits(self.name, x, keep, method, bits, values)
+
+    def count_bits(self, bits: Array, rows: int, cols: int) -> int:
+        """Count a word at a time."""
+        return _native.count_bits(bits, rows, cols)
+
+    def take_bits(self, bits: Array, x: Array, values: Array) -> None:
+        """Look only at words of bits that are not 0."""
+        _native.take_bits(bits, x, values)
+
+    def put_bits(self, bits: Array, values: Array, x: Array) -> None:
+        """Clear a row, and fill it while it is in the cache."""
+        _native.put_bits(bits, values, x)
+
+    def add_bits(self, bits: Array, values: Array, x: Array) -> None:
+        """Touch nothing but the entries."""
+        _native.add_bits(bits, values, x)
 
     def row_tables(self, dim: int) -> _native.RowTables:
         """Tables in native memory."""

@@ -3,7 +3,7 @@
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
     serving       embedding_bag  dense
-    tables        rows  threshold_rows
+    tables        rows  threshold_rows  bit_rows
     sparse        sparse  positions
     gradients     levels
     vectors       sketch
@@ -34,6 +34,7 @@ from laconic.kernels.reference.batch import (
     readers,
     write_blocks,
 )
+from laconic.kernels.reference.bit_rows import add_bits, choose_bits, count_bits, put_bits, take_bits
 from laconic.kernels.reference.dense import Int8Layers, interact
 from laconic.kernels.reference.embedding_bag import RowTables, embedding_bags
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
@@ -190,6 +191,26 @@ class ReferenceKernels:
     def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
         """Threshold one row after the other."""
         return threshold_rows(x, keep, method, places, values)
+
+    def choose_bits(self, x: Array, keep: float, method: int, bits: Array, values: Array) -> int:
+        """Threshold one row after the other."""
+        return choose_bits(x, keep, method, bits, values)
+
+    def count_bits(self, bits: Array, rows: int, cols: int) -> int:
+        """Look at them as a mask."""
+        return count_bits(bits, rows, cols)
+
+    def take_bits(self, bits: Array, x: Array, values: Array) -> None:
+        """Take by a mask."""
+        take_bits(bits, x, values)
+
+    def put_bits(self, bits: Array, values: Array, x: Array) -> None:
+        """Put by a mask."""
+        put_bits(bits, values, x)
+
+    def add_bits(self, bits: Array, values: Array, x: Array) -> None:
+        """Add by a mask."""
+        add_bits(bits, values, x)
 
     def row_tables(self, dim: int) -> RowTables:
         """Tables as they are given."""

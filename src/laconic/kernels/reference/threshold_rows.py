@@ -34,13 +34,21 @@ def threshold_rows(x_BD: Array, keep: float, method: int, places: Array, values:
     check(room, "threshold_rows: places and values need room for every entry")
     if not x_BD.size:
         return 0
-    kept_of = _laplace if method == 0 else _top_k
-    kept_BD = np.stack([kept_of(np.abs(row_D), keep) for row_D in x_BD])
+    kept_BD = choose(x_BD, keep, method)
     columns_K, rows_K = np.nonzero(kept_BD.T)
     count = len(rows_K)
     places[:count] = columns_K * len(x_BD) + rows_K
     values[:count] = x_BD[rows_K, columns_K]
     return count
+
+
+def choose(x_BD: Array, keep: float, method: int) -> Array:
+    """Return the mask of what is kept."""
+    kept_of = _laplace if method == 0 else _top_k
+    kept_BD: Array = np.zeros(x_BD.shape, bool)
+    if x_BD.size:
+        kept_BD[:] = [kept_of(np.abs(row_D), keep) for row_D in x_BD]
+    return kept_BD
 
 
 def _laplace(size_D: Array, keep: float) -> Array:

@@ -1,9 +1,10 @@
 """``laconic bench hybrid``: a DLRM that is divided over two ranks and replicated twice, on four hosts of the lab.
 
 ``plain`` sends activations, their gradients and gradients of parameters as they are; ``hybrid`` the largest tenth of
-the former and the largest hundredth of the latter (DCT, KDD'21, which reports 37 % less time). They are compared at
-the rate of links at which plain communicates for 60 % of its step. *Alone* is the same computation on all ranks at once
-with nothing sent, so that ranks that share a core share it there as well. Methods take turns in one run.
+the former and the largest hundredth of the latter (DCT, KDD'21, which reports 37 % less time), ``rounded`` the same
+within a codec's bound. They are compared at the rate of links at which plain communicates for 60 % of its step. *Alone*
+is the same computation on all ranks at once with nothing sent, so that ranks that share a core share it there as well.
+Methods take turns in one run.
 """
 
 from __future__ import annotations

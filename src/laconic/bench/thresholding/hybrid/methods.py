@@ -6,9 +6,11 @@ method  activations and their gradients          gradients of parameters
 alone   nothing is sent: others' are constants   each rank's own
 plain   float32, all of them                     ``DistributedDataParallel`` as it is, on gloo
 hybrid  the largest tenth of a row (DCT-MP)      the largest hundredth of a layer (DCT-DP)
+rounded the same, within 0.1 and 0.5 of RMS      the same
 ======= ======================================== ==============================================
 
-Embedding rows travel exactly in both: the paper's levels are those of MLPs.
+Masks are bits: cores are what a step waits for here. Embedding rows travel exactly in all: the paper's levels are those
+of MLPs.
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ class Method:
     """Of gradients; None: all of them."""
 
 
+_LARGE = LargeFirst(keep=0.01)
 METHODS = {
     method.name: method
     for method in (
         Method("alone", None, None),
         Method("plain", Threshold.exact(), None),
-        Method("hybrid", Threshold(keep=0.1, values=None, gradients=None), LargeFirst(keep=0.01)),
+        Method("hybrid", Threshold(keep=0.1, mask="bits", values=None, gradients=None), _LARGE),
+        Method("rounded", Threshold(keep=0.1, mask="bits"), _LARGE),
     )
 }
 
