@@ -209,5 +209,6 @@ NB_MODULE(_native, m) {
   define_packets(m);
   define_levels(m);
   define_embedding_bag(m);
+  define_quantize_rows(m);
   define_dense(m);
 }
