@@ -14,7 +14,7 @@ from laconic.quantize.debugger import PartError, debug
 from laconic.quantize.drafts import Drafts
 from laconic.quantize.half import Half, Scored
 from laconic.quantize.held_out import thinned
-from laconic.quantize.run import with_metrics
+from laconic.quantize.run import with_figures
 from laconic.quantize.search import score
 from laconic.quantize.workbench import Tell, Workbench
 
@@ -53,7 +53,7 @@ def refresh(bench: Workbench, old: Artefact, budget: float, tell: Tell) -> Refre
     old.recipe.check(bench.trained.features.table_names, bench.trained.shape.layer_names())
     drafts = Drafts(bench.trained, bench.observed, tell)
     scored = score(Half(drafts, bench.halves.verification), old.recipe, "verifying with the engine", tell)
-    artefact = with_metrics(drafts.artefact(old.recipe), scored, budget)
+    artefact = with_figures(bench, drafts.artefact(old.recipe), scored, budget)
     offenders: tuple[PartError, ...] = ()
     if not scored.harm.within(budget):
         some = thinned(bench.halves.search, _PROBE)

@@ -14,6 +14,7 @@ from laconic.quantize.drafts import Drafts
 from laconic.quantize.half import Half, Scored
 from laconic.quantize.held_out import thinned
 from laconic.quantize.latency import Stopwatch, engine_us
+from laconic.quantize.population import population_of
 from laconic.quantize.probe import Probe
 from laconic.quantize.result import quantize_result
 from laconic.quantize.search import Found, search
@@ -22,7 +23,9 @@ from laconic.quantize.workbench import Tell, Workbench
 from laconic.report.quantize_result import ModelFigures, QuantizeResult, SampleCounts
 from laconic.train.metrics import Evaluation
 
-__all__ = ["Quantized", "SearchSettings", "measurement_file", "quantize_run", "with_metrics"]
+__all__ = ["Quantized", "SearchSettings", "measurement_file", "quantize_run", "with_figures"]
+
+_POPULATION = 16384  # samples that histograms of inputs are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def quantize_run(
     tell("scoring in fp32", 2, 2)
     found = search(parts, settings.budget, settings.objective, search_half, verification_half, tell)
     curve = pareto(parts, settings.budget)
-    artefact = with_metrics(drafts.artefact(found.chosen.recipe), found.verified, settings.budget)
+    artefact = with_figures(bench, drafts.artefact(found.chosen.recipe), found.verified, settings.budget)
     us = _engine_times(bench, artefact, settings.batch, tell)
     return Quantized(artefact, _result(bench, settings, parts, found, artefact, us, curve, title))
 
@@ -91,8 +94,8 @@ def _measure(
     return measure_candidates(probe, stopwatch, file, next_one)
 
 
-def with_metrics(artefact: Artefact, scored: Scored, budget: float) -> Artefact:
-    """Return an artefact that says what was measured of it, and the budget that it is within."""
+def with_figures(bench: Workbench, artefact: Artefact, scored: Scored, budget: float) -> Artefact:
+    """Return an artefact that says what was measured of it, its budget, and what inputs it is made for."""
     metrics = {
         "budget": budget,
         "ne_fp32": scored.exact.normalized_entropy,
@@ -104,7 +107,8 @@ def with_metrics(artefact: Artefact, scored: Scored, budget: float) -> Artefact:
         "auc": scored.low.auc,
         "samples": float(scored.harm.samples),
     }
-    return replace(artefact, metrics=metrics)
+    some = thinned(bench.halves.search, _POPULATION)
+    return replace(artefact, metrics=metrics, population=population_of(artefact.features, some))
 
 
 def _engine_times(bench: Workbench, artefact: Artefact, batch: int, tell: Tell) -> tuple[float, ...]:
