@@ -29,7 +29,7 @@ class Histogram(Settings):
     edges: tuple[float, ...]
     """Ascending; there is one bin more."""
 
-    counts: tuple[Annotated[int, Field(ge=0)], ...]
+    counts: tuple[Annotated[int, Field(ge=0, le=2**53)], ...]
     """Values in every bin."""
 
     @model_validator(mode="after")
