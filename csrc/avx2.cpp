@@ -28,6 +28,7 @@ namespace {
 #include "bloom.inl"
 #include "sketch.inl"
 #include "embedding_bag.inl"
+#include "row_ranges.inl"
 #include "dense.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("avx2")

@@ -210,5 +210,6 @@ NB_MODULE(_native, m) {
   define_levels(m);
   define_embedding_bag(m);
   define_bit_rows(m);
+  define_quantize_rows(m);
   define_dense(m);
 }

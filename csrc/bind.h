@@ -37,6 +37,7 @@ void define_dense(nb::module_& m);
 void define_embedding_bag(nb::module_& m);
 void define_levels(nb::module_& m);
 void define_packets(nb::module_& m);
+void define_quantize_rows(nb::module_& m);
 void define_sketch(nb::module_& m);
 void define_sparse(nb::module_& m);
 void define_threshold(nb::module_& m);

@@ -10,5 +10,5 @@
       {add_rows<float>, sum_bags<float>, update_rows<float>},                                     \
       {add_rows<double>, sum_bags<double>, update_rows<double>},                                  \
       {nonzero<int32_t>, nonzero<int64_t>, count_bits, list_bits, bloom_candidates},              \
-      pool_bags, &kDense,                                                                         \
+      pool_bags, LACONIC_LANES, row_ranges, &kDense,                                              \
   };

@@ -88,6 +88,9 @@ struct RowKernels {
 // What the rows of a served table are stored as, see embedding_bag.inl; laconic.quant.rows has the same order.
 enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2, kInt4 = 3, kInt2 = 4 };
 
+// How the range of a row that its codes cover is chosen, see row_ranges.inl; laconic.quant.row_ranges has the same order.
+enum class RangeMethod : uint8_t { kMinMax = 0, kGreedy = 1, kLeastSquares = 2 };
+
 // Bags of one table. Ids are known to be inside; those of bag b are ids[offsets[b]..offsets[b + 1]).
 struct BagTask {
   const uint8_t* rows;
@@ -247,6 +250,12 @@ struct Kernels {
 
   // Looks up and pools all bags of one table, see embedding_bag.inl.
   void (*pool_bags)(BagTask task);
+
+  // Smallest and largest value that codes cover, of `range_lanes` finite rows: number d of row k at
+  // columns[d * range_lanes + k].
+  size_t range_lanes;
+  void (*row_ranges)(const float* columns, size_t dim, float top, bool half, RangeMethod method, float* low,
+                     float* high);
 
   const DenseKernels* dense;
 };

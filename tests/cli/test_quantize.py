@@ -61,6 +61,8 @@ def test_the_command_writes_artefact_result_and_page(quantized):
     assert artefact.size_bytes == result.low.bytes < 0.5 * result.exact.bytes
     assert artefact.metrics["budget"] == result.budget == 0.005
     assert artefact.metrics["ne_change"] == result.harm.measured <= 0.005
+    assert artefact.population is not None
+    assert artefact.population.unknown.keys() == artefact.recipe.tables.keys()
     assert result.samples.search + result.samples.verification == 3000
     chosen = {part.name: part.choice.label for part in result.parts}
     assert set(chosen) == {*artefact.recipe.tables, *artefact.recipe.layers}

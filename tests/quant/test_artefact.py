@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from laconic.quant import (
     write_artefact,
 )
 from laconic.quant.artefact import _digest, _file_digest
+from laconic.quant.population import Histogram, Population
 from tests.quant.models import samples_for, trained_model
 
 HUGE = json.dumps(
@@ -82,6 +84,34 @@ def test_an_artefact_is_read_back_as_it_was_written(folder, artefact):
         "model.safetensors",
         "shadow.safetensors",
     ]
+
+
+def population(features):
+    histogram = Histogram(edges=(0.5, 3.0), counts=(4, 0, 9))
+    views = {feature.name: histogram for feature in features.dense}
+    for table in features.tables:
+        views |= {table.name: histogram, f"{table.name}/hash": Histogram(edges=(), counts=(13,))}
+        if table.bag:
+            views[f"{table.name}.lengths"] = histogram
+    return Population(views=views, unknown=dict.fromkeys(features.table_names, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("counts = [4, 0, 9]", "counts = [4, 0]", "expected 3 counts, got 2"),
+        ("edges = [0.5, 3.0]", "edges = [0.5, 0.5]", "expected edges that ascend"),
+        ("counts = [13]", "counts = [-1]", "greater than or equal to 0"),
+        ("/hash", "/other", "is missing, or of no feature of the model"),
+    ],
+)
+def test_a_population_is_read_back_or_refused(tmp_path, trained, artefact, old, new, message):
+    known = replace(artefact, population=population(artefact.features))
+    write_artefact(tmp_path / "a", known, shadow=trained)
+    assert read_artefact(tmp_path / "a").population == known.population
+    resign(tmp_path / "a", lambda text: text.replace(old, new, 1))
+    with pytest.raises(FormatError, match=message):
+        read_artefact(tmp_path / "a")
 
 
 def test_the_shadow_is_the_model_in_fp32(folder, trained):

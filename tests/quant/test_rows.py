@@ -102,6 +102,16 @@ def test_wrong_shapes_are_refused():
         dequantize_rows(torch.zeros(3, 11, dtype=torch.uint8), RowFormat.INT8, 4)
 
 
+@pytest.mark.parametrize("size", [1e-2, 1.0, 50.0])
+def test_the_greedy_search_finds_what_that_of_torch_finds(size):
+    x_RD = torch.randn(300, 64, generator=torch.Generator().manual_seed(6)) * size
+    x_RD[:100, 0] *= 20
+    theirs = torch.ops.quantized.embedding_bag_4bit_prepack(x_RD, True, 200, 0.16)
+    found = (dequantize_rows(theirs, RowFormat.INT4, 64) - x_RD).square().sum(dim=1)
+    # where two ranges are equally good the order of sums decides, by 64 roundings of 2^-24
+    assert torch.allclose(error(x_RD, RowFormat.INT4, Ranges.GREEDY), found, rtol=2**-18, atol=0)
+
+
 @pytest.fixture(scope="module")
 def fbgemm():
     pytest.importorskip("fbgemm_gpu", reason="no fbgemm_gpu here to compare with")

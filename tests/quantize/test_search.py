@@ -8,7 +8,9 @@ import pytest
 
 from laconic.errors import PlanError
 from laconic.quantize.choose import choose, pareto
-from laconic.quantize.probe import Probe, Scorer
+from laconic.quantize.drafts import Drafts
+from laconic.quantize.half import Half
+from laconic.quantize.probe import Probe
 from laconic.quantize.search import score, search
 from laconic.quantize.sensitivity import MeasurementFile, measure_candidates
 
@@ -17,10 +19,8 @@ pytest.importorskip("scipy")
 
 @pytest.fixture(scope="module")
 def halves(bench):
-    return (
-        Scorer(bench.trained, bench.halves.search, bench.observed),
-        Scorer(bench.trained, bench.halves.verification, bench.observed),
-    )
+    drafts = Drafts(bench.trained, bench.observed, lambda *_: None)
+    return Half(drafts, bench.halves.search), Half(drafts, bench.halves.verification)
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
 import pytest
+import torch
 
+from laconic.data import Categorical, Samples, Schema
+from laconic.lookups import Lookups
+from laconic.quant import read_artefact, write_artefact
+from laconic.quantize.population import population_of
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query
 from laconic.serve.settings import Watching
@@ -222,7 +228,7 @@ def test_stability_without_drift_is_within_chance():
     """300 features at a time, windows of 200: none may be taken for drift."""
     rng = np.random.default_rng(8)
     for _ in range(300):
-        bins = Bins(rng.integers(0, 50, 1000), 16)
+        bins = Bins.learnt(rng.integers(0, 50, 1000), 16)
         now = bins.count(rng.integers(0, 50, 200))
         assert psi(now, bins.reference_K) < chance(now, bins.reference_K)
 
@@ -246,9 +252,40 @@ def test_stability_sees_other_ranges_and_other_favourites():
         assert moved.psi > 0.25 + moved.chance
 
 
-def load_schema():
-    from laconic.data import Categorical, Schema
+def test_a_population_that_is_known_need_not_be_learnt():
+    schema = Schema(("age",), (Categorical("only", 1000), Categorical("many", 50, bag=True)))
+    rng = np.random.default_rng(10)
 
+    def query():
+        lengths_TB = np.stack([np.ones(800, np.int64), rng.integers(0, 4, 800)])
+        ids_L = np.concatenate([rng.integers(0, 1000, 800), rng.integers(0, 50, lengths_TB[1].sum())])
+        return Query(rng.normal(size=(800, 1)).astype(np.float32), ids_L, lengths_TB, np.array([0, 7]))
+
+    learning = InputDrift(schema, reference=800, window=800)
+    learning.add(query())
+    known = InputDrift(schema, reference=800, window=800, population=learning.population())
+    assert not known.learning
+    assert known.population() == learning.population()
+    asked = query()
+    assert known.add(asked) == learning.add(asked)
+
+
+def test_a_server_knows_the_population_of_its_artefact(artefact, tmp_path):
+    made = read_artefact(artefact)
+    rng = np.random.default_rng(11)
+    tables = len(made.features.tables)
+    ids_L = np.concatenate([rng.integers(0, table.rows, 200) for table in made.features.tables])
+    offsets = torch.arange(200 * tables + 1)
+    dense_BF = torch.zeros(200, len(made.features.dense))
+    samples = Samples(torch.zeros(200), dense_BF, Lookups(torch.from_numpy(ids_L), offsets, tables))
+    population = population_of(made.features, (samples,))
+    write_artefact(tmp_path / "known", dataclasses.replace(made, population=population))
+    assert read_artefact(tmp_path / "known").population == population
+    with running(load_from(tmp_path / "known")) as server:
+        assert server.watch()["state"] == "watching"
+
+
+def load_schema():
     return Schema((), (Categorical("only", 1000),))
 
 

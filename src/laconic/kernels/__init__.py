@@ -253,6 +253,14 @@ class Kernels(Protocol):
         """
         ...
 
+    def quantize_rows(self, x: Array, format: int, method: int, out: Array, threads: int) -> int:
+        """Rows of the float32 matrix ``x`` in few bits, each by itself; ``format`` 2 to 4 as in ``row_tables``.
+
+        ``method`` says how ranges are searched, 0 to 2: minmax, greedy, least squares; see ``reference.row_ranges``.
+        Returns the first row that has something the format does not hold, ``out`` unspecified then, or -1.
+        """
+        ...
+
     def int8_layers(self) -> Any:
         """Fully connected layers, none yet, that feed one another; see ``reference.dense``.
 

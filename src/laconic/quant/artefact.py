@@ -2,7 +2,7 @@
 
 ::
 
-    artefact.toml          version, model, features, recipe, metrics, size and checksum of the files
+    artefact.toml          version, model, features, recipe, metrics, population, size and checksum of the files
     model.safetensors      tables.NAME, rows x bytes; layers.NAME.PART
     shadow.safetensors     the same in fp32, where the artefact was written with it
 
@@ -30,6 +30,7 @@ from laconic.errors import ConfigError, FormatError
 from laconic.quant.features import Features
 from laconic.quant.layers import part_shapes
 from laconic.quant.model_shape import ModelShape, linear_layers
+from laconic.quant.population import Population
 from laconic.quant.recipe import Recipe
 from laconic.quant.toml_text import toml_text
 from laconic.quant.trained_model import TrainedModel
@@ -53,6 +54,7 @@ class _Description(Settings):
     features: Features
     recipe: Recipe
     metrics: dict[str, float] = Field(default_factory=dict)
+    population: Population | None = None
     files: dict[str, _File]
 
 
@@ -74,6 +76,9 @@ class Artefact:
 
     metrics: dict[str, float] = field(default_factory=dict)
     """What was measured when it was made, as ``ne``, ``ne_fp32``, ``auc``."""
+
+    population: Population | None = None
+    """What inputs looked like when it was made."""
 
     folder: Path | None = None
     """Where it was read from."""
@@ -154,6 +159,7 @@ def _write(folder: Path, artefact: Artefact, shadow: TrainedModel | None) -> Non
         features=artefact.features,
         recipe=artefact.recipe,
         metrics=artefact.metrics,
+        population=artefact.population,
         files=files,
     )
     text = toml_text(description.model_dump(mode="json"))
@@ -246,6 +252,8 @@ def _assemble(
     try:
         modules = linear_layers(shape.build())
         recipe.check(features.table_names, modules)
+        if description.population is not None:
+            description.population.check(features)
     except ConfigError as error:
         raise FormatError(f"{folder / _DESCRIPTION}: {error}") from None
     left = dict(tensors)
@@ -271,6 +279,7 @@ def _assemble(
         tables=tables,
         layers=layers,
         metrics=description.metrics,
+        population=description.population,
         folder=folder,
         has_shadow=_SHADOW in description.files,
     )

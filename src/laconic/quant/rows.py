@@ -19,13 +19,14 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from laconic import kernels
 from laconic.errors import ConfigError, FormatError
-from laconic.quant.row_ranges import Ranges, search_range
+from laconic.quant.row_ranges import Ranges
 
 __all__ = ["Ranges", "RowFormat", "dequantize_rows", "quantize_rows"]
 
-_CHUNK_VALUES = 1 << 20  # quantised at a time: what is needed meanwhile stays in the cache
-_EPSILON = 1e-8  # added to the range by FBGEMM, for int8 only
+_CHUNK_VALUES = 1 << 20  # at a time: what is needed meanwhile stays in the cache
+_LARGEST_HALF = 65504.0
 
 
 class RowFormat(StrEnum):
@@ -63,12 +64,20 @@ def quantize_rows(rows_RD: Tensor, format: RowFormat, ranges: Ranges = Ranges.MI
             f"quantize_rows: expected a matrix of floating-point rows, got {rows_RD.dtype} of shape {tuple(rows_RD.shape)}"
         )
     rows, dim = rows_RD.shape
+    x_RD = rows_RD.detach().to(torch.float32).contiguous()
     out_RW = torch.empty(rows, format.row_bytes(dim), dtype=torch.uint8)
-    step = max(_CHUNK_VALUES // dim, 1)
-    for begin in range(0, rows, step):
-        chunk_RD = rows_RD[begin : begin + step].detach().to(torch.float32).contiguous()
-        _check_finite(chunk_RD, format, begin)
-        out_RW[begin : begin + step] = _quantize(chunk_RD, format, ranges)
+    if not rows:
+        return out_RW
+    if format is RowFormat.FP32:
+        return x_RD.view(torch.uint8).clone()
+    if format is RowFormat.FP16:
+        _check_half(x_RD)
+        return x_RD.to(torch.float16).view(torch.uint8)
+    wrong = kernels.active().quantize_rows(
+        x_RD.numpy(), format.code, ranges.code, out_RW.numpy(), torch.get_num_threads()
+    )
+    if wrong >= 0:
+        raise _beyond(x_RD[wrong], format, wrong)
     return out_RW
 
 
@@ -90,57 +99,20 @@ def dequantize_rows(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
     return out_RD
 
 
-def _check_finite(chunk_RD: Tensor, format: RowFormat, first: int) -> None:
-    most = (
-        65504.0
-        if format in (RowFormat.FP16, RowFormat.INT4, RowFormat.INT2)
-        else torch.finfo(torch.float32).max
+def _check_half(x_RD: Tensor) -> None:
+    for begin in range(0, len(x_RD), step := max(_CHUNK_VALUES // x_RD.shape[1], 1)):
+        wrong_R = ~(x_RD[begin : begin + step].abs().amax(dim=1) <= _LARGEST_HALF)
+        if wrong_R.any():
+            row = begin + int(wrong_R.nonzero()[0])
+            raise _beyond(x_RD[row], RowFormat.FP16, row)
+
+
+def _beyond(row_D: Tensor, format: RowFormat, row: int) -> ConfigError:
+    most = torch.finfo(torch.float32).max / 2 if format is RowFormat.INT8 else _LARGEST_HALF
+    return ConfigError(
+        f"quantize_rows: row {row} has a value of magnitude {float(row_D.abs().amax())!r}, {format} holds finite "
+        f"ones up to {most:g}; choose fp32, or look for what went wrong in training"
     )
-    if format is RowFormat.INT8:
-        most /= 2  # so that the extent of a row is finite too
-    size_R = chunk_RD.abs().amax(dim=1)
-    wrong_R = ~(size_R <= most)
-    if format is not RowFormat.FP32 and wrong_R.any():
-        row = int(wrong_R.nonzero()[0])
-        raise ConfigError(
-            f"quantize_rows: row {first + row} has a value of magnitude {float(size_R[row])!r}, {format} holds finite "
-            f"ones up to {most:g}; choose fp32, or look for what went wrong in training"
-        )
-
-
-def _quantize(x_RD: Tensor, format: RowFormat, ranges: Ranges) -> Tensor:
-    if format is RowFormat.FP32:
-        return x_RD.view(torch.uint8)
-    if format is RowFormat.FP16:
-        return x_RD.to(torch.float16).view(torch.uint8)
-    top = 2**format.bits - 1
-    low_R, high_R = search_range(x_RD, top, ranges, half=format is not RowFormat.INT8)
-    if format is RowFormat.INT8:
-        extent_R = high_R - low_R
-        pair_R2 = torch.stack([extent_R / top, low_R], dim=1)
-        codes_RD = _codes(x_RD, low_R, top / (extent_R + _EPSILON), top)
-        return torch.cat([codes_RD, pair_R2.view(torch.uint8)], dim=1)
-    low_R = low_R.half().float()
-    extent_R = high_R - low_R
-    scale_R = torch.where(extent_R == 0, 1.0, extent_R / top).half().float()
-    scale_R = torch.where((scale_R == 0) | torch.isinf(1.0 / scale_R), 1.0, scale_R)
-    codes_RD = _codes(x_RD, low_R, 1.0 / scale_R, top)
-    pair_R2 = torch.stack([scale_R, low_R], dim=1).half()
-    return torch.cat([_pack(codes_RD, format.bits), pair_R2.view(torch.uint8)], dim=1)
-
-
-def _codes(x_RD: Tensor, bias_R: Tensor, inverse_R: Tensor, top: int) -> Tensor:
-    scaled_RD = (x_RD - bias_R[:, None]) * inverse_R[:, None]
-    return scaled_RD.round_().clamp_(0, top).to(torch.uint8)
-
-
-def _pack(codes_RD: Tensor, bits: int) -> Tensor:
-    each = 8 // bits
-    padded = torch.nn.functional.pad(codes_RD, (0, -codes_RD.shape[1] % each))
-    packed = padded[:, 0::each].clone()
-    for k in range(1, each):
-        packed |= padded[:, k::each] << (bits * k)
-    return packed
 
 
 def _dequantize(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:

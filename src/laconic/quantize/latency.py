@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +24,9 @@ from laconic.quant.layers import quantize_layer
 from laconic.quant.model_shape import linear_layers
 from laconic.quant.observe import Observed
 from laconic.quant.recipe import LayerChoice, TableChoice
-from laconic.quant.rows import Ranges, RowFormat, quantize_rows
+from laconic.quant.rows import RowFormat, quantize_rows
 from laconic.quant.trained_model import TrainedModel
-from laconic.quantize.candidates import Candidate
+from laconic.quantize.candidates import LAYER_CANDIDATES, TABLE_CANDIDATES, Candidate, Part
 from laconic.quantize.emulate import table_bags
 from laconic.quantize.held_out import joined, select, thinned
 from laconic.serve import Engine
@@ -54,32 +53,29 @@ class Stopwatch:
         self._embeddings = [trained.embed(part.lookups) for part in self._batches]
         self._layers = linear_layers(trained.dense_part())
         self._exact = {name: self._parts(name, LayerChoice()) for name in self._layers}
-        self._known: dict[tuple[str, str, Any], float] = {}
+        self._known: dict[tuple[Part, str], float] = {}
 
     def __call__(self, candidate: Candidate) -> float:
-        """Time a candidate; ranges have no influence on it."""
-        choice, part = candidate.choice, candidate.part
-        plain: TableChoice | LayerChoice
-        if isinstance(choice, TableChoice):
-            plain = choice.model_copy(update={"ranges": Ranges.MINMAX})
-            measure: Callable[[str, Any], float] = self._table
-        else:
-            plain = choice.model_copy(update={"ranges": "minmax"})
-            measure = self._layer
-        key = (part.kind, part.name, plain.model_dump_json())
-        if key not in self._known:
-            exact = plain in (TableChoice(), LayerChoice())
-            self._known[key] = 0.0 if exact else measure(part.name, plain)
-        return self._known[key]
+        """Time a candidate; ranges have no influence on it, and those of one part take turns with one another."""
+        part, choice = candidate.part, candidate.choice
+        choices = TABLE_CANDIDATES if isinstance(choice, TableChoice) else LAYER_CANDIDATES
+        if (part, _plain(choice)) not in self._known:
+            contenders: dict[str, TableChoice | LayerChoice] = {}
+            for other in (*choices, choice):
+                contenders.setdefault(_plain(other), other)
+            exact_us, *times = _least_us(*(self._calls(part, other) for other in contenders.values()))
+            for name, us in zip(contenders, [exact_us, *times], strict=True):
+                self._known[part, name] = us - exact_us
+        return self._known[part, _plain(choice)]
 
-    def _table(self, name: str, choice: TableChoice) -> float:
+    def _calls(self, part: Part, choice: TableChoice | LayerChoice) -> list[Callable[[], object]]:
+        if isinstance(choice, TableChoice):
+            return self._look_ups(part.name, choice)
+        return self._network({**self._exact, part.name: self._parts(part.name, choice)})
+
+    def _look_ups(self, name: str, choice: TableChoice) -> list[Callable[[], object]]:
         t = self._trained.features.table_names.index(name)
         bags = [table_bags(samples.lookups, t) for samples in self._batches]
-        return _beside(self._look_ups(name, TableChoice(), bags), self._look_ups(name, choice, bags))
-
-    def _look_ups(
-        self, name: str, choice: TableChoice, bags: list[tuple[Tensor, Tensor]]
-    ) -> list[Callable[[], object]]:
         rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
         stored_RW = rows_RD.contiguous().view(torch.uint8)
         if choice.format is not RowFormat.FP32:
@@ -94,10 +90,6 @@ class Stopwatch:
             arrays = ids_L.contiguous().numpy(), offsets.contiguous().numpy()
             calls.append(partial(chosen.embedding_bags, tables, *arrays, None, mean, None, out_BVD, 0, 1))
         return calls
-
-    def _layer(self, name: str, choice: LayerChoice) -> float:
-        exact = self._network(self._exact)
-        return _beside(exact, self._network({**self._exact, name: self._parts(name, choice)}))
 
     def _network(self, layers: Mapping[str, dict[str, Tensor]]) -> list[Callable[[], object]]:
         shape = self._trained.shape
@@ -133,10 +125,9 @@ def small_batches(samples: tuple[Samples, ...], batch: int) -> list[Samples]:
     return [select(some, torch.arange(begin, begin + size)) for begin in range(0, len(some) - size + 1, size)]
 
 
-def _beside(exact: Sequence[Callable[[], object]], changed: Sequence[Callable[[], object]]) -> float:
-    """Microseconds that a call of the second takes more."""
-    exact_us, changed_us = _least_us(exact, changed)
-    return changed_us - exact_us
+def _plain(choice: TableChoice | LayerChoice) -> str:
+    """Name a choice without its ranges."""
+    return choice.model_dump_json(exclude={"ranges"})
 
 
 def _least_us(*contenders: Sequence[Callable[[], object]]) -> tuple[float, ...]:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from laconic.data import Samples
-from laconic.errors import ConfigError
 from laconic.quant.layers import quantize_layer
 from laconic.quant.model_shape import linear_layers
 from laconic.quant.observe import Observed
@@ -23,6 +22,7 @@ from laconic.quant.rows import RowFormat, dequantize_rows, quantize_rows
 from laconic.quant.trained_model import TrainedModel
 from laconic.quantize.candidates import Candidate
 from laconic.quantize.emulate import EmulatedLinear, pool, table_bags
+from laconic.quantize.half import check_finite
 from laconic.quantize.held_out import labels
 
 __all__ = ["Probe", "Scorer"]
@@ -67,10 +67,7 @@ class Scorer:
         self._tables = [_Rows(trained, t, batches) for t in range(len(self.names))]
         self._layers = linear_layers(trained.dense_part())
         self.exact_B = self.logits(Recipe.uniform(self.names, self._layers))
-        if not bool(torch.isfinite(self.exact_B).all()):
-            raise ConfigError(
-                "quantize: the model in fp32 gives logits that are no numbers on held-out samples; it did not train"
-            )
+        check_finite(self.exact_B)
 
     def logits(self, recipe: Recipe, done: Callable[[int], None] = lambda samples: None) -> Tensor:
         """Logits of all samples; ``done`` is called with the samples of every batch."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from laconic.errors import ConfigError
 from laconic.quant import Artefact
 from laconic.quantize.debugger import PartError, debug
+from laconic.quantize.drafts import Drafts
+from laconic.quantize.half import Half, Scored
 from laconic.quantize.held_out import thinned
-from laconic.quantize.probe import Scorer
-from laconic.quantize.run import apply
-from laconic.quantize.search import Scored
+from laconic.quantize.run import with_figures
+from laconic.quantize.search import score
 from laconic.quantize.workbench import Tell, Workbench
 
 __all__ = ["Refreshed", "refresh", "refresh_budget"]
@@ -50,8 +51,9 @@ def refresh_budget(old: Artefact, given: float | None) -> float:
 def refresh(bench: Workbench, old: Artefact, budget: float, tell: Tell) -> Refreshed:
     """Apply the recipe to the workbench's model; ``ConfigError`` where it is of another one."""
     old.recipe.check(bench.trained.features.table_names, bench.trained.shape.layer_names())
-    half = Scorer(bench.trained, bench.halves.verification, bench.observed)
-    artefact, scored = apply(bench, old.recipe, half, budget, tell)
+    drafts = Drafts(bench.trained, bench.observed, tell)
+    scored = score(Half(drafts, bench.halves.verification), old.recipe, "verifying with the engine", tell)
+    artefact = with_figures(bench, drafts.artefact(old.recipe), scored, budget)
     offenders: tuple[PartError, ...] = ()
     if not scored.harm.within(budget):
         some = thinned(bench.halves.search, _PROBE)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from laconic import kernels
-from laconic.data import Samples
-from laconic.errors import PlanError
 from laconic.quant import Artefact, Recipe, quantize_model
 from laconic.quantize.candidates import candidates
 from laconic.quantize.choose import Objective, ParetoPoint, pareto
-from laconic.quantize.harm import measure_harm
+from laconic.quantize.drafts import Drafts
+from laconic.quantize.half import Half, Scored
 from laconic.quantize.held_out import thinned
 from laconic.quantize.latency import Stopwatch, engine_us
-from laconic.quantize.probe import Probe, Scorer
+from laconic.quantize.population import population_of
+from laconic.quantize.probe import Probe
 from laconic.quantize.result import quantize_result
-from laconic.quantize.search import Found, Scored, evaluate, search
+from laconic.quantize.search import Found, search
 from laconic.quantize.sensitivity import Measurement, MeasurementFile, measure_candidates
 from laconic.quantize.workbench import Tell, Workbench
 from laconic.report.quantize_result import ModelFigures, QuantizeResult, SampleCounts
-from laconic.serve import Engine
 from laconic.train.metrics import Evaluation
 
-__all__ = ["Quantized", "SearchSettings", "apply", "measurement_file", "quantize_run"]
+__all__ = ["Quantized", "SearchSettings", "measurement_file", "quantize_run", "with_figures"]
+
+_POPULATION = 16384  # samples that histograms of inputs are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +61,20 @@ def measurement_file(
 def quantize_run(
     bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, tell: Tell
 ) -> Quantized:
-    """Search, make the artefact, and verify it once more as the engine serves it."""
+    """Search, and make the artefact that was found."""
     trained = bench.trained
     parts = _measure(bench, settings, file, tell)
+    drafts = Drafts(trained, bench.observed, tell)
     tell("scoring in fp32", 0, 2)
-    search_half = Scorer(trained, bench.halves.search, bench.observed)
+    search_half = Half(drafts, bench.halves.search)
     tell("scoring in fp32", 1, 2)
-    verification_half = Scorer(trained, bench.halves.verification, bench.observed)
+    verification_half = Half(drafts, bench.halves.verification)
     tell("scoring in fp32", 2, 2)
     found = search(parts, settings.budget, settings.objective, search_half, verification_half, tell)
     curve = pareto(parts, settings.budget)
-    artefact, served = apply(bench, found.chosen.recipe, verification_half, settings.budget, tell)
-    if not served.harm.within(settings.budget):
-        raise PlanError(
-            f"quantize: the engine changes NE by {served.harm.measured:+.4%}, its emulation by "
-            f"{found.verified.harm.measured:+.4%}, and the budget is {settings.budget:.4%}; try LACONIC_KERNELS=reference"
-        )
+    artefact = with_figures(bench, drafts.artefact(found.chosen.recipe), found.verified, settings.budget)
     us = _engine_times(bench, artefact, settings.batch, tell)
-    return Quantized(artefact, _result(bench, settings, parts, found, served, artefact, us, curve, title))
+    return Quantized(artefact, _result(bench, settings, parts, found, artefact, us, curve, title))
 
 
 def _measure(
@@ -100,35 +94,8 @@ def _measure(
     return measure_candidates(probe, stopwatch, file, next_one)
 
 
-def apply(
-    bench: Workbench, recipe: Recipe, half: Scorer, budget: float, tell: Tell
-) -> tuple[Artefact, Scored]:
-    """Quantise the whole model, and score a half with the engine."""
-    trained, total = bench.trained, bench.trained.shape.tables
-    done = 0
-
-    def say(_: str) -> None:
-        nonlocal done
-        tell("quantising tables", done, total)
-        done += 1
-
-    plain = quantize_model(trained, recipe, bench.observed, say=say)
-    tell("quantising tables", total, total)
-    changed_B = _engine_logits(plain, half.batches, tell)
-    harm = measure_harm(half.exact_B, changed_B, half.label_B)
-    scored = Scored(harm, evaluate(half.exact_B, half.label_B), evaluate(changed_B, half.label_B))
-    return _with_metrics(plain, scored, budget), scored
-
-
-def _engine_logits(artefact: Artefact, batches: tuple[Samples, ...], tell: Tell) -> Tensor:
-    engine, scores = Engine(artefact), []
-    for k, samples in enumerate(batches):
-        scores.append(torch.from_numpy(engine.logits(samples.dense_BF.contiguous().numpy(), samples.lookups)))
-        tell("verifying with the engine", k + 1, len(batches))
-    return torch.cat(scores)
-
-
-def _with_metrics(artefact: Artefact, scored: Scored, budget: float) -> Artefact:
+def with_figures(bench: Workbench, artefact: Artefact, scored: Scored, budget: float) -> Artefact:
+    """Return an artefact that says what was measured of it, its budget, and what inputs it is made for."""
     metrics = {
         "budget": budget,
         "ne_fp32": scored.exact.normalized_entropy,
@@ -140,9 +107,8 @@ def _with_metrics(artefact: Artefact, scored: Scored, budget: float) -> Artefact
         "auc": scored.low.auc,
         "samples": float(scored.harm.samples),
     }
-    return Artefact(
-        artefact.shape, artefact.features, artefact.recipe, artefact.tables, artefact.layers, metrics
-    )
+    some = thinned(bench.halves.search, _POPULATION)
+    return replace(artefact, metrics=metrics, population=population_of(artefact.features, some))
 
 
 def _engine_times(bench: Workbench, artefact: Artefact, batch: int, tell: Tell) -> tuple[float, ...]:
@@ -160,12 +126,12 @@ def _result(
     settings: SearchSettings,
     parts: list[list[Measurement]],
     found: Found,
-    served: Scored,
     artefact: Artefact,
     us: tuple[float, ...],
     curve: list[ParetoPoint],
     title: str,
 ) -> QuantizeResult:
+    served = found.verified
     exact_bytes = sum(part[0].bytes for part in parts)
     return quantize_result(
         title=title,

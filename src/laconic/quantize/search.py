@@ -8,36 +8,22 @@ says how often the half was looked at: each look makes it a little less unseen.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
 
 from laconic.errors import PlanError
 from laconic.quant.recipe import Recipe
 from laconic.quantize.choose import Chosen, Objective, choose
-from laconic.quantize.harm import Harm, measure_harm
-from laconic.quantize.probe import Scorer
+from laconic.quantize.half import Half, Scored
+from laconic.quantize.harm import Harm
 from laconic.quantize.sensitivity import Measurement
 from laconic.quantize.workbench import Tell
-from laconic.train.metrics import Evaluation, Predictions
 
-__all__ = ["Attempt", "Found", "Scored", "evaluate", "score", "search"]
+__all__ = ["Attempt", "Found", "score", "search"]
 
 _MOST_ATTEMPTS = 12
 _STEP = 0.95  # the least that a budget is tightened by, where it was broken
 _CARE = 0.98  # beyond what would have sufficed
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A recipe on a set of samples."""
-
-    harm: Harm
-    exact: Evaluation
-    low: Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +57,8 @@ def search(
     parts: Sequence[Sequence[Measurement]],
     budget: float,
     objective: Objective,
-    search_half: Scorer,
-    verification_half: Scorer,
+    search_half: Half,
+    verification_half: Half,
     tell: Tell = lambda what, done, total: None,
 ) -> Found:
     """Find the combination that takes least and is within the budget on both halves; ``PlanError`` where none is."""
@@ -103,27 +89,14 @@ def search(
 
 
 def score(
-    scorer: Scorer, recipe: Recipe, what: str = "scoring", tell: Tell = lambda what, done, total: None
+    half: Half, recipe: Recipe, what: str = "scoring", tell: Tell = lambda what, done, total: None
 ) -> Scored:
-    """Score samples with a recipe and compare with fp32; ``what`` is the name of this work."""
-    done, total = 0, len(scorer.label_B)
+    """Score a half with a recipe; ``what`` is the name of this work."""
+    done, total = 0, len(half.label_B)
 
     def more(samples: int) -> None:
         nonlocal done
         done += samples
         tell(what, done, total)
 
-    tell(what, 0, total)
-    changed_B = scorer.logits(recipe, more)
-    harm = measure_harm(scorer.exact_B, changed_B, scorer.label_B)
-    return Scored(harm, evaluate(scorer.exact_B, scorer.label_B), evaluate(changed_B, scorer.label_B))
-
-
-def evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
-    """AUC, log loss and normalized entropy; NaN where a logit is no finite number."""
-    if not bool(torch.isfinite(logits_B).all()):
-        nothing = math.nan
-        return Evaluation(samples=len(label_B), auc=nothing, log_loss=nothing, normalized_entropy=nothing)
-    predictions = Predictions()
-    predictions.add(logits_B, label_B)
-    return predictions.evaluate()
+    return half.score(recipe, more)

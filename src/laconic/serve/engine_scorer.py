@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from laconic.data import Categorical, Schema
 from laconic.lookups import Lookups
 from laconic.quant import Artefact
+from laconic.quant.population import Population
 from laconic.serve.engine import Engine
 from laconic.serve.signature import Signature
 
@@ -36,6 +37,11 @@ class EngineScorer:
     def budget(self) -> float | None:
         """Increase of normalized entropy that the recipe was chosen for, where the artefact says so."""
         return self._engine.artefact.metrics.get("budget")
+
+    @property
+    def population(self) -> Population | None:
+        """Inputs of held-out samples, where the artefact has them."""
+        return self._engine.artefact.population
 
     @property
     def lowered(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.lookups import Lookups
+from laconic.quant.population import Population
 from laconic.serve.signature import Signature
 
 __all__ = ["Scorer"]
@@ -32,6 +33,11 @@ class Scorer(Protocol):
     @property
     def budget(self) -> float | None:
         """Increase of normalized entropy that was allowed when it was made."""
+        ...
+
+    @property
+    def population(self) -> Population | None:
+        """Inputs that it was made for; None where that is not known."""
         ...
 
     @property

@@ -203,6 +203,10 @@ class NativeKernels:
             self.name, tables, ids, offsets, weights, mean, unknown, out, first, threads
         )
 
+    def quantize_rows(self, x: Array, format: int, method: int, out: Array, threads: int) -> int:
+        """Search and round all rows in one call."""
+        return _native.quantize_rows(self.name, x, format, method, out, threads)
+
     def int8_layers(self) -> _native.Int8Layers:
         """Layers in native memory."""
         return _native.Int8Layers(self.name)

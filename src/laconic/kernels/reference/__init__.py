@@ -2,7 +2,7 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
-    serving       embedding_bag  dense
+    serving       embedding_bag  dense  quantize_rows  row_ranges
     tables        rows  threshold_rows  bit_rows
     sparse        sparse  positions
     gradients     levels
@@ -37,6 +37,7 @@ from laconic.kernels.reference.batch import (
 from laconic.kernels.reference.bit_rows import add_bits, choose_bits, count_bits, put_bits, take_bits
 from laconic.kernels.reference.dense import Int8Layers, interact
 from laconic.kernels.reference.embedding_bag import RowTables, embedding_bags
+from laconic.kernels.reference.quantize_rows import quantize_rows
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
 from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
 from laconic.kernels.reference.threshold_rows import threshold_rows
@@ -230,6 +231,10 @@ class ReferenceKernels:
     ) -> int:
         """Look up and pool one bag after the other."""
         return embedding_bags(tables, ids, offsets, weights, mean, unknown, out, first)
+
+    def quantize_rows(self, x: Array, format: int, method: int, out: Array, threads: int) -> int:
+        """Search and round all rows side by side."""
+        return quantize_rows(x, format, method, out)
 
     def int8_layers(self) -> Int8Layers:
         """Layers as they are given."""

@@ -1,6 +1,6 @@
 """Whether what clients ask has changed: histograms of every feature against those of a reference.
 
-The reference is the first samples of a deployment. Ids have two histograms: by their order, which sees other ranges, and
+The reference is what the artefact stores, or else the first samples of a deployment. Ids have two histograms: by their order, which sees other ranges, and
 by a hash, which sees that other ids have become frequent. Bags have one of their lengths too. A window is two halves, of which the
 older leaves when the younger is full.
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from laconic.data import Schema
 from laconic.data.mix64 import mix64
+from laconic.quant.population import Histogram, Population
 from laconic.serve.query import Query
 from laconic.serve.signature import LENGTHS
 from laconic.serve.watch.stability import Bins, Counts, chance, psi
@@ -44,7 +45,10 @@ class FeatureFigures:
 class InputDrift:
     """Learns, then compares; ``add`` returns figures each time that half a window is full."""
 
-    def __init__(self, schema: Schema, *, reference: int, window: int) -> None:
+    def __init__(
+        self, schema: Schema, *, reference: int, window: int, population: Population | None = None
+    ) -> None:
+        """Learn from ``reference`` samples, unless the ``population`` is known."""
         self._schema = schema
         self._needed, self._half = reference, max(1, window // 2)
         self._learning: list[dict[str, Values]] | None = []
@@ -56,11 +60,21 @@ class InputDrift:
         self._unknown_reference: dict[str, float] = {}
         self._unknown = {name: np.zeros(2, dtype=np.int64) for name in self._table_names()}
         self._unknown_older = {name: np.zeros(2, dtype=np.int64) for name in self._table_names()}
+        if population is not None:
+            self._know(population)
 
     @property
     def learning(self) -> bool:
         """Whether there is no reference yet."""
         return self._learning is not None
+
+    def population(self) -> Population:
+        """Return what was learnt."""
+        views = {
+            view: Histogram(edges=tuple(bins.edges.tolist()), counts=tuple(bins.reference_K.tolist()))
+            for view, bins in self._bins.items()
+        }
+        return Population(views=views, unknown=self._unknown_reference)
 
     def add(self, query: Query) -> dict[str, FeatureFigures] | None:
         """Count a batch; figures by feature, when half a window is full."""
@@ -104,10 +118,16 @@ class InputDrift:
         for view in batches[0]:
             values_N = np.concatenate([batch[view] for batch in batches])
             dense = view in self._schema.dense
-            self._bins[view] = Bins(values_N, _DENSE_BINS if dense else _ID_BINS)
+            self._bins[view] = Bins.learnt(values_N, _DENSE_BINS if dense else _ID_BINS)
         for name, (unknown, ids) in self._unknown.items():
             self._unknown_reference[name] = int(unknown) / max(1, int(ids))
             self._unknown[name] = np.zeros(2, dtype=np.int64)
+        self._older, self._younger, self._learning = self._no_counts(), self._no_counts(), None
+
+    def _know(self, population: Population) -> None:
+        for view, histogram in population.views.items():
+            self._bins[view] = Bins(np.array(histogram.edges, float), np.array(histogram.counts, np.int64))
+        self._unknown_reference = dict(population.unknown)
         self._older, self._younger, self._learning = self._no_counts(), self._no_counts(), None
 
     def _no_counts(self) -> dict[str, Counts]:

@@ -45,15 +45,22 @@ def chance(now_K: Counts, reference_K: Counts) -> float:
 class Bins:
     """Bins of about equal mass in the reference, by value; a value that is frequent has its own."""
 
-    def __init__(self, reference_N: NDArray[Any], most: int) -> None:
+    def __init__(self, edges: NDArray[Any], reference_K: Counts) -> None:
+        self.edges, self.reference_K = edges, reference_K
+
+    @classmethod
+    def learnt(cls, reference_N: NDArray[Any], most: int) -> Bins:
+        """Make at most so many, from values."""
         wanted = np.linspace(0, 1, most + 1)[1:-1]
-        self._edges = (
+        edges = (
             np.unique(np.quantile(reference_N, wanted, method="lower")) if reference_N.size else np.empty(0)
         )
-        self.reference_K = self.count(reference_N)
+        return cls(edges, _histogram(edges, reference_N))
 
     def count(self, values_N: NDArray[Any]) -> Counts:
         """Histogram over these bins."""
-        return np.bincount(
-            np.searchsorted(self._edges, values_N, side="right"), minlength=self._edges.size + 1
-        )
+        return _histogram(self.edges, values_N)
+
+
+def _histogram(edges: NDArray[Any], values_N: NDArray[Any]) -> Counts:
+    return np.bincount(np.searchsorted(edges, values_N, side="right"), minlength=edges.size + 1)

@@ -71,7 +71,9 @@ class Watch:
         self._live, self._settings, self._metrics, self._switch = scorer, settings, metrics, switch
         self._shadow: Scorer | None = None
         schema = scorer.signature.schema
-        self._inputs = InputDrift(schema, reference=settings.reference, window=settings.window)
+        self._inputs = InputDrift(
+            schema, reference=settings.reference, window=settings.window, population=scorer.population
+        )
         self._scores = ScoreDrift(settings.window)
         self._outcomes = Outcomes(remembered=settings.remembered, window=settings.labels)
         self._alerts = Alerts(metrics)
