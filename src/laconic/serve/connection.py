@@ -152,6 +152,4 @@ class _Connection(H11Protocol):
 
 def connection_class(limits: Limits, metrics: Metrics, overload: Overload) -> type[Any]:
     """Return a protocol for Uvicorn, with these limits."""
-    return type(
-        "Connection", (_Connection,), {"limits": limits, "metrics": metrics, "overload": overload}
-    )
+    return type("Connection", (_Connection,), {"limits": limits, "metrics": metrics, "overload": overload})

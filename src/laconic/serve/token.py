@@ -8,7 +8,7 @@ __all__ = ["bears_token"]
 
 
 def bears_token(authorization: str, token: bytes | None) -> bool:
-    """``authorization``: the header, empty where there is none. Without a token, everybody may ask."""
+    """Look at the header, empty where there is none. Without a token, everybody may ask."""
     if token is None:
         return True
     kind, _, given = authorization.partition(" ")
