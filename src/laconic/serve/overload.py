@@ -4,6 +4,10 @@ Parser, routes and application take a millisecond to refuse what they then read 
 are refused, and that time is missing for the others. So a connection asks here first. Only the plainest head gets an
 answer; whatever is unusual about it, the usual way judges it, as if nobody had looked.
 
+All connections that can be read are read before the first of their requests is in the queue. What was let through in the
+same turn of the event loop therefore counts as if it waited already, at the usual number of samples; for that turn only, so
+that a body that never comes takes nobody's place.
+
 ::
 
     POST /v2/models/MODEL[/versions/V]/infer HTTP/1.1    of the model and version at hand
@@ -15,6 +19,7 @@ answer; whatever is unusual about it, the usual way judges it, as if nobody had 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass
@@ -58,11 +63,16 @@ class Overload:
         self._token = None if token is None else token.encode()
         self._path = f"/v2/models/{settings.model}"
         self._most_body = int(settings.limits.body_mb * (1 << 20))
+        self._passing = 0
 
     def refusal(self, data: bytes) -> Refused | None:
         """Refuse the request that ``data`` begins with, where there is no room; else None."""
+        if not data.startswith(b"POST "):
+            return None
         refusal = self._no_room()
         if refusal is None:
+            self._passing += 1
+            asyncio.get_running_loop().call_soon(self._passed)  # after the request's own first step
             return None
         end = data.find(_END, 0, _MOST_HEAD)
         matched = _HEAD.fullmatch(data, 0, end) if end >= 0 else None
@@ -74,9 +84,13 @@ class Overload:
         fields = f"retry-after: {refusal.retry_after_s}\r\ncontent-length: {len(body)}\r\ncontent-type: application/json\r\n"
         return Refused(end + len(_END), body_bytes, fields.encode(), body)
 
+    def _passed(self) -> None:
+        self._passing -= 1
+
     def _no_room(self) -> Refusal | None:
         try:
-            self._repository.current().batcher.check_room()
+            batcher = self._repository.current().batcher
+            batcher.check_room(1 + int(self._passing * batcher.usual_samples))
         except Refusal as refusal:
             return refusal if refusal.status == 429 else None
         return None
