@@ -72,7 +72,7 @@ class Overload:
         refusal = self._no_room()
         if refusal is None:
             self._passing += 1
-            asyncio.get_running_loop().call_soon(self._passed)  # after the request's own first step
+            asyncio.get_running_loop().call_soon(self._passed)  # its first step is before the next turn of reading, too
             return None
         end = data.find(_END, 0, _MOST_HEAD)
         matched = _HEAD.fullmatch(data, 0, end) if end >= 0 else None
