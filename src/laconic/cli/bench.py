@@ -305,7 +305,7 @@ def serve(
     if unknown or not names:
         raise ConfigError(f"--engines: expected some of {', '.join(ENGINES)}, got {engines!r}")
     console = Console(stderr=json_file is not None and str(json_file) == "-")
-    console.width = max(console.width, 110)
+    console.width = max(console.width, 120)
     console.print(str(Machine.this()))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

@@ -33,7 +33,7 @@ from laconic.quant.quantize import quantize_layers
 __all__ = ["PARTS", "Fit", "flops", "measure_complexity"]
 
 _BATCH = 64
-_WIDTHS = (1.375, 1.5, 1.75, 2.0, 2.5)
+_WIDTHS = (1.5, 2.0, 2.5, 3.0)
 """Of layers, in multiples of the reference's."""
 
 PARTS = 2 + len(_WIDTHS)

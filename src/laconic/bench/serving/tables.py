@@ -54,7 +54,7 @@ def _fits_table(fits: Sequence[Fit]) -> Table:
     for fit in fits:
         row = fit.row
         table.add_row(
-            "reference, fp32" if fit is reference else "int4 rows, int8 layers",
+            "fp32 reference" if fit is reference else "laconic, int4 and int8",
             f"{fit.parameters / 1e6:,.0f} M",
             f"{fit.parameters / reference.parameters:.2f}x",
             f"{fit.flops / 1e6:.2f}",
