@@ -72,7 +72,9 @@ class Overload:
         refusal = self._no_room()
         if refusal is None:
             self._passing += 1
-            asyncio.get_running_loop().call_soon(self._passed)  # its first step is before the next turn of reading, too
+            asyncio.get_running_loop().call_soon(
+                self._passed
+            )  # its first step is before the next turn of reading, too
             return None
         end = data.find(_END, 0, _MOST_HEAD)
         matched = _HEAD.fullmatch(data, 0, end) if end >= 0 else None
