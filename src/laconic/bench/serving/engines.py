@@ -70,9 +70,11 @@ def _compiled(case: Case) -> Contender:
 
 
 def _torchao(case: Case) -> Contender:
+    for talker in ("torchao", "torch.utils._pytree"):  # about each other's versions
+        logging.getLogger(talker).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", "Int8Tensor does not implement")  # while it is compiled, at the first batch
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.getLogger("torchao").setLevel(logging.ERROR)
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
         whole = _Whole(case.trained)
