@@ -72,7 +72,8 @@ def _compiled(case: Case) -> Contender:
 def _torchao(case: Case) -> Contender:
     for talker in ("torchao", "torch.utils._pytree"):  # about each other's versions
         logging.getLogger(talker).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", "Int8Tensor does not implement")  # while it is compiled, at the first batch
+    # Said while it is compiled, which is at the first batch.
+    warnings.filterwarnings("ignore", "Int8Tensor does not implement")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
