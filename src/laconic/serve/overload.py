@@ -1,6 +1,6 @@
 """A request for scores that is refused from its head, while the queue has no room.
 
-Parser, routes and application take a millisecond to refuse what they then read for nothing; under overload most requests
+Parser, routes and application take long to refuse what they then read for nothing; under overload most requests
 are refused, and that time is missing for the others. So a connection asks here first. Only the plainest head gets an
 answer; whatever is unusual about it, the usual way judges it, as if nobody had looked.
 
