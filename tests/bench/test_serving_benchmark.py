@@ -7,16 +7,23 @@ import torch
 
 from laconic.bench.serving import models
 from laconic.bench.serving.bags import measure_bags
-from laconic.bench.serving.benchmark import _measure
+from laconic.bench.serving.benchmark import Result, _measure
+from laconic.bench.serving.complexity import flops, measure_complexity
 from laconic.bench.serving.engines import ENGINES
+from laconic.bench.serving.steps import Steps
 from laconic.bench.serving.tables import render
 from laconic.data import SyntheticSettings
+from laconic.quant import ModelShape
+
+
+def silent() -> Steps:
+    return Steps(1, lambda text, done, total: None)
 
 
 @pytest.fixture(scope="module")
 def case():
     data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=600)
-    return models._trained_case("small", data, 5, 2, lambda text: None)
+    return models.trained_case("small", data, 5, 2, silent())
 
 
 def test_engines_agree_on_the_model(case):
@@ -30,7 +37,7 @@ def test_engines_agree_on_the_model(case):
 
 
 def test_rows_have_figures_for_every_engine_and_batch(case):
-    rows = _measure(case, ["fp32", "laconic"], (1, 256), 1, lambda text: None)
+    rows = _measure(case, ["fp32", "laconic"], (1, 256), 1, silent())
     assert [(row.engine, row.batch) for row in rows] == [
         ("fp32", 1),
         ("laconic", 1),
@@ -39,10 +46,42 @@ def test_rows_have_figures_for_every_engine_and_batch(case):
     ]
     assert rows[1].size_bytes < rows[0].size_bytes / 3
     assert all(row.ne is not None and row.p99_ms >= row.p50_ms > 0 for row in rows)
-    render(rows)
+    render(Result(rows, []))
 
 
 def test_bags_are_measured_in_every_format():
     torch.manual_seed(0)
-    rows = measure_bags(1000, 1, lambda text: None)
+    rows = measure_bags(1000, 1, silent())
     assert [row.engine for row in rows] == ["fp32", "laconic fp32", "laconic int8", "laconic int4"]
+
+
+def test_flops_count_layers_and_dot_products():
+    shape = ModelShape(dense=3, tables=2, dim=4, bottom=(5,), top=(6,))
+    layers = 3 * 5 + 5 * 4 + (4 + 3) * 6 + 6  # two vectors of tables and one of the dense features: 3 pairs
+    assert flops(shape) == 2 * (layers + 3 * 4)
+
+
+def test_larger_models_stand_beside_the_reference():
+    small = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), eval_samples=600)
+    large = SyntheticSettings(kind="synthetic", rows=(500, 10_000, 150), eval_samples=600)
+    cases = [models._drawn_case("drawn", data, 2, silent()) for data in (small, large)]
+    reference, *wider = measure_complexity(*cases, 1, silent(), widths=(1.5, 2.0))
+    assert reference.row.model == "complexity reference"
+    assert reference.fits(reference)
+    assert [fit.row.engine for fit in wider] == ["laconic", "laconic"]
+    assert reference.flops < wider[0].flops < wider[1].flops
+    assert "x FLOPs" in wider[0].row.model
+    assert wider[0].parameters > sum(large.rows) * 64
+    assert all(
+        fit.row.size_bytes < fit.parameters * 1.2 for fit in wider
+    )  # int4 and int8 with what belongs to them
+    render(Result([], [reference, *wider]))
+
+
+def test_steps_tell_parts_and_fractions():
+    told = []
+    steps = Steps(3, lambda *what: told.append(what))
+    steps.begin("one")
+    steps.begin("two")
+    steps.within(1, 4)
+    assert told == [("one", 0, 3), ("two", 1, 3), ("two, 1 of 4", 1.25, 3)]

@@ -291,6 +291,7 @@ def serve(
     from dataclasses import asdict
 
     from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from laconic.bench.machine import Machine
     from laconic.bench.serving.benchmark import run_serving_benchmark
@@ -304,13 +305,19 @@ def serve(
     if unknown or not names:
         raise ConfigError(f"--engines: expected some of {', '.join(ENGINES)}, got {engines!r}")
     console = Console(stderr=json_file is not None and str(json_file) == "-")
-    console.width = max(console.width, 110)
+    console.width = max(console.width, 120)
     console.print(str(Machine.this()))
-    with console.status("starting") as status:
-        rows = run_serving_benchmark(data=data, full=full, engines=names, say=status.update)
-    console.print(render(rows))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+
+        def show(text: str, done: float, total: int) -> None:
+            progress.update(task, description=text, completed=done, total=total)
+
+        result = run_serving_benchmark(data=data, full=full, engines=names, show=show)
+    console.print(render(result))
     if json_file is not None:
-        write_json([asdict(row) for row in rows], json_file)
+        write_json([asdict(row) for row in result.all_rows()], json_file)
 
 
 def _rates(text: str) -> list[float]:

@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,6 +33,7 @@ from laconic.serve.refusal import Refusal
 from laconic.serve.repository import Repository
 from laconic.serve.settings import ServerSettings
 from laconic.serve.tensors import read_header_length, read_inference, read_json
+from laconic.serve.token import bears_token
 from laconic.serve.watch.labels import read_labels
 
 __all__ = ["make_app"]
@@ -97,10 +97,9 @@ class _Routes:
         return guarded
 
     def _check_token(self, request: Request) -> None:
-        if self._token is None or request.url.path in _OPEN:
+        if request.url.path in _OPEN:
             return
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+        if not bears_token(request.headers.get("authorization", ""), self._token):
             raise Refusal(401, "Authorization: expected Bearer and the server's token")
 
     def _deployment(self, request: Request) -> Deployment:

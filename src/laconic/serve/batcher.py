@@ -35,6 +35,7 @@ __all__ = ["Batch", "Batcher"]
 
 _log = logging.getLogger("laconic.serve")
 
+_LATELY = 16  # batches
 _TOO_LATE = "server: busy, the request waited for longer than the deadline; try again"
 
 
@@ -61,6 +62,8 @@ class Batcher:
         self.scorer = scorer
         """May be replaced at any time; the next batch uses it."""
         self.service_time = ServiceTime()
+        self.usual_samples = 0.0
+        """Of a request, lately."""
         self._settings, self._say = settings, say
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
@@ -183,6 +186,7 @@ class Batcher:
             return Refusal(500, f"model: scoring failed, {type(error).__name__}; the server's log says why")
         seconds = time.monotonic() - begin
         self.service_time.add(total, seconds)
+        self.usual_samples += (total / len(batch) - self.usual_samples) / _LATELY
         self._say(Batch(len(batch), total, seconds))
         return np.split(probability_B, np.cumsum(samples)[:-1])
 

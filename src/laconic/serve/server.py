@@ -28,6 +28,7 @@ from laconic.errors import PlanError
 from laconic.serve.app import make_app
 from laconic.serve.connection import connection_class
 from laconic.serve.metrics import Metrics
+from laconic.serve.overload import Overload
 from laconic.serve.refusal import Refusal
 from laconic.serve.repository import Repository
 from laconic.serve.scorer import Scorer
@@ -124,7 +125,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 make_app(repository, settings, metrics, token),
-                http=connection_class(limits, metrics),
+                http=connection_class(limits, metrics, Overload(repository, settings, metrics, token)),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",

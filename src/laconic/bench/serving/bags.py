@@ -9,17 +9,22 @@ import torch
 
 from laconic import kernels
 from laconic.bench.serving.row import Row
+from laconic.bench.serving.steps import Steps
 from laconic.bench.serving.timing import time_calls
 from laconic.quant import RowFormat, quantize_rows
 
-__all__ = ["measure_bags"]
+__all__ = ["PARTS", "measure_bags"]
 
 _DIM, _BAG, _SAMPLES = 64, 32, 256
+_FORMATS = (RowFormat.FP32, RowFormat.INT8, RowFormat.INT4)
+
+PARTS = 2 + len(_FORMATS)
+"""Steps of the measurement."""
 
 
-def measure_bags(rows: int, rounds: int, say: Callable[[str], None]) -> list[Row]:
+def measure_bags(rows: int, rounds: int, steps: Steps) -> list[Row]:
     """Time torch's EmbeddingBag in fp32, and our kernel in fp32, int8 and int4, on ids that are drawn evenly."""
-    say(f"bags: drawing {rows:,} rows")
+    steps.begin(f"bags: drawing {rows:,} rows")
     table_RD = torch.empty(rows, _DIM).normal_(0, 0.05)
     native = kernels.active()
     offsets = torch.arange(0, _SAMPLES * _BAG + 1, _BAG)
@@ -34,8 +39,8 @@ def measure_bags(rows: int, rounds: int, say: Callable[[str], None]) -> list[Row
 
     calls: dict[str, Callable[[int], object]] = {"fp32": eager}
     sizes = {"fp32": 4 * table_RD.numel()}
-    for format in (RowFormat.FP32, RowFormat.INT8, RowFormat.INT4):
-        say(f"bags: quantising to {format}")
+    for format in _FORMATS:
+        steps.begin(f"bags: quantising to {format}")
         packed = quantize_rows(table_RD, format)
         held = native.row_tables(_DIM)
         held.add(packed.numpy(), format.code)
@@ -44,19 +49,15 @@ def measure_bags(rows: int, rounds: int, say: Callable[[str], None]) -> list[Row
         calls[name] = lambda i, held=held: native.embedding_bags(  # type: ignore[misc]
             held, ids[i % 64].numpy(), offsets.numpy(), None, False, None, out, 0, 1
         )
-    say("bags: timing")
-    seconds = time_calls(calls, rounds=rounds, turn_s=0.3)
+    steps.begin("bags: timing")
+    seconds = time_calls(calls, rounds=rounds, turn_s=0.3, tell=steps.within)
     return [
-        Row(
+        Row.of_times(
+            times,
             engine=name,
             model=f"bags of {_BAG}, {rows:,} x {_DIM}",
             batch=_SAMPLES,
-            samples_per_s=_SAMPLES / float(np.median(times)),
-            p50_ms=float(np.median(times)) * 1e3,
-            p99_ms=float(np.quantile(times, 0.99)) * 1e3,
             size_bytes=sizes[name],
-            ne=None,
-            auc=None,
         )
         for name, times in seconds.items()
     ]

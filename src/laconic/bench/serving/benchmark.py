@@ -5,71 +5,106 @@ from __future__ import annotations
 import gc
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from laconic.bench.serving.bags import measure_bags
+from laconic.bench.serving import bags, complexity
+from laconic.bench.serving.complexity import Fit, measure_complexity
 from laconic.bench.serving.engines import ENGINES, Contender
-from laconic.bench.serving.models import BATCH, Case, Part, cases
+from laconic.bench.serving.models import (
+    BATCH,
+    Case,
+    Part,
+    data_sets,
+    large_case,
+    reference_case,
+    trained_case,
+)
 from laconic.bench.serving.row import Row
-from laconic.bench.serving.timing import Times, one_core, time_calls
+from laconic.bench.serving.steps import Steps
+from laconic.bench.serving.timing import one_core, time_calls
 from laconic.train.metrics import Evaluation, Predictions
 
-__all__ = ["run_serving_benchmark"]
+__all__ = ["Result", "run_serving_benchmark"]
 
 _PARTS = 96  # batches to evaluate on and to time with
+_TRAINING_STEPS = 100
+_BAG_ROWS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the benchmark found."""
+
+    rows: list[Row]
+
+    fits: list[Fit]
+    """The reference, then larger models."""
+
+    def all_rows(self) -> list[Row]:
+        """Of everything that was timed."""
+        return [*self.rows, *(fit.row for fit in self.fits)]
 
 
 def run_serving_benchmark(
-    *,
-    data: Path | None,
-    full: bool,
-    engines: Sequence[str],
-    say: Callable[[str], None],
-    bag_rows: int = 4_000_000,
-) -> list[Row]:
+    *, data: Path | None, full: bool, engines: Sequence[str], show: Callable[[str, float, int], None]
+) -> Result:
     """Measure every engine on every model; engines that are not installed are left out."""
+    rounds, batches = (15, (1, 64, BATCH)) if full else (5, (1, BATCH))
     rows = []
-    rounds = 15 if full else 5
     with tempfile.TemporaryDirectory() as scratch, one_core():
-        for case in cases(data, Path(scratch), full=full, parts=_PARTS, say=say):
-            rows += _measure(case, engines, (1, 64, 256) if full else (1, 256), rounds, say)
-            del case
-            gc.collect()
-        if bag_rows:
-            rows += measure_bags(bag_rows, rounds, say)
-    return rows
+        sets = data_sets(data, Path(scratch))
+        each = 1 + (2 + len(batches)) * len(engines) + len(batches)
+        steps = Steps((len(sets) + 1) * each + 1 + complexity.PARTS + bags.PARTS, show)
+        for name, settings in sets.items():
+            case = trained_case(name, settings, None if full else _TRAINING_STEPS, _PARTS, steps)
+            rows += _measure(case, engines, batches, rounds, steps)
+        case = large_case(_PARTS, steps)
+        rows += _measure(case, engines, batches, rounds, steps)
+        fits = measure_complexity(reference_case(_PARTS, steps), case, rounds, steps)
+        del case
+        gc.collect()
+        rows += bags.measure_bags(_BAG_ROWS, rounds, steps)
+    return Result(rows, fits)
 
 
 def _measure(
-    case: Case, engines: Sequence[str], batches: Sequence[int], rounds: int, say: Callable[[str], None]
+    case: Case, engines: Sequence[str], batches: Sequence[int], rounds: int, steps: Steps
 ) -> list[Row]:
     contenders = []
     for name in engines:
-        say(f"{case.name}: loading {name}")
+        steps.begin(f"{case.name}: loading {name}")
         try:
             contenders.append(ENGINES[name](case))
         except ModuleNotFoundError as error:
-            say(f"{case.name}: no {error.name}, {name} is left out")
+            steps.begin(f"{case.name}: no {error.name}, {name} is left out")
     accuracy = {}
     for contender in contenders:
-        say(f"{case.name}: evaluating {contender.name}")
+        steps.begin(f"{case.name}: evaluating {contender.name}")
         accuracy[contender.name] = _evaluate(contender, case)
     rows = []
     for batch in batches:
         parts = [part.first(batch) for part in case.parts]
         for contender in contenders:
-            say(f"{case.name}: batch {batch}, warming {contender.name} up")
+            steps.begin(f"{case.name}: batch {batch}, warming {contender.name} up")
             for part in parts[:3]:
                 contender.logits(part)
-        say(f"{case.name}: batch {batch}, timing")
+        steps.begin(f"{case.name}: batch {batch}, timing")
         calls = {contender.name: _calls(contender, parts) for contender in contenders}
-        seconds = time_calls(calls, rounds=rounds, turn_s=0.5)
-        rows += [
-            _row(contender, case, batch, seconds[contender.name], accuracy[contender.name])
-            for contender in contenders
-        ]
+        seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=steps.within)
+        for contender in contenders:
+            found = accuracy[contender.name]
+            rows.append(
+                Row.of_times(
+                    seconds[contender.name],
+                    engine=contender.name,
+                    model=case.name,
+                    batch=batch,
+                    size_bytes=contender.size_bytes,
+                    ne=None if found is None else found.normalized_entropy,
+                    auc=None if found is None else found.auc,
+                )
+            )
     return rows
 
 
@@ -85,24 +120,3 @@ def _evaluate(contender: Contender, case: Case) -> Evaluation | None:
         assert len(part.label_B) == BATCH
         predictions.add(contender.logits(part).reshape(-1), part.label_B)
     return predictions.evaluate()
-
-
-def _row(
-    contender: Contender,
-    case: Case,
-    batch: int,
-    seconds: Times,
-    accuracy: Evaluation | None,
-) -> Row:
-    median = float(np.median(seconds))
-    return Row(
-        engine=contender.name,
-        model=case.name,
-        batch=batch,
-        samples_per_s=batch / median,
-        p50_ms=median * 1e3,
-        p99_ms=float(np.quantile(seconds, 0.99)) * 1e3,
-        size_bytes=contender.size_bytes,
-        ne=None if accuracy is None else accuracy.normalized_entropy,
-        auc=None if accuracy is None else accuracy.auc,
-    )

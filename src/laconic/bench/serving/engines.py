@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from laconic.bench.serving.models import Case, Part
 from laconic.lookups import Lookups
-from laconic.quant import LayerChoice, Recipe, RowFormat, TableChoice, TrainedModel, quantize_model
+from laconic.quant import Artefact, LayerChoice, Recipe, RowFormat, TableChoice, TrainedModel, quantize_model
 from laconic.serve import Engine
 
-__all__ = ["ENGINES", "Contender"]
+__all__ = ["ENGINES", "Contender", "engine_contender"]
 
 Score = Callable[[Part], Tensor]
 
@@ -70,9 +70,12 @@ def _compiled(case: Case) -> Contender:
 
 
 def _torchao(case: Case) -> Contender:
+    for talker in ("torchao", "torch.utils._pytree"):  # about each other's versions
+        logging.getLogger(talker).setLevel(logging.ERROR)
+    # Said while it is compiled, which is at the first batch.
+    warnings.filterwarnings("ignore", "Int8Tensor does not implement")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.getLogger("torchao").setLevel(logging.ERROR)
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
         whole = _Whole(case.trained)
@@ -116,7 +119,11 @@ def _laconic(case: Case) -> Contender:
         table=TableChoice(format=RowFormat.INT8),
         layer=LayerChoice(kind="int8_dynamic"),
     )
-    artefact = quantize_model(trained, recipe)
+    return engine_contender(quantize_model(trained, recipe))
+
+
+def engine_contender(artefact: Artefact) -> Contender:
+    """Load an artefact into Laconic's engine."""
     engine = Engine(artefact)
 
     def score(part: Part) -> Tensor:

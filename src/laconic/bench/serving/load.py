@@ -85,7 +85,9 @@ async def _measure(
             await asyncio.sleep(1)
 
     looking = asyncio.create_task(look())
+    before_s = _cpu_s(process.pid)
     over = await open_loop(host, port, requests, given.connections, given.factor * rate, given.seconds)
+    cores = (_cpu_s(process.pid) - before_s) / over.seconds
     looking.cancel()
     settled = memory[len(memory) // 4 :]
     return {
@@ -93,6 +95,7 @@ async def _measure(
         "able": _figures(able),
         "over": _figures(over),
         "offered_per_s": given.factor * rate,
+        "server_cores": cores,
         "memory_bytes": {
             "first": memory[0],
             "quarter": settled[0],
@@ -128,8 +131,9 @@ def _table(result: dict[str, Any]) -> Table:
             *(f"{latency[key]:.1f}" for key in ("p50", "p99", "largest")),
         )  # fmt: skip
     memory = {key: value / 2**20 for key, value in result["memory_bytes"].items()}
-    table.caption = "memory of the server, MiB: " + ", ".join(
-        f"{key} {value:.0f}" for key, value in memory.items()
+    table.caption = (
+        f"overload: {result['offered_per_s']:.0f}/s offered, the server uses {result['server_cores']:.2f} cores; its memory, MiB: "
+        + ", ".join(f"{key} {value:.0f}" for key, value in memory.items())
     )
     return table
 
@@ -202,6 +206,11 @@ def _requests(artefact: Path, samples: int) -> list[bytes]:
         )
         requests.append(head.encode() + body)
     return requests
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # in user mode, in the kernel
 
 
 def _resident_bytes(pid: int) -> int:

@@ -5,7 +5,7 @@ Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from laconic.bench.serving.steps import Steps
 from laconic.bench.training.real_data import real_data_sets
 from laconic.data import DataSettings, Samples, SyntheticSettings, open_source
 from laconic.quant import Features, ModelShape, TrainedModel
@@ -21,13 +22,14 @@ from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
-__all__ = ["Case", "Part", "cases"]
+__all__ = ["BATCH", "Case", "Part", "data_sets", "large_case", "reference_case", "trained_case"]
 
 BATCH = 256
 """Samples of a part: what is scored at once where throughput counts."""
 
 _GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19)
 _LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000)
+_REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
 _PAPER = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))
 
 
@@ -60,32 +62,24 @@ class Case:
     """Whether the model has learnt something: otherwise accuracy means nothing."""
 
 
-def cases(
-    data: Path | None, scratch: Path, *, full: bool, parts: int, say: Callable[[str], None]
-) -> Iterator[Case]:
-    """One after the other: they are large."""
-    sets: dict[str, DataSettings] = {"generated": _GENERATED}
-    if data is not None:
-        sets = dict(real_data_sets(data, scratch))
-    for name, settings in sets.items():
-        yield _trained_case(name, settings, None if full else 150, parts, say)
-    yield _large_case(parts, say)
+def data_sets(data: Path | None, scratch: Path) -> Mapping[str, DataSettings]:
+    """Return what models are trained on, by name; ``scratch`` holds what is written for that."""
+    return {"generated": _GENERATED} if data is None else real_data_sets(data, scratch)
 
 
-def _trained_case(
-    name: str, data: DataSettings, steps: int | None, parts: int, say: Callable[[str], None]
-) -> Case:
+def trained_case(name: str, data: DataSettings, most: int | None, parts: int, steps: Steps) -> Case:
+    """Train for an epoch, or for so many steps at most."""
+    steps.begin(f"{name}: training")
     settings = RunSettings(
         data=data, model=ModelSettings(dim=64), train=TrainSettings(batch=1024, rate_warmup=50)
     )
     source = open_source(data)
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
-    total = min(-(-source.samples_in("train") // 1024), steps or 1 << 40)
+    total = min(-(-source.samples_in("train") // 1024), most or 1 << 40)
     batches = source.batches("train", global_batch=1024, rank=0, ranks=1, epoch=0, start=0)
     for step, samples in enumerate(islice(batches, total)):
-        if step % 20 == 0:
-            say(f"{name}: training, step {step} of {total}")
         trainer.step(samples)
+        steps.within(step + 1, total)
     features = trained_features(settings, source)
     tables = {
         feature.name: trainer.embeddings.table_shard(feature.name)[1].clone() for feature in features.tables
@@ -96,10 +90,20 @@ def _trained_case(
     return Case(name, model, _parts(evaluation, parts), labelled=True)
 
 
-def _large_case(parts: int, say: Callable[[str], None]) -> Case:
-    say("large: drawing tables")
-    settings = RunSettings(data=_LARGE, model=_PAPER)
-    source = open_source(_LARGE)
+def large_case(parts: int, steps: Steps) -> Case:
+    """Draw a model whose tables are far larger than any cache."""
+    return _drawn_case("large", _LARGE, parts, steps)
+
+
+def reference_case(parts: int, steps: Steps) -> Case:
+    """Draw one with the same layers and a fifth of the rows, which a larger model is to replace."""
+    return _drawn_case("reference", _REFERENCE, parts, steps)
+
+
+def _drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> Case:
+    steps.begin(f"{name}: drawing tables")
+    settings = RunSettings(data=data, model=_PAPER)
+    source = open_source(data)
     features = trained_features(settings, source)
     generator = torch.Generator().manual_seed(0)
     tables = {
@@ -111,7 +115,10 @@ def _large_case(parts: int, say: Callable[[str], None]) -> Case:
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
     return Case(
-        f"large, {sum(source.schema.rows) / 1e6:.0f} M rows", model, _parts(evaluation, parts), labelled=False
+        f"{name}, {sum(source.schema.rows) / 1e6:.0f} M rows",
+        model,
+        _parts(evaluation, parts),
+        labelled=False,
     )
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from laconic.bench.serving.timing import Times
+
 __all__ = ["Row"]
 
 
@@ -28,3 +32,20 @@ class Row:
     """Normalised entropy on samples that were not trained on; None where labels mean nothing."""
 
     auc: float | None
+
+    @classmethod
+    def of_times(
+        cls,
+        seconds: Times,
+        *,
+        engine: str,
+        model: str,
+        batch: int,
+        size_bytes: int,
+        ne: float | None = None,
+        auc: float | None = None,
+    ) -> Row:
+        """Take the time of every call."""
+        median = float(np.median(seconds))
+        p99 = float(np.quantile(seconds, 0.99))
+        return cls(engine, model, batch, batch / median, median * 1e3, p99 * 1e3, size_bytes, ne, auc)

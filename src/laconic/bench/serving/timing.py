@@ -32,12 +32,20 @@ def one_core() -> Iterator[None]:
 
 
 def time_calls(
-    calls: Mapping[str, Callable[[int], object]], *, rounds: int, turn_s: float
+    calls: Mapping[str, Callable[[int], object]],
+    *,
+    rounds: int,
+    turn_s: float,
+    tell: Callable[[int, int], None],
 ) -> dict[str, Times]:
-    """Seconds of every call, by name. ``calls`` take a running number, for a different batch each time."""
+    """Seconds of every call, by name. ``calls`` take a running number, for a different batch each time.
+
+    ``tell`` hears how many rounds of how many are done.
+    """
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     turn = dict.fromkeys(calls, 0)
-    for _ in range(rounds):
+    for done in range(rounds):
+        tell(done, rounds)
         for name, call in calls.items():
             end = perf_counter() + turn_s
             first, least = True, len(taken[name]) + 1
