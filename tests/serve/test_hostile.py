@@ -160,7 +160,7 @@ def test_a_full_queue_is_429_with_a_time_to_come_back(artefact):
     go.set()
 
     class Held:
-        version, signature, budget, lowered = inner.version, inner.signature, None, ()
+        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
 
         def score(self, dense_BF, lookups):
             go.wait()
@@ -190,7 +190,7 @@ def test_a_model_that_returns_nan_is_an_error_not_an_answer(artefact):
     inner = load_from(artefact)()
 
     class Broken:
-        version, signature, budget, lowered = inner.version, inner.signature, None, ()
+        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
 
         def score(self, dense_BF, lookups):
             return np.full(len(dense_BF), np.nan, np.float32)

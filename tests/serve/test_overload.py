@@ -34,7 +34,7 @@ def full(artefact, token=None, **limits):
     go.set()
 
     class Held:
-        version, signature, budget, lowered = inner.version, inner.signature, None, ()
+        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
 
         def score(self, dense_BF, lookups):
             go.wait()
