@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from laconic.cli.output import check_json_file, write_json
+from laconic.cli.parts_bar import parts_bar
 
 app = typer.Typer(help="Measure Laconic against what you would pick instead.", no_args_is_help=True)
 
@@ -203,7 +204,6 @@ def reduce(
     from dataclasses import asdict
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from laconic.bench.machine import Machine
     from laconic.bench.reduction.benchmark import parts_of, run_reduction_benchmark
@@ -215,16 +215,8 @@ def reduce(
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     console.width = max(console.width, 120)
     console.print(str(Machine.this()))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=parts_of(plan, hosts))
-        done = iter(range(parts_of(plan, hosts)))
-        rows = run_reduction_benchmark(
-            plan,
-            hosts=hosts,
-            rate_mbit=rate,
-            say=lambda text: progress.update(task, description=text, completed=next(done)),
-        )
+    with parts_bar(console, parts_of(plan, hosts)) as say:
+        rows = run_reduction_benchmark(plan, hosts=hosts, rate_mbit=rate, say=say)
     console.print(render(rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)
@@ -246,7 +238,6 @@ def hybrid(
     from dataclasses import asdict
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from laconic.bench.machine import Machine
     from laconic.bench.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
@@ -258,15 +249,8 @@ def hybrid(
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     console.width = max(console.width, 120)
     console.print(str(Machine.this()))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=parts_of(plans, rate))
-        done = iter(range(parts_of(plans, rate)))
-        rows = run_hybrid_benchmark(
-            plans,
-            rate_mbit=rate,
-            say=lambda text: progress.update(task, description=text, completed=next(done)),
-        )
+    with parts_bar(console, parts_of(plans, rate)) as say:
+        rows = run_hybrid_benchmark(plans, rate_mbit=rate, say=say)
     console.print(render(rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)
