@@ -183,6 +183,23 @@ def load_from(folder: Path):
     return lambda: EngineScorer.load(folder, 1)
 
 
+def held(folder: Path, go: threading.Event):
+    """Load an artefact whose scores wait until ``go`` is set."""
+    inner = load_from(folder)()
+
+    class Held:
+        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
+
+        def score(self, dense_BF, lookups):
+            go.wait()
+            return inner.score(dense_BF, lookups)
+
+        def shadow(self):
+            return inner.shadow()
+
+    return Held
+
+
 def damage(scorer: EngineScorer, table: str, rng: np.random.Generator) -> None:
     """Give a table other codes in the memory of the engine, as failing memory would; the files stay as they are."""
     artefact = scorer._engine.artefact

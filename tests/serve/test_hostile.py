@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.serve.malformed import malformed
-from tests.serve.served import PATIENCE_S, Question, load_from, running
+from tests.serve.served import PATIENCE_S, Question, held, load_from, running
 
 
 def head(length: str, path: str = "/v2/models/model/infer") -> bytes:
@@ -155,22 +155,10 @@ def test_a_token_is_asked_for_everywhere_but_of_health(artefact):
 
 def test_a_full_queue_is_429_with_a_time_to_come_back(artefact):
     """The scorer waits until it is let go: what comes meanwhile fills the queue."""
-    inner = load_from(artefact)()
     go = threading.Event()
     go.set()
-
-    class Held:
-        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
-
-        def score(self, dense_BF, lookups):
-            go.wait()
-            return inner.score(dense_BF, lookups)
-
-        def shadow(self):
-            return inner.shadow()
-
     batching = {"waiting_samples": 4, "max_samples": 2, "deadline_ms": 60_000.0}
-    with running(Held, batching=batching) as server:
+    with running(held(artefact, go), batching=batching) as server:
         body = Question.draw(np.random.default_rng(0), 2).body()
         go.clear()
         raw = json.dumps(body).encode()

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
-from tests.serve.served import PATIENCE_S, Question, load_from, running
+from tests.serve.served import PATIENCE_S, Question, held, running
 
 INFER = "/v2/models/model/infer"
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -29,22 +29,10 @@ def usual(length: int = len(BODY), *fields: str, path: str = INFER) -> bytes:
 @contextmanager
 def full(artefact, token=None, **limits):
     """Serve with a queue that has no room until ``go`` is set."""
-    inner = load_from(artefact)()
     go = threading.Event()
     go.set()
-
-    class Held:
-        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
-
-        def score(self, dense_BF, lookups):
-            go.wait()
-            return inner.score(dense_BF, lookups)
-
-        def shadow(self):
-            return inner.shadow()
-
     batching = {"waiting_samples": 2, "max_samples": 2}
-    with running(Held, token, batching=batching, limits=limits) as server:
+    with running(held(artefact, go), token, batching=batching, limits=limits) as server:
         go.clear()
         fields = [] if token is None else [f"Authorization: Bearer {token}"]
         first = server.raw(usual(len(BODY), *fields) + BODY)
