@@ -170,7 +170,6 @@ def test_ids_outside_are_refused_or_looked_up_where_the_caller_says(name):
     assert call(name, tables, formats, 4, ids, offsets, 2, unknown=np.array([2, -1], np.int64))[0] == 3
     bad, out = call(name, tables, formats, 4, ids, offsets, 2, unknown=np.array([2, 0], np.int64))
     assert bad == -1
-    np.testing.assert_array_equal(out[1, 0], 2 * out[1, 0] / 2)
     np.testing.assert_allclose(out[1, 0], [16, 18, 20, 22], atol=0.05)
     np.testing.assert_array_equal(out[0, 1], 1)
 
