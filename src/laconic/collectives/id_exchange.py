@@ -77,7 +77,8 @@ def exchange_ids(
     encoded = perf_counter()
 
     announced = np.where(others[:, None], sent_N2T, 0)
-    heard = wire.announce(turn, digest, request.samples, announced, bytes_N2T)
+    message = (payload, bytes_N2T.sum(axis=1))
+    heard = wire.announce(turn, digest, request.samples, announced, bytes_N2T, message)
     coming_counts = heard.counts_NK[others].ravel()
     if (coming_counts < 0).any() or (heard.bytes_NK < 0).any():
         raise CommError(
@@ -85,7 +86,7 @@ def exchange_ids(
         )
     coming_N = heard.bytes_NK.sum(axis=1)
     arrived = np.empty(int(coming_N.sum()), np.uint8)
-    wire.move(payload, arrived, bytes_N2T.sum(axis=1), coming_N, turn)
+    wire.receive(arrived, coming_N)
     waited = wire.take_time()
 
     decoding = perf_counter()

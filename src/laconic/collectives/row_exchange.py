@@ -198,7 +198,10 @@ class RowExchange:
             self._watch(self.watch, coder, sent, sent_MT, payload, sizes_MT)
         counts_NT, bytes_NT = np.zeros_like(sent_NT), np.zeros_like(sent_NT)
         counts_NT[others], bytes_NT[others] = sent_MT, sizes_MT
-        heard = self.wire.announce(routed.turn, plan.digest, routed.request.samples, counts_NT, bytes_NT)
+        message = (payload, bytes_NT.sum(axis=1))
+        heard = self.wire.announce(
+            routed.turn, plan.digest, routed.request.samples, counts_NT, bytes_NT, message
+        )
         self._check_counts(heard.counts_NK[others], coming_MT, routed.turn)
         coming_N = heard.bytes_NK.sum(axis=1)
         total = int(coming_N.sum())
@@ -207,7 +210,7 @@ class RowExchange:
                 f"{self.wire.name}: expected {out.nbytes} bytes at turn {routed.turn}, got {total} announced"
             )
         arrived = out.reshape(-1).view(np.uint8) if coder.exact else self._arrived.take(total)
-        self.wire.move(payload, arrived, bytes_NT.sum(axis=1), coming_N, routed.turn)
+        self.wire.receive(arrived, coming_N)
         waited, decoding = self.wire.take_time(), perf_counter()
         coder.decode(arrived, heard.bytes_NK[others], coming_MT, out)
         if ledger is None:

@@ -4,15 +4,16 @@ The size message from one rank to another, int64::
 
     turn   plan digest   samples   counts of K blocks   bytes of K blocks
 
-It is checked before data moves: ranks that disagree about the turn or the plan all raise, none
-hangs. One thread uses a wire, so that the order of its messages is the same on every rank; what carries them
-is in ``world``.
+It is checked before data is taken: ranks that disagree about the turn or the plan all raise, none
+hangs. What it announces leaves right behind it, so nobody's bytes wait for the sizes of a slower rank. One thread uses
+a wire, so that the order of its messages is the same on every rank; what carries them is in ``world``.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -22,13 +23,16 @@ from numpy.typing import NDArray
 
 from laconic.errors import CommError
 
-__all__ = ["Sizes", "Swap", "Wire", "size_message_bytes"]
+__all__ = ["Post", "Receive", "Sizes", "Wire", "size_message_bytes"]
 
 Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Swap = Callable[[NDArray[Any], NDArray[Any], Ints, Ints, str], None]
-"""``swap(heard, out, coming_N, sent_N, where)``: ``out`` holds ``sent_N[r]`` values for every rank r, in order, and
-``heard`` gets ``coming_N[r]`` from each; none go to this rank itself, though it may have some in both."""
+Values = NDArray[Any]
+Receive = Callable[[Values, Ints], None]
+"""``receive(heard, coming_N)``: ``heard`` gets ``coming_N[r]`` values from every rank r, in order, except from this one;
+returns when those that were posted have left as well."""
+Post = Callable[[Values, Ints, str], Receive]
+"""``post(out, sent_N, where)``: begin to send ``sent_N[r]`` values of ``out`` to every rank r, in order; none go to
+this rank itself, though it may have some. ``out`` stays as it is until all is received."""
 _HEADER = 3
 
 
@@ -48,14 +52,27 @@ class Wire:
     name: str
     rank: int
     ranks: int
-    swap: Swap
+    post: Post
     group: Any = None
     """Process group that carries the messages, if one does."""
     waited_s: float = 0.0
     """Time spent in messages since ``take_time``."""
+    _posted: deque[Receive] = field(default_factory=deque)
 
-    def announce(self, turn: int, digest: int, samples: int, counts_NK: Ints, bytes_NK: Ints) -> Sizes:
-        """Tell each rank what it will get, and hear what comes; ``CommError`` if a rank is elsewhere."""
+    def announce(
+        self,
+        turn: int,
+        digest: int,
+        samples: int,
+        counts_NK: Ints,
+        bytes_NK: Ints,
+        *messages: tuple[Values, Ints],
+    ) -> Sizes:
+        """Tell each rank what it will get, and hear what comes; ``CommError`` if a rank is elsewhere.
+
+        ``messages``, values and how many are for each rank, leave at once; ``receive`` those of the others in the same
+        order.
+        """
         blocks = counts_NK.shape[1]
         out = np.empty((self.ranks, _HEADER + 2 * blocks), np.int64)
         out[:, :_HEADER] = (turn, digest, samples)
@@ -64,7 +81,11 @@ class Wire:
         heard = np.empty_like(out)
         heard[self.rank] = out[self.rank]
         row = np.full(self.ranks, out.shape[1])
-        self._swap(heard.reshape(-1), out.reshape(-1), row, row, turn)
+        start = perf_counter()
+        receive = self.post(out.reshape(-1), row, self._where(turn))
+        self._posted.extend(self.post(*message, self._where(turn)) for message in messages)
+        receive(heard.reshape(-1), row)
+        self.waited_s += perf_counter() - start
         for rank in np.flatnonzero((heard[:, 0] != turn) | (heard[:, 1] != digest)):
             raise CommError(
                 f"{self.name}: rank {rank} is at turn {heard[rank, 0]} with plan {heard[rank, 1]:016x}, "
@@ -72,9 +93,18 @@ class Wire:
             )
         return Sizes(heard[:, 2].copy(), heard[:, _HEADER : _HEADER + blocks], heard[:, _HEADER + blocks :])
 
-    def move(self, out: Bytes, heard: Bytes, sent_N: Ints, coming_N: Ints, turn: int) -> None:
-        """Send ``sent_N`` bytes to each rank, in rank order; nothing goes to this one."""
-        self._swap(heard, out, coming_N, sent_N, turn)
+    def receive(self, heard: Values, coming_N: Ints) -> None:
+        """Take what the others announced, ``coming_N`` values from each; nothing comes from this rank."""
+        start = perf_counter()
+        try:
+            self._posted.popleft()(heard, coming_N)
+        finally:
+            self.waited_s += perf_counter() - start
+
+    def move(self, out: Values, heard: Values, sent_N: Ints, coming_N: Ints, turn: int) -> None:
+        """Send ``sent_N`` values to each rank and hear theirs, whose sizes are known."""
+        self._posted.append(self.post(out, sent_N, self._where(turn)))
+        self.receive(heard, coming_N)
 
     def close(self) -> None:
         """Leave the process group."""
@@ -86,12 +116,8 @@ class Wire:
         waited, self.waited_s = self.waited_s, 0.0
         return waited
 
-    def _swap(self, heard: NDArray[Any], out: NDArray[Any], coming_N: Ints, sent_N: Ints, turn: int) -> None:
-        start = perf_counter()
-        try:
-            self.swap(heard, out, coming_N, sent_N, f"{self.name}, turn {turn}")
-        finally:
-            self.waited_s += perf_counter() - start
+    def _where(self, turn: int) -> str:
+        return f"{self.name}, turn {turn}"
 
 
 def size_message_bytes(blocks: int, ranks: int) -> int:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from laconic.collectives.lost_peer import lost_peer
-from laconic.collectives.wire import Wire
+from laconic.collectives.wire import Receive, Wire
 
 __all__ = ["Alone", "Joined", "World"]
 
@@ -51,7 +51,7 @@ class Alone:
 
     def wire(self, name: str) -> Wire:
         """Return a wire to nobody."""
-        return Wire(name, 0, 1, lambda *_: None)
+        return Wire(name, 0, 1, lambda *_: lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,25 @@ class Joined:
         rank, ranks, group = self.rank, self.ranks, _new_group(self.group)
         numbers = dist.get_process_group_ranks(group)  # torch counts peers within the whole job
 
-        def swap(heard: Values, out: Values, coming_N: Ints, sent_N: Ints, where: str) -> None:
+        def post(out: Values, sent_N: Ints, where: str) -> Receive:
             try:
-                if self.pairwise:
-                    _send_and_receive(_split(heard, coming_N), _split(out, sent_N), rank, numbers, group)
-                else:
-                    ours, theirs = torch.from_numpy(out), torch.from_numpy(heard)
-                    dist.all_to_all_single(theirs, ours, coming_N.tolist(), sent_N.tolist(), group=group)
+                sends = _send(_split(out, sent_N), rank, numbers, group) if self.pairwise else []
             except RuntimeError as error:
                 raise lost_peer(where, rank, error) from error
 
-        return Wire(name, rank, ranks, swap, group)
+            def receive(heard: Values, coming_N: Ints) -> None:
+                try:
+                    if self.pairwise:
+                        _receive(_split(heard, coming_N), sends, rank, numbers, group)
+                    else:
+                        ours, theirs = torch.from_numpy(out), torch.from_numpy(heard)
+                        dist.all_to_all_single(theirs, ours, coming_N.tolist(), sent_N.tolist(), group=group)
+                except RuntimeError as error:
+                    raise lost_peer(where, rank, error) from error
+
+            return receive
+
+        return Wire(name, rank, ranks, post, group)
 
 
 def _split(values: Values, sizes_N: Ints) -> list[Values]:
@@ -97,19 +105,28 @@ def _split(values: Values, sizes_N: Ints) -> list[Values]:
     return np.split(values, np.cumsum(sizes_N)[:-1])
 
 
-def _send_and_receive(
-    heard: list[Values], out: list[Values], rank: int, numbers: list[int], group: Any
-) -> None:
-    """Send ``out[r]`` to every other rank r, and fill ``heard[r]`` from it; empty ones do not travel."""
-    works: list[Any] = []
+def _send(out: list[Values], rank: int, numbers: list[int], group: Any) -> list[Any]:
+    """Begin to send ``out[r]`` to every other rank r; empty ones do not travel."""
     ranks = len(out)
-    for distance in range(1, ranks):  # everybody sends to somebody else first
-        source, target = (rank - distance) % ranks, (rank + distance) % ranks
-        if heard[source].size:
-            works.append(dist.irecv(torch.from_numpy(heard[source]), numbers[source], group=group))
-        if out[target].size:
-            works.append(dist.isend(torch.from_numpy(out[target]), numbers[target], group=group))
-    for work in works:
+    # everybody sends to somebody else first
+    targets = [(rank + distance) % ranks for distance in range(1, ranks)]
+    return [
+        dist.isend(torch.from_numpy(out[target]), numbers[target], group=group)
+        for target in targets
+        if out[target].size
+    ]
+
+
+def _receive(heard: list[Values], sends: list[Any], rank: int, numbers: list[int], group: Any) -> None:
+    """Fill ``heard[r]`` from every other rank r, and wait for what was sent."""
+    ranks = len(heard)
+    sources = [(rank - distance) % ranks for distance in range(1, ranks)]
+    receives = [
+        dist.irecv(torch.from_numpy(heard[source]), numbers[source], group=group)
+        for source in sources
+        if heard[source].size
+    ]
+    for work in (*receives, *sends):
         work.wait()
 
 

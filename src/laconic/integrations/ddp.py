@@ -14,8 +14,10 @@ bucket travels as DDP would send it, and is counted as bypassed. What thresholdi
 
 # DDP reads the hook's annotations, so they must not become strings
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ from laconic.errors import ConfigError
 
 __all__ = ["Compressor", "register_ddp"]
 
+_LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
 _CODED_SHARE = 0.2  # of a gradient that a codec sends
 
@@ -121,15 +124,32 @@ class _Bucket:
     """Step of the last look."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A wire, and the thread that uses it."""
+
+    reducer: Reducer
+    worker: Worker
+
+
 class Compressor:
     """State of the hook: memory of what was not sent, and a count of what was."""
 
     def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
         self._settings, self._names, self._group = settings, names, group
         self._ranks = dist.get_world_size(group)
-        self._reducer = Reducer(Alone() if self._ranks == 1 else world or Joined(group=group))
-        self._worker = Worker("laconic-ddp")
+        world = Alone() if self._ranks == 1 else world or Joined(group=group)
+        lanes = 1 if settings.network is not None else _LANES  # a network sums one thing at a time
+        self._lanes = [
+            _Lane(Reducer(world, f"all-reduce {k}"), Worker(f"laconic-ddp-{k}")) for k in range(lanes)
+        ]
+        self._measured: Future[tuple[Any, Any]] | None = None
+        self._counting = Lock()
         self._buckets: dict[tuple[int, ...], _Bucket] = {}
+        self._dense: dict[
+            int, tuple[int, int]
+        ] = {}  # bucket: its address, and the step until which DDP's way is best
+        self._sum = dist.AllreduceOptions()
         self._memory: dict[str, np.ndarray[Any, Any]] = {}
         self._thresholds: dict[str, tuple[float, int]] = {}
         self.step = 0
@@ -144,24 +164,34 @@ class Compressor:
 
     def reduce(self, bucket: Any) -> Any:
         """Sum one bucket over all ranks; what DDP calls."""
-        buffer = bucket.buffer()
-        state = self._state_of(bucket)
-        ring = 2 * (self._ranks - 1) * buffer.numel() * buffer.element_size() // max(self._ranks, 1)
+        buffer, index, step = bucket.buffer(), bucket.index(), self.step
+        ring = 2 * (self._ranks - 1) * buffer.nbytes // max(self._ranks, 1)
         self.bytes_dense += ring
         self.buckets += 1
-        step = self.step
         self.step += bool(bucket.is_last())
-        if self._bypasses(state, buffer, step):
+        # what is not worth compressing is not worth a second thought either
+        address, until = self._dense.get(index, (0, 0))
+        dense = step < until and buffer.data_ptr() == address
+        if not dense:
+            state = self._state_of(bucket)
+            dense = self._bypasses(state, buffer, step)
+            if dense and state.choice is not None:
+                self._dense[index] = (buffer.data_ptr(), state.looked + _LOOK_EVERY)
+        if dense:
             self.bypassed += 1
-            self.bytes_sent += ring
+            self._count(ring)
             return self._plain(buffer)
         future: Any = torch.futures.Future()
-        self._worker.submit(self._work, future, state, bucket.gradients(), buffer, step)
+        if self._measured is None and not self._settings.rounded:  # before anything else travels
+            self._measured = self._lanes[0].worker.submit(self._lanes[0].reducer.measure)
+        lane = self._lanes[index % len(self._lanes)]  # one bucket after the other, the same on every rank
+        lane.worker.submit(self._work, lane.reducer, future, state, bucket.gradients(), buffer, step)
         return future
 
     def begin(self) -> None:
         """Forget what was counted so far, warm-up included."""
         self.step = self.bytes_sent = self.bytes_dense = self.bypassed = self.buckets = 0
+        self._dense.clear()
         for bucket in self._buckets.values():
             bucket.choice = None
 
@@ -183,6 +213,7 @@ class Compressor:
         self._thresholds = dict(state["thresholds"])
         self.step = int(state["step"])
         self._buckets.clear()
+        self._dense.clear()
 
     def summary(self) -> dict[str, Any]:
         """Return what travelled so far."""
@@ -197,11 +228,12 @@ class Compressor:
 
     def close(self) -> None:
         """Finish what was asked, and leave the wire."""
-        self._worker.close()
-        self._reducer.close()
+        for lane in self._lanes:
+            lane.worker.close()
+            lane.reducer.close()
 
     def _bypasses(self, state: _Bucket, buffer: Tensor, step: int) -> bool:
-        if step < self._settings.warmup or not self._reducer.accepts(buffer):
+        if step < self._settings.warmup or not self._lanes[0].reducer.accepts(buffer):
             return True
         if not self._settings.bypass or state.choice is None or step - state.looked >= _LOOK_EVERY:
             return False
@@ -211,49 +243,64 @@ class Compressor:
         """Send as DDP does: scaled before, while the buffer is in cache, so that sums have its bits."""
         if self._settings.average and self._ranks > 1:
             buffer.mul_(1 / self._ranks)
-        work = dist.all_reduce(buffer, group=self._group, async_op=True)
-        return work.get_future().then(lambda done: done.value()[0])  # raises where a peer is lost
+        # below dist.all_reduce, whose checks and log take as long as a small bucket does
+        work = self._group.allreduce([buffer], self._sum)
+        return work.get_future().then(_first)
 
-    def _work(self, future: Any, state: _Bucket, gradients: list[Tensor], buffer: Tensor, step: int) -> None:
-        """Sum a bucket, in the worker's thread: one after the other, in the same order on every rank."""
+    def _count(self, sent: int) -> None:
+        with self._counting:
+            self.bytes_sent += sent
+
+    def _work(
+        self,
+        reducer: Reducer,
+        future: Any,
+        state: _Bucket,
+        gradients: list[Tensor],
+        buffer: Tensor,
+        step: int,
+    ) -> None:
+        """Sum a bucket, in the thread of its lane: one after the other, in the same order on every rank."""
         try:
-            before = self._reducer.parcels.bytes_sent
+            before = reducer.parcels.bytes_sent
             x = buffer.numpy()
             if state.choice is None or step - state.looked >= _LOOK_EVERY:
-                state.choice, state.looked = self._look(x), step
+                state.choice, state.looked = self._look(reducer, x), step
             if self._settings.exact or (state.choice.method == "dense" and self._settings.bypass):
-                self._reducer.sum_as(x, state.choice)
+                reducer.sum_as(x, state.choice)
             elif all(state.chosen):
-                self._sum_chosen(x, state, step)
+                self._sum_chosen(reducer, x, state, step)
             else:
-                self._sum_parts(gradients, state, step)
+                self._sum_parts(reducer, gradients, state, step)
             if self._settings.average:
                 np.divide(x, self._ranks, out=x)
-            self.bytes_sent += self._reducer.parcels.bytes_sent - before
+            self._count(reducer.parcels.bytes_sent - before)
         except BaseException as error:
             future.set_exception(error)
             raise
         future.set_result(buffer)
 
-    def _look(self, x: Any) -> Choice:
-        if self._settings.large is not None:
-            return self._reducer.pays(len(x), self._settings.large.keep)
-        if self._settings.codec is not None:
-            return self._reducer.pays(len(x), _CODED_SHARE)
+    def _look(self, reducer: Reducer, x: Any) -> Choice:
         if self._settings.rounded:
             return Choice("rounded")
-        return self._reducer.choose(x)
+        assert self._measured is not None, "asked for before the first bucket"
+        reducer.adopt(*self._measured.result())
+        if self._settings.large is not None:
+            return reducer.pays(len(x), self._settings.large.keep)
+        if self._settings.codec is not None:
+            return reducer.pays(len(x), _CODED_SHARE)
+        return reducer.choose(x)
 
-    def _sum_chosen(self, x: Any, state: _Bucket, step: int) -> None:
+    def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""
         if self._settings.large is not None:
-            self._reducer.sum_large(x, state.memory, self._settings.large)
+            reducer.sum_large(x, state.memory, self._settings.large)
         elif self._settings.codec is not None:
-            self._reducer.sum_coded(x, state.layers, self._settings.codec, step)
+            reducer.sum_coded(x, state.layers, self._settings.codec, step)
         else:
-            self._reducer.sum_rounded(x, self._settings.network)
+            reducer.sum_rounded(x, self._settings.network)
 
-    def _sum_parts(self, gradients: list[Tensor], state: _Bucket, step: int) -> None:
+    def _sum_parts(self, reducer: Reducer, gradients: list[Tensor], state: _Bucket, step: int) -> None:
         """Sum the parameters of a bucket that need not be exact together, and then the others."""
         for chosen in (True, False):
             part = [g for g, mine in zip(gradients, state.chosen, strict=True) if mine is chosen]
@@ -261,9 +308,9 @@ class Compressor:
                 continue
             flat = torch.cat([gradient.reshape(-1) for gradient in part])
             if chosen:
-                self._sum_chosen(flat.numpy(), state, step)
+                self._sum_chosen(reducer, flat.numpy(), state, step)
             else:
-                self._reducer.sum_as(flat.numpy(), Choice("dense"))
+                reducer.sum_as(flat.numpy(), Choice("dense"))
             for gradient, total in zip(part, torch.split(flat, [g.numel() for g in part]), strict=True):
                 gradient.copy_(total.view_as(gradient))
 
@@ -302,6 +349,10 @@ class Compressor:
             now = zip(memory.thresholds.tolist(), memory.ages.tolist(), strict=True)
             found.update(zip(memory.names, now, strict=True))
         return found
+
+
+def _first(done: torch.futures.Future[list[Tensor]]) -> Tensor:
+    return done.value()[0]  # raises where a peer is lost
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

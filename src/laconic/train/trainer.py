@@ -34,6 +34,7 @@ __all__ = ["Trainer", "make_model"]
 
 # not to send buffers before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+_CAP_MB = 1.0
 _NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
 
@@ -96,7 +97,7 @@ class Trainer:
         if ranks.count > 1:
             # small buckets: the last layers' gradients travel while the rest is computed; larger ones where they are
             # compressed, and a round of messages takes longer than their bytes. Buffers are constants
-            cap = 0.5 if settings.dense.send == "exact" else 2.0
+            cap = 0.5 if settings.dense.send == "exact" else _CAP_MB
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )

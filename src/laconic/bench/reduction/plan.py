@@ -31,7 +31,7 @@ class Plan(Settings):
     """Trained under DDP on loopback, where compressing does not pay."""
     rounds: int = 8
     steps: int = 3
-    """Of each round on the links; of one on loopback there are ten times as many."""
+    """Of each round on the links; on loopback there are more of both."""
 
 
 def usual_plan(data: Path | None, *, full: bool, words: int = 1 << 24) -> Plan:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded, BoundedRows
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.collectives.reduction.parcels import Parcels, bounds_of, even_bounds
+from laconic.collectives.reduction.parcels import Message, Parcels, bounds_of, even_bounds
 
 __all__ = ["Levels", "decode_pieces", "encode_pieces", "sum_coded"]
 
@@ -49,19 +49,19 @@ def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Lev
     if parcels.ranks == 1:
         return
     if parcels.ranks == 2:
-        _sum(_spread(parcels, x, np.diff(layers), mine), x)
+        _sum_of_two(parcels, x, np.diff(layers), mine)
         return
     cuts = even_bounds(len(x), parcels.ranks)
     pieces = np.unique(np.concatenate([layers, cuts]))
     owner_P = np.searchsorted(cuts, pieces[:-1], side="right") - 1
     counts_P = np.diff(pieces)
     message, sizes_P, bases_P = encode_pieces(parcels, mine, x, counts_P)
-    sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P)
+    sent_N = np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64)
+    sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P, parcels.for_each(message, sent_N))
     own_P = owner_P == parcels.rank
     coming_N = sizes_NP[:, own_P].sum(axis=1)
     heard = parcels.room("heard pieces", int(coming_N.sum()), np.uint8)
-    sent_N = np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64)
-    parcels.swap(heard, message, coming_N, sent_N)
+    parcels.take(heard, coming_N)
     parts_NS = decode_pieces(
         parcels,
         codec,
@@ -77,9 +77,10 @@ def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Lev
     )
     all_P, all_bases_P = np.zeros(len(counts_P), np.int64), np.zeros(len(counts_P), np.int64)
     all_P[own_P], all_bases_P[own_P] = again_P, base_P
-    sizes_P, bases_P = (numbers_NP.sum(axis=0) for numbers_NP in _announce(parcels, all_P, all_bases_P))
+    heard_NP = _announce(parcels, all_P, all_bases_P, parcels.for_all(again))
+    sizes_P, bases_P = (numbers_NP.sum(axis=0) for numbers_NP in heard_NP)
     heard = parcels.room("heard sums", int(sizes_P.sum()), np.uint8)
-    parcels.spread(again, heard, np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64))
+    parcels.take(heard, np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64))
     x[:] = decode_pieces(parcels, codec, heard, sizes_P, counts_P, bases_P)
 
 
@@ -118,21 +119,26 @@ def decode_pieces(
     return out
 
 
-def _announce(parcels: Parcels, sizes_P: Ints, bases_P: Ints) -> tuple[Ints, Ints]:
-    """Tell all ranks the bytes and bases of all pieces, and hear theirs."""
-    heard = parcels.announce_to_all(*sizes_P.tolist(), *bases_P.tolist())
+def _announce(parcels: Parcels, sizes_P: Ints, bases_P: Ints, message: Message) -> tuple[Ints, Ints]:
+    """Tell all ranks the bytes and bases of all pieces, send those, and hear the others'."""
+    heard = parcels.announce_to_all(*sizes_P.tolist(), *bases_P.tolist(), messages=[message])
     return heard[:, : len(sizes_P)], heard[:, len(sizes_P) :]
 
 
-def _spread(parcels: Parcels, x: Floats, counts_P: Ints, codec: BlockCodec | Levels) -> Floats:
-    """All that all ranks have, decoded, a row each."""
+def _sum_of_two(parcels: Parcels, x: Floats, counts_P: Ints, codec: BlockCodec | Levels) -> None:
+    """Add what the other rank decodes of this one's values to what this one decodes of the other's."""
     message, sizes_P, bases_P = encode_pieces(parcels, codec, x, counts_P)
-    sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P)
-    heard = parcels.room("heard pieces", int(sizes_NP.sum()), np.uint8)
-    parcels.spread(message, heard, sizes_NP.sum(axis=1))
-    counts = np.tile(counts_P, parcels.ranks)
-    values = decode_pieces(parcels, codec, heard, sizes_NP.reshape(-1), counts, bases_NP.reshape(-1))
-    return values.reshape(parcels.ranks, -1)
+    sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P, parcels.for_others(message))
+    if isinstance(codec, Levels):  # what was encoded is still there
+        levels = parcels.room("levels", len(x), np.float32)
+        kernels.active().from_levels(levels, counts_P, bases_P.astype(np.int32), x)
+    else:
+        x[:] = decode_pieces(parcels, codec, message, sizes_P, counts_P)
+    other = 1 - parcels.rank
+    coming_N = np.where(np.arange(2) == other, sizes_NP.sum(axis=1), 0)
+    heard = parcels.room("heard pieces", int(coming_N.sum()), np.uint8)
+    parcels.take(heard, coming_N)
+    x += decode_pieces(parcels, codec, heard, sizes_NP[other], counts_P, bases_NP[other])
 
 
 def _sum(parts_NS: Floats, out: Floats) -> None:

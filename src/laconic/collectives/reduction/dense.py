@@ -37,8 +37,8 @@ def _reduce(parcels: Parcels, x: Values, combine: np.ufunc) -> None:
     sizes_N = np.diff(bounds)
     own = x[bounds[parcels.rank] : bounds[parcels.rank + 1]]
     heard_NS = parcels.room("segments", parcels.ranks * len(own), x.dtype).reshape(parcels.ranks, len(own))
-    parcels.swap(heard_NS.reshape(-1), x, np.full(parcels.ranks, len(own)), sizes_N)
+    parcels.swap(heard_NS.reshape(-1), parcels.for_each(x, sizes_N), np.full(parcels.ranks, len(own)))
     combine(heard_NS[0], own.dtype.type(0), out=own)  # -0.0 becomes 0.0, as in a sum from 0
     for part in heard_NS[1:]:
         combine(own, part, out=own)
-    parcels.spread(own, x, sizes_N)
+    parcels.swap(x, parcels.for_all(own), sizes_N)

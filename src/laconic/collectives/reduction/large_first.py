@@ -121,13 +121,14 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
     if how.values is not None:
         message, sizes_L, _ = encode_pieces(parcels, how.values, values, counts_L)
     layers = len(counts_L)
-    heard_NK = parcels.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist())
+    messages = [parcels.for_all(index, "index"), parcels.for_all(message, "values")]
+    heard_NK = parcels.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist(), messages=messages)
     index_N = np.ascontiguousarray(heard_NK[:, 0])
     sizes_NL, counts_NL = heard_NK[:, 1 : 1 + layers], heard_NK[:, 1 + layers :]
     heard_index = parcels.room("heard index", int(index_N.sum()), np.uint8)
-    parcels.spread(index, heard_index, index_N)
+    parcels.take(heard_index, index_N)
     heard = parcels.room("heard message", int(sizes_NL.sum()), np.uint8)
-    parcels.spread(message, heard, sizes_NL.sum(axis=1))
+    parcels.take(heard, sizes_NL.sum(axis=1))
     if how.values is None:
         heard_values = heard.view(np.float32)
     else:

@@ -6,8 +6,10 @@ different things all raise, and none hangs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,11 +19,21 @@ from laconic.collectives.coder import Room
 from laconic.collectives.wire import Wire, size_message_bytes
 from laconic.collectives.worker import Worker
 
-__all__ = ["Parcels", "bounds_of", "even_bounds"]
+__all__ = ["Message", "Parcels", "bounds_of", "even_bounds"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Values for every rank."""
+
+    out: Values
+    sent_N: Ints
+    own: Values
+    """What this rank has for itself."""
 
 
 class Parcels:
@@ -34,6 +46,7 @@ class Parcels:
         self.turn = 0
         self._digest = 0
         self._rooms: dict[str, Room] = {}
+        self._kept: deque[Values] = deque()  # what this rank keeps of each message under way
         self._worker: Worker | None = None
 
     def begin(self, digest: int) -> None:
@@ -58,37 +71,54 @@ class Parcels:
             self._worker.close()
         self.wire.close()
 
-    def announce(self, numbers_NK: Ints) -> Ints:
-        """Tell each rank K numbers, and hear those of each."""
+    def announce(self, numbers_NK: Ints, *messages: Message) -> Ints:
+        """Tell each rank K numbers, and hear those of each; messages leave at once, to be taken in the same order."""
         none = np.zeros_like(numbers_NK)
         self.bytes_sent += size_message_bytes(numbers_NK.shape[1], self.ranks)
-        return self.wire.announce(self.turn, self._digest, 0, numbers_NK, none).counts_NK
+        posted = [self._count(message) for message in messages]
+        return self.wire.announce(self.turn, self._digest, 0, numbers_NK, none, *posted).counts_NK
 
-    def announce_to_all(self, *numbers: int) -> Ints:
+    def announce_to_all(self, *numbers: int, messages: Sequence[Message] = ()) -> Ints:
         """Tell every rank the same."""
-        return self.announce(np.tile(np.array(numbers, np.int64), (self.ranks, 1)))
+        return self.announce(np.tile(np.array(numbers, np.int64), (self.ranks, 1)), *messages)
 
-    def swap(self, heard: Values, out: Values, coming_N: Ints, sent_N: Ints) -> None:
-        """Send ``sent_N[r]`` values to every rank r, in order, and hear theirs; what is for this rank is copied."""
-        at, to = int(sent_N[: self.rank].sum()), int(coming_N[: self.rank].sum())
-        heard[to : to + coming_N[self.rank]] = out[at : at + sent_N[self.rank]]
-        self._send(heard, out, coming_N, sent_N)
+    def for_each(self, out: Values, sent_N: Ints) -> Message:
+        """Make a message of ``sent_N[r]`` values for every rank r, in order."""
+        at = int(sent_N[: self.rank].sum())
+        return Message(out, sent_N, out[at : at + sent_N[self.rank]])
 
-    def _send(self, heard: Values, out: Values, coming_N: Ints, sent_N: Ints) -> None:
-        self.bytes_sent += int(sent_N.sum() - sent_N[self.rank]) * out.itemsize
-        self.wire.move(out, heard, sent_N, coming_N, self.turn)
+    def for_all(self, own: Values, name: str = "") -> Message:
+        """Make a message of the same values for all ranks; those that are under way at a time differ in ``name``."""
+        return replace(self.for_others(own, name), own=own)
 
-    def spread(self, own: Values, heard: Values, coming_N: Ints) -> None:
-        """Send the same to all ranks; ``heard`` gets what every rank sent, this one included."""
-        start = int(coming_N[: self.rank].sum())
-        heard[start : start + len(own)] = own
+    def for_others(self, own: Values, name: str = "") -> Message:
+        """Make a message of the same values for all ranks but this one."""
         sent_N = np.full(self.ranks, len(own))
         sent_N[self.rank] = 0
         copies = own
         if self.ranks > 2:
-            copies = self.room("copies", (self.ranks - 1) * len(own), own.dtype)
+            copies = self.room(f"copies {name}", (self.ranks - 1) * len(own), own.dtype)
             copies.reshape(self.ranks - 1, -1)[:] = own
-        self._send(heard, copies, coming_N, sent_N)
+        return Message(copies, sent_N, own[:0])
+
+    def take(self, heard: Values, coming_N: Ints) -> None:
+        """Fill ``heard`` with what every rank sent of the message that was announced, this one included."""
+        start, own = int(coming_N[: self.rank].sum()), self._kept.popleft()
+        heard[start : start + len(own)] = own
+        self.wire.receive(heard, coming_N)
+
+    def swap(self, heard: Values, message: Message, coming_N: Ints) -> None:
+        """Send a message whose sizes all ranks know, and hear theirs."""
+        out, sent_N = self._count(message)
+        start, own = int(coming_N[: self.rank].sum()), self._kept.popleft()
+        heard[start : start + len(own)] = own
+        self.wire.move(out, heard, sent_N, coming_N, self.turn)
+
+    def _count(self, message: Message) -> tuple[Values, Ints]:
+        sent = int(message.sent_N.sum() - message.sent_N[self.rank])
+        self.bytes_sent += sent * message.out.itemsize
+        self._kept.append(message.own)
+        return message.out, message.sent_N
 
 
 def bounds_of(sizes: Ints) -> Ints:

@@ -129,7 +129,7 @@ class Reducer:
         """Look how full the tensors of all ranks are, and take the way that will be fastest."""
         if self.parcels.ranks == 1 or len(x) <= _SMALL:
             return Choice("dense")
-        link, speeds = self._measured()
+        link, speeds = self.measure()
         self._begin("look", x)
         fullness = sample_fullness(self.parcels, x)
         return choose(len(x), x.itemsize, self.parcels.ranks, fullness, link, speeds)
@@ -138,12 +138,16 @@ class Reducer:
         """Decide whether sending this share of a gradient, as ``coded``, is faster than sending all of it."""
         if self.parcels.ranks == 1:
             return Choice("dense")
-        link, speeds = self._measured()
+        link, speeds = self.measure()
         ranks = self.parcels.ranks
         full, some = 1.0, min(1.0, ranks * share)
         dense = predict("dense", words, 4, ranks, full, full, 1, link, speeds)
         coded = predict("gather", words, 4, ranks, share, some, 1, link, speeds)
         return Choice("coded", 1, coded) if coded < dense else Choice("dense", 1, dense)
+
+    def adopt(self, link: Link, speeds: Speeds) -> None:
+        """Count on what another reducer of the same ranks measured."""
+        self._link, self._speeds = link, speeds
 
     def close(self) -> None:
         """Leave the wire."""
@@ -168,7 +172,7 @@ class Reducer:
         self._begin(f"look for {method}", x)
         return _smallest(sample_fullness(self.parcels, x))
 
-    def _measured(self) -> tuple[Link, Speeds]:
+    def measure(self) -> tuple[Link, Speeds]:
         """Measure, once, what all ranks can count on."""
         if self._link is None or self._speeds is None:
             link, speeds = probe_link(self.parcels.wire), measure_speeds()
@@ -177,8 +181,8 @@ class Reducer:
             )
             heard = np.empty((self.parcels.ranks, len(own)))
             self.parcels.begin(0)
-            self.parcels.announce_to_all()
-            self.parcels.spread(own, heard.reshape(-1), np.full(self.parcels.ranks, len(own)))
+            self.parcels.announce_to_all(messages=[self.parcels.for_all(own)])
+            self.parcels.take(heard.reshape(-1), np.full(self.parcels.ranks, len(own)))
             worst = heard.max(axis=0).tolist()
             self._link = Link(worst[0], 1 / worst[1])
             self._speeds = Speeds(1 / worst[2], 1 / worst[3], 1 / worst[4])

@@ -43,8 +43,8 @@ def sample_fullness(parcels: Parcels, x: NDArray[Any]) -> Fullness:
     bits = np.packbits(there)
     sizes_N = np.full(parcels.ranks, len(bits))
     heard = parcels.room("sample", int(sizes_N.sum()), np.uint8)
-    parcels.announce_to_all()
-    parcels.spread(bits, heard, sizes_N)
+    parcels.announce_to_all(messages=[parcels.for_all(bits)])
+    parcels.take(heard, sizes_N)
     all_NW = np.unpackbits(heard.reshape(parcels.ranks, -1), axis=1)[:, :words].astype(bool)
     return Fullness(
         tuple(float(np.mean([_share(one_W, unit) for one_W in all_NW])) for unit in UNITS),

@@ -83,15 +83,15 @@ def unite_index(parcels: Parcels, x: Values, unit: int) -> Bytes:
     bounds = even_bounds(len(x), parcels.ranks, 32768)  # whole chunks: indices of segments join
     own, _, sizes_N2 = _compact(parcels, x, bounds, unit)
     sizes_N = np.ascontiguousarray(sizes_N2[:, 0])
-    coming_N = parcels.announce(sizes_N[:, None])[:, 0]
+    coming_N = parcels.announce(sizes_N[:, None], parcels.for_each(own, sizes_N))[:, 0]
     theirs = parcels.room("indices", int(coming_N.sum()), np.uint8)
-    parcels.swap(theirs, own, coming_N, sizes_N)
+    parcels.take(theirs, coming_N)
     words = int(bounds[parcels.rank + 1] - bounds[parcels.rank])
     room = parcels.room("index of sum", active.sparse_index_room(words, unit), np.uint8)
     size, _ = active.unite(theirs, bounds_of(coming_N), words, unit, room)
-    coming_N = parcels.announce_to_all(size)[:, 0]
+    coming_N = parcels.announce_to_all(size, messages=[parcels.for_all(room[:size])])[:, 0]
     united = parcels.room("united", int(coming_N.sum()), np.uint8)
-    parcels.spread(room[:size], united, coming_N)
+    parcels.take(united, coming_N)
     return _joined(united, coming_N, -(-np.diff(bounds) // 32768))
 
 
@@ -120,10 +120,11 @@ def _everyone(
     parcels: Parcels, index: Bytes, values: Values, piece: int = 0
 ) -> tuple[Bytes, Ints, Values, Ints]:
     """All ranks' index and values, given this rank's."""
-    coming_N2 = parcels.announce_to_all(len(index), len(values))
+    messages = [parcels.for_all(index, "index"), parcels.for_all(values, "values")]
+    coming_N2 = parcels.announce_to_all(len(index), len(values), messages=messages)
     heard_index, heard_values = _room_for(parcels, coming_N2, values.dtype, piece)
-    parcels.spread(index, heard_index, np.ascontiguousarray(coming_N2[:, 0]))
-    parcels.spread(values, heard_values, np.ascontiguousarray(coming_N2[:, 1]))
+    parcels.take(heard_index, np.ascontiguousarray(coming_N2[:, 0]))
+    parcels.take(heard_values, np.ascontiguousarray(coming_N2[:, 1]))
     return heard_index, bounds_of(coming_N2[:, 0]), heard_values, bounds_of(coming_N2[:, 1])
 
 
@@ -131,11 +132,13 @@ def _each_its_own(
     parcels: Parcels, index: Bytes, values: Values, sizes_N2: Ints
 ) -> tuple[Bytes, Ints, Values, Ints]:
     """Hear what all ranks have for this one, given what this one has for each."""
-    coming_N2 = parcels.announce(sizes_N2)
+    messages = (
+        parcels.for_each(own, np.ascontiguousarray(sizes_N2[:, k])) for k, own in enumerate((index, values))
+    )
+    coming_N2 = parcels.announce(sizes_N2, *messages)
     heard = _room_for(parcels, coming_N2, values.dtype)
-    for k, own in enumerate((index, values)):
-        coming_N, sent_N = (np.ascontiguousarray(sizes[:, k]) for sizes in (coming_N2, sizes_N2))
-        parcels.swap(heard[k], own, coming_N, sent_N)
+    for k in (0, 1):
+        parcels.take(heard[k], np.ascontiguousarray(coming_N2[:, k]))
     return heard[0], bounds_of(coming_N2[:, 0]), heard[1], bounds_of(coming_N2[:, 1])
 
 
