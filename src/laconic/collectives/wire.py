@@ -5,14 +5,14 @@ The size message from one rank to another, int64::
     turn   plan digest   samples   counts of K blocks   bytes of K blocks
 
 It is checked before data is taken: ranks that disagree about the turn or the plan all raise, none
-hangs. What it announces leaves right behind it, so nobody's bytes wait for the sizes of a slower rank. One thread uses
+hangs. What it announces leaves with it, so nobody's bytes wait for the sizes of a slower rank. One thread uses
 a wire, so that the order of its messages is the same on every rank; what carries them is in ``world``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import CommError
 
-__all__ = ["Post", "Receive", "Sizes", "Wire", "size_message_bytes"]
+__all__ = ["Post", "Receive", "Sizes", "Tell", "Wire", "size_message_bytes"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
@@ -33,6 +33,9 @@ returns when those that were posted have left as well."""
 Post = Callable[[Values, Ints, str], Receive]
 """``post(out, sent_N, where)``: begin to send ``sent_N[r]`` values of ``out`` to every rank r, in order; none go to
 this rank itself, though it may have some. ``out`` stays as it is until all is received."""
+Tell = Callable[[Ints, Sequence[tuple[Values, Ints]], str], tuple[Ints, list[Receive]]]
+"""``tell(heads_NH, messages, where)``: send every rank its head and its part of each message; returns the heads of all,
+and what receives each message."""
 _HEADER = 3
 
 
@@ -53,6 +56,8 @@ class Wire:
     rank: int
     ranks: int
     post: Post
+    tell: Tell | None = None
+    """Heads and messages at once, if the carrier has a way; otherwise they are posted one by one."""
     group: Any = None
     """Process group that carries the messages, if one does."""
     waited_s: float = 0.0
@@ -78,13 +83,9 @@ class Wire:
         out[:, :_HEADER] = (turn, digest, samples)
         out[:, _HEADER : _HEADER + blocks] = counts_NK
         out[:, _HEADER + blocks :] = bytes_NK
-        heard = np.empty_like(out)
-        heard[self.rank] = out[self.rank]
-        row = np.full(self.ranks, out.shape[1])
         start = perf_counter()
-        receive = self.post(out.reshape(-1), row, self._where(turn))
-        self._posted.extend(self.post(*message, self._where(turn)) for message in messages)
-        receive(heard.reshape(-1), row)
+        heard, receives = (self.tell or self._post_all)(out, messages, self._where(turn))
+        self._posted.extend(receives)
         self.waited_s += perf_counter() - start
         for rank in np.flatnonzero((heard[:, 0] != turn) | (heard[:, 1] != digest)):
             raise CommError(
@@ -115,6 +116,15 @@ class Wire:
         """Return the time since the last call."""
         waited, self.waited_s = self.waited_s, 0.0
         return waited
+
+    def _post_all(
+        self, heads_NH: Ints, messages: Sequence[tuple[Values, Ints]], where: str
+    ) -> tuple[Ints, list[Receive]]:
+        heard_NH, row = heads_NH.copy(), np.full(self.ranks, heads_NH.shape[1])
+        receive = self.post(heads_NH.reshape(-1), row, where)
+        receives = [self.post(*message, where) for message in messages]
+        receive(heard_NH.reshape(-1), row)
+        return heard_NH, receives
 
     def _where(self, turn: int) -> str:
         return f"{self.name}, turn {turn}"

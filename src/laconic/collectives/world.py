@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from laconic.collectives.ahead import Ahead
 from laconic.collectives.lost_peer import lost_peer
 from laconic.collectives.wire import Receive, Wire
 
@@ -97,7 +98,8 @@ class Joined:
 
             return receive
 
-        return Wire(name, rank, ranks, post, group)
+        tell = Ahead(rank, ranks, group).tell if self.pairwise and ranks > 1 else None
+        return Wire(name, rank, ranks, post, tell, group)
 
 
 def _split(values: Values, sizes_N: Ints) -> list[Values]:

@@ -1,0 +1,126 @@
+"""Messages whose receives are posted before anybody knows how long they will be.
+
+gloo sends nothing until the receiver has said where to. If that waits for the size, every exchange is two, sizes and
+then bytes, each with threads to be woken on a busy core. So a generous receive is always posted, and all that a rank has
+to say to another in a turn, sizes and bytes, comes as one message that fills the beginning of it: gloo takes a shorter
+message than was asked for (``tests/distributed/test_ahead.py`` would notice if it did not). How long the receive is
+both ends know by the messages before; what goes beyond follows by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic.collectives.lost_peer import lost_peer
+from laconic.collectives.wire import Receive
+
+__all__ = ["Ahead"]
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+_FIRST, _REST = 1, 2  # tags; what is sent without an announcement has another
+_LEAST, _MOST = 1 << 16, 1 << 22  # bytes of a receive, and of those from all ranks together
+
+
+class Ahead:
+    """What one rank says to all others of a process group, turn by turn."""
+
+    def __init__(self, rank: int, ranks: int, group: Any) -> None:
+        self._rank, self._group = rank, group
+        self._most = max(_LEAST, _MOST // ranks)
+        # everybody sends to somebody else first
+        self._targets = [(rank + distance) % ranks for distance in range(1, ranks)]
+        self._sources = [(rank - distance) % ranks for distance in range(1, ranks)]
+        self._sent = {target: np.empty(_LEAST, np.uint8) for target in self._targets}
+        self._heard = {source: np.empty(_LEAST, np.uint8) for source in self._sources}
+        self._receives: dict[int, Any] = {}
+        self._taken: dict[int, int] = {}  # bytes of this turn, so far
+        self._sends: list[Any] = []
+
+    def tell(
+        self, heads_NH: Ints, messages: Sequence[tuple[Values, Ints]], where: str
+    ) -> tuple[Ints, list[Receive]]:
+        """Send every rank its head and its part of each message; return all heads, and what takes each message."""
+        try:
+            if not self._receives:
+                self._post_receives()
+            for target in self._targets:
+                self._send(
+                    target,
+                    [heads_NH[target].view(np.uint8), *(_part(*message, target) for message in messages)],
+                )
+            heard_NH = heads_NH.copy()
+            self._taken = dict.fromkeys(self._sources, 0)
+            for source in self._sources:
+                self._receives[source].wait()
+                for work in self._take(source, heard_NH[source].view(np.uint8)):
+                    work.wait()
+            if not messages:
+                self._end()
+        except RuntimeError as error:
+            raise lost_peer(where, self._rank, error) from error
+
+        def receive(heard: Values, coming_N: Ints, *, last: bool) -> None:
+            try:
+                parts = [(source, _part(heard, coming_N, source)) for source in self._sources]
+                for work in [work for part in parts for work in self._take(*part)]:
+                    work.wait()
+                if last:
+                    self._end()
+            except RuntimeError as error:
+                raise lost_peer(where, self._rank, error) from error
+
+        count = len(messages)
+        return heard_NH, [partial(receive, last=k == count - 1) for k in range(count)]
+
+    def _send(self, target: int, parts: list[Bytes]) -> None:
+        room, at, rests = self._sent[target], 0, []
+        for part in parts:
+            first, rest = part[: len(room) - at], part[len(room) - at :]
+            room[at : at + len(first)] = first
+            at += len(first)
+            rests.append(rest)
+        self._sends.append(self._group.send([torch.from_numpy(room[:at])], target, _FIRST))
+        for rest in rests:
+            if len(rest):
+                self._sends.append(self._group.send([torch.from_numpy(rest)], target, _REST))
+        self._sent[target] = self._grown(room, sum(len(part) for part in parts))
+
+    def _take(self, source: int, out: Bytes) -> list[Any]:
+        """Fill ``out`` with the next bytes of a rank's turn; returns what is to be waited for."""
+        room, at = self._heard[source], self._taken[source]
+        left = max(len(room) - at, 0)
+        first, rest = out[:left], out[left:]
+        first[:] = room[at : at + len(first)]
+        self._taken[source] = at + len(out)
+        return [self._group.recv([torch.from_numpy(rest)], source, _REST)] if len(rest) else []
+
+    def _end(self) -> None:
+        for work in self._sends:
+            work.wait()
+        self._sends.clear()
+        for source in self._sources:
+            self._heard[source] = self._grown(self._heard[source], self._taken[source])
+        self._post_receives()
+
+    def _post_receives(self) -> None:
+        for source in self._sources:
+            room = torch.from_numpy(self._heard[source])
+            self._receives[source] = self._group.recv([room], source, _FIRST)
+
+    def _grown(self, room: Bytes, total: int) -> Bytes:
+        """Memory for the next message, if one like the last would not fit well; both ends come to the same size."""
+        size = min(-(-total * 5 // 4 // _LEAST) * _LEAST, self._most)
+        return np.empty(size, np.uint8) if size > len(room) else room
+
+
+def _part(values: Values, sizes_N: Ints, rank: int) -> Bytes:
+    start = int(sizes_N[:rank].sum())
+    return values[start : start + int(sizes_N[rank])].view(np.uint8)

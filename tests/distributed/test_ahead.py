@@ -1,0 +1,87 @@
+"""Messages of any length into receives that were posted before."""
+
+import numpy as np
+import pytest
+import torch.distributed as dist
+
+from laconic.collectives.world import Joined
+from laconic.errors import CommError
+from tests.distributed.ranks import run_ranks
+
+SIZES = (0, 1, 1000, 65_536 - 40, 65_536, 100_000, 3_000_000, 5, 0, 700_001, 65_537)
+
+
+def message(source, target, turn, size):
+    """Values that say whose they are."""
+    return np.arange(size, dtype=np.int64) * 1000 + 100 * turn + 10 * source + target
+
+
+def exchange_sizes(rank, ranks):
+    wire = Joined().wire("test")
+    for turn, base in enumerate(SIZES):
+        # two messages a turn, of other lengths for every pair
+        size = np.array([[base // 8 + 7 * s + t for t in range(ranks)] for s in range(ranks)])
+        np.fill_diagonal(size, 0)
+        if turn % 3 == 2:
+            size[0, :] = 0
+        parts = [message(rank, t, turn, size[rank, t]) for t in range(ranks)]
+        first = np.concatenate(parts)
+        second = np.concatenate([part[::2].astype(np.float32) for part in parts])
+        halves = -(-size // 2)
+        heads = np.tile(size[rank][:, None], (1, 3))
+        heard = wire.announce(turn, 77, rank, heads, heads, (first, size[rank]), (second, halves[rank]))
+        others = np.arange(ranks) != rank
+        np.testing.assert_array_equal(heard.counts_NK[others, 0], size[others, rank])
+        assert heard.samples_N.tolist() == list(range(ranks))
+        ours, half = np.empty(size[:, rank].sum(), np.int64), np.empty(halves[:, rank].sum(), np.float32)
+        wire.receive(ours, size[:, rank])
+        wire.receive(half, halves[:, rank])
+        expected = [message(s, rank, turn, size[s, rank]) for s in range(ranks)]
+        np.testing.assert_array_equal(ours, np.concatenate(expected))
+        np.testing.assert_array_equal(
+            half, np.concatenate([part[::2].astype(np.float32) for part in expected])
+        )
+        if turn % 4 == 0:  # what is not announced goes another way, and confuses nobody
+            out, theirs = np.full(ranks, rank), np.full(ranks, -1)
+            wire.move(out, theirs, np.ones(ranks, np.int64), np.ones(ranks, np.int64), turn)
+            assert [theirs[r] for r in range(ranks) if r != rank] == [r for r in range(ranks) if r != rank]
+        if turn % 5 == 0:
+            nothing = np.zeros((ranks, 0), np.int64)
+            wire.announce(turn, 78, 0, nothing, nothing)
+    wire.close()
+    return True
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_all_lengths_arrive(ranks):
+    assert run_ranks(ranks, exchange_sizes) == [True] * ranks
+
+
+def heads_longer_than_the_receive(rank, ranks):
+    wire = Joined().wire("test")
+    numbers = np.arange(ranks * 20_000).reshape(ranks, -1) + rank
+    out = np.full(10 * ranks, rank, np.uint8)
+    heard = wire.announce(0, 1, 0, numbers, numbers, (out, np.full(ranks, 10)))
+    other = 1 - rank
+    np.testing.assert_array_equal(heard.counts_NK[other], np.arange(20_000) + rank * 20_000 + other)
+    theirs = np.zeros(10, np.uint8)
+    wire.receive(theirs, np.where(np.arange(ranks) == rank, 0, 10))
+    return theirs.tolist()
+
+
+def test_heads_may_be_longer_than_the_receive():
+    assert run_ranks(2, heads_longer_than_the_receive) == [[1] * 10, [0] * 10]
+
+
+def disagree(rank, ranks):
+    wire = Joined().wire("test")
+    nothing = np.zeros((ranks, 0), np.int64)
+    out = np.zeros(200_000 * ranks, np.uint8)
+    with pytest.raises(CommError, match="out of step"):
+        wire.announce(rank, 1, 0, nothing, nothing, (out, np.full(ranks, 200_000)))
+    dist.barrier()
+    return True
+
+
+def test_ranks_that_are_out_of_step_raise_and_do_not_hang():
+    assert run_ranks(2, disagree) == [True, True]
