@@ -29,18 +29,15 @@ class ThreadWorld:
     def wire(self, name: str) -> Wire:
         table = self._tables[name]
 
-        def post(out, sent_N, where):
-            def receive(heard, coming_N) -> None:
-                table.outs[self.rank] = np.split(out, np.cumsum(sent_N)[:-1])
-                table.barrier.wait(60)
-                for source, into in enumerate(np.split(heard, np.cumsum(coming_N)[:-1])):
-                    if source != self.rank:
-                        into[:] = table.outs[source][self.rank]
-                table.barrier.wait(60)
+        def swap(heard, out, coming_N, sent_N, where) -> None:
+            table.outs[self.rank] = np.split(out, np.cumsum(sent_N)[:-1])
+            table.barrier.wait(60)
+            for source, into in enumerate(np.split(heard, np.cumsum(coming_N)[:-1])):
+                if source != self.rank:
+                    into[:] = table.outs[source][self.rank]
+            table.barrier.wait(60)
 
-            return receive
-
-        return Wire(name, self.rank, self.ranks, post)
+        return Wire(name, self.rank, self.ranks, swap)
 
 
 def in_threads(

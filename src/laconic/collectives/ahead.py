@@ -51,56 +51,57 @@ class Ahead:
         try:
             if not self._receives:
                 self._post_receives()
-            for target in self._targets:
-                self._send(
-                    target,
-                    [heads_NH[target].view(np.uint8), *(_part(*message, target) for message in messages)],
-                )
-            heard_NH = heads_NH.copy()
+            every = [(heads_NH.reshape(-1), np.full(len(heads_NH), heads_NH.shape[1])), *messages]
+            rests = self._send(every)
             self._taken = dict.fromkeys(self._sources, 0)
             for source in self._sources:
                 self._receives[source].wait()
-                for work in self._take(source, heard_NH[source].view(np.uint8)):
-                    work.wait()
+            heard_NH = heads_NH.copy()
+            self._take(heard_NH.reshape(-1), every[0][1], rests[0])
             if not messages:
                 self._end()
         except RuntimeError as error:
             raise lost_peer(where, self._rank, error) from error
 
-        def receive(heard: Values, coming_N: Ints, *, last: bool) -> None:
+        def receive(k: int, heard: Values, coming_N: Ints) -> None:
             try:
-                parts = [(source, _part(heard, coming_N, source)) for source in self._sources]
-                for work in [work for part in parts for work in self._take(*part)]:
-                    work.wait()
-                if last:
+                self._take(heard, coming_N, rests[k])
+                if k == len(messages):
                     self._end()
             except RuntimeError as error:
                 raise lost_peer(where, self._rank, error) from error
 
-        count = len(messages)
-        return heard_NH, [partial(receive, last=k == count - 1) for k in range(count)]
+        return heard_NH, [partial(receive, 1 + k) for k in range(len(messages))]
 
-    def _send(self, target: int, parts: list[Bytes]) -> None:
-        room, at, rests = self._sent[target], 0, []
-        for part in parts:
-            first, rest = part[: len(room) - at], part[len(room) - at :]
-            room[at : at + len(first)] = first
-            at += len(first)
-            rests.append(rest)
-        self._sends.append(self._group.send([torch.from_numpy(room[:at])], target, _FIRST))
-        for rest in rests:
-            if len(rest):
-                self._sends.append(self._group.send([torch.from_numpy(rest)], target, _REST))
-        self._sent[target] = self._grown(room, sum(len(part) for part in parts))
+    def _send(self, messages: Sequence[tuple[Values, Ints]]) -> list[list[tuple[int, Bytes]]]:
+        """Send what is expected to each rank; return what goes beyond, of every message."""
+        rests: list[list[tuple[int, Bytes]]] = [[] for _ in messages]
+        for target in self._targets:
+            room, at, total = self._sent[target], 0, 0
+            for rest, message in zip(rests, messages, strict=True):
+                part = _part(*message, target)
+                first = part[: len(room) - at]
+                room[at : at + len(first)] = first
+                at, total = at + len(first), total + len(part)
+                if len(first) < len(part):
+                    rest.append((target, part[len(first) :]))
+            self._sends.append(self._group.send([torch.from_numpy(room[:at])], target, _FIRST))
+            self._sent[target] = self._grown(room, total)
+        return rests
 
-    def _take(self, source: int, out: Bytes) -> list[Any]:
-        """Fill ``out`` with the next bytes of a rank's turn; returns what is to be waited for."""
-        room, at = self._heard[source], self._taken[source]
-        left = max(len(room) - at, 0)
-        first, rest = out[:left], out[left:]
-        first[:] = room[at : at + len(first)]
-        self._taken[source] = at + len(out)
-        return [self._group.recv([torch.from_numpy(rest)], source, _REST)] if len(rest) else []
+    def _take(self, heard: Values, coming_N: Ints, rest: list[tuple[int, Bytes]]) -> None:
+        """Fill ``heard`` with the next values of all ranks; send what is left of this rank's."""
+        works = []
+        for source in self._sources:
+            out, room, at = _part(heard, coming_N, source), self._heard[source], self._taken[source]
+            here = max(min(len(out), len(room) - at), 0)
+            out[:here] = room[at : at + here]
+            self._taken[source] = at + len(out)
+            if here < len(out):  # before the send, or gloo uses the link in one direction at a time
+                works.append(self._group.recv([torch.from_numpy(out[here:])], source, _REST))
+        works += [self._group.send([torch.from_numpy(part)], target, _REST) for target, part in rest]
+        for work in works:
+            work.wait()
 
     def _end(self) -> None:
         for work in self._sends:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -23,16 +24,15 @@ from numpy.typing import NDArray
 
 from laconic.errors import CommError
 
-__all__ = ["Post", "Receive", "Sizes", "Tell", "Wire", "size_message_bytes"]
+__all__ = ["Receive", "Sizes", "Swap", "Tell", "Wire", "size_message_bytes"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
+Swap = Callable[[Values, Values, Ints, Ints, str], None]
+"""``swap(heard, out, coming_N, sent_N, where)``: ``out`` holds ``sent_N[r]`` values for every rank r, in order, and
+``heard`` gets ``coming_N[r]`` from each; none go to this rank itself, though it may have some in both."""
 Receive = Callable[[Values, Ints], None]
-"""``receive(heard, coming_N)``: ``heard`` gets ``coming_N[r]`` values from every rank r, in order, except from this one;
-returns when those that were posted have left as well."""
-Post = Callable[[Values, Ints, str], Receive]
-"""``post(out, sent_N, where)``: begin to send ``sent_N[r]`` values of ``out`` to every rank r, in order; none go to
-this rank itself, though it may have some. ``out`` stays as it is until all is received."""
+"""``receive(heard, coming_N)``: the part of a swap that is left when the values are under way."""
 Tell = Callable[[Ints, Sequence[tuple[Values, Ints]], str], tuple[Ints, list[Receive]]]
 """``tell(heads_NH, messages, where)``: send every rank its head and its part of each message; returns the heads of all,
 and what receives each message."""
@@ -55,9 +55,9 @@ class Wire:
     name: str
     rank: int
     ranks: int
-    post: Post
+    swap: Swap
     tell: Tell | None = None
-    """Heads and messages at once, if the carrier has a way; otherwise they are posted one by one."""
+    """Heads and messages at once, if the carrier has a way; otherwise they are swapped one by one."""
     group: Any = None
     """Process group that carries the messages, if one does."""
     waited_s: float = 0.0
@@ -84,7 +84,7 @@ class Wire:
         out[:, _HEADER : _HEADER + blocks] = counts_NK
         out[:, _HEADER + blocks :] = bytes_NK
         start = perf_counter()
-        heard, receives = (self.tell or self._post_all)(out, messages, self._where(turn))
+        heard, receives = (self.tell or self._tell_by_swaps)(out, messages, self._where(turn))
         self._posted.extend(receives)
         self.waited_s += perf_counter() - start
         for rank in np.flatnonzero((heard[:, 0] != turn) | (heard[:, 1] != digest)):
@@ -104,8 +104,11 @@ class Wire:
 
     def move(self, out: Values, heard: Values, sent_N: Ints, coming_N: Ints, turn: int) -> None:
         """Send ``sent_N`` values to each rank and hear theirs, whose sizes are known."""
-        self._posted.append(self.post(out, sent_N, self._where(turn)))
-        self.receive(heard, coming_N)
+        start = perf_counter()
+        try:
+            self.swap(heard, out, coming_N, sent_N, self._where(turn))
+        finally:
+            self.waited_s += perf_counter() - start
 
     def close(self) -> None:
         """Leave the process group."""
@@ -117,14 +120,16 @@ class Wire:
         waited, self.waited_s = self.waited_s, 0.0
         return waited
 
-    def _post_all(
+    def _tell_by_swaps(
         self, heads_NH: Ints, messages: Sequence[tuple[Values, Ints]], where: str
     ) -> tuple[Ints, list[Receive]]:
         heard_NH, row = heads_NH.copy(), np.full(self.ranks, heads_NH.shape[1])
-        receive = self.post(heads_NH.reshape(-1), row, where)
-        receives = [self.post(*message, where) for message in messages]
-        receive(heard_NH.reshape(-1), row)
-        return heard_NH, receives
+        self.swap(heard_NH.reshape(-1), heads_NH.reshape(-1), row, row, where)
+
+        def receive(out: Values, sent_N: Ints, heard: Values, coming_N: Ints) -> None:
+            self.swap(heard, out, coming_N, sent_N, where)
+
+        return heard_NH, [partial(receive, *message) for message in messages]
 
     def _where(self, turn: int) -> str:
         return f"{self.name}, turn {turn}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from laconic.collectives.ahead import Ahead
 from laconic.collectives.lost_peer import lost_peer
-from laconic.collectives.wire import Receive, Wire
+from laconic.collectives.wire import Wire
 
 __all__ = ["Alone", "Joined", "World"]
 
@@ -53,7 +53,7 @@ class Alone:
 
     def wire(self, name: str) -> Wire:
         """Return a wire to nobody."""
-        return Wire(name, 0, 1, lambda *_: lambda *_: None)
+        return Wire(name, 0, 1, lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +80,18 @@ class Joined:
         """Open a process group; ``CommError`` if a rank is gone."""
         rank, ranks, group = self.rank, self.ranks, _new_group(self.group)
 
-        def post(out: Values, sent_N: Ints, where: str) -> Receive:
+        def swap(heard: Values, out: Values, coming_N: Ints, sent_N: Ints, where: str) -> None:
             try:
-                sends = _send(_split(out, sent_N), rank, group) if self.pairwise else []
+                if self.pairwise:
+                    _send_and_receive(_split(heard, coming_N), _split(out, sent_N), rank, group)
+                else:
+                    ours, theirs = torch.from_numpy(out), torch.from_numpy(heard)
+                    dist.all_to_all_single(theirs, ours, coming_N.tolist(), sent_N.tolist(), group=group)
             except RuntimeError as error:
                 raise lost_peer(where, rank, error) from error
 
-            def receive(heard: Values, coming_N: Ints) -> None:
-                try:
-                    if self.pairwise:
-                        _receive(_split(heard, coming_N), sends, rank, group)
-                    else:
-                        ours, theirs = torch.from_numpy(out), torch.from_numpy(heard)
-                        dist.all_to_all_single(theirs, ours, coming_N.tolist(), sent_N.tolist(), group=group)
-                except RuntimeError as error:
-                    raise lost_peer(where, rank, error) from error
-
-            return receive
-
         tell = Ahead(rank, ranks, group).tell if self.pairwise and ranks > 1 else None
-        return Wire(name, rank, ranks, post, tell, group)
+        return Wire(name, rank, ranks, swap, tell, group)
 
 
 def _split(values: Values, sizes_N: Ints) -> list[Values]:
@@ -107,29 +99,21 @@ def _split(values: Values, sizes_N: Ints) -> list[Values]:
     return np.split(values, np.cumsum(sizes_N)[:-1])
 
 
-def _send(out: list[Values], rank: int, group: Any) -> list[Any]:
-    """Begin to send ``out[r]`` to every other rank r; empty ones do not travel.
+def _send_and_receive(heard: list[Values], out: list[Values], rank: int, group: Any) -> None:
+    """Send ``out[r]`` to every other rank r, and fill ``heard[r]`` from it; empty ones do not travel.
 
-    This is what ``dist.isend`` comes to, which takes as long again for its checks: there are twenty messages in a step.
+    A receive comes before the send, or gloo uses the link in one direction at a time. The calls are what ``dist.isend``
+    and ``dist.irecv`` come to, which take as long again for checks: there are twenty messages in a step.
     """
+    works: list[Any] = []
     ranks = len(out)
-    # everybody sends to somebody else first
-    targets = [(rank + distance) % ranks for distance in range(1, ranks)]
-    return [
-        group.send([torch.from_numpy(out[target])], target, _TAG) for target in targets if out[target].size
-    ]
-
-
-def _receive(heard: list[Values], sends: list[Any], rank: int, group: Any) -> None:
-    """Fill ``heard[r]`` from every other rank r, and wait for what was sent."""
-    ranks = len(heard)
-    sources = [(rank - distance) % ranks for distance in range(1, ranks)]
-    receives = [
-        group.recv([torch.from_numpy(heard[source])], source, _TAG)
-        for source in sources
-        if heard[source].size
-    ]
-    for work in (*receives, *sends):
+    for distance in range(1, ranks):  # everybody sends to somebody else first
+        source, target = (rank - distance) % ranks, (rank + distance) % ranks
+        if heard[source].size:
+            works.append(group.recv([torch.from_numpy(heard[source])], source, _TAG))
+        if out[target].size:
+            works.append(group.send([torch.from_numpy(out[target])], target, _TAG))
+    for work in works:
         work.wait()
 
 
