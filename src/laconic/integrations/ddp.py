@@ -4,6 +4,7 @@
 
     model = DistributedDataParallel(model)
     compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
+    compressor = laconic.register_ddp(model, codec=laconic.Lossless())        # exact: every bit, in fewer of them
     compressor = laconic.register_ddp(model, codec=laconic.Levels())          # within a ninth of each entry
     compressor = laconic.register_ddp(model, large=LargeFirst(keep=0.01))  # large entries first (DCT)
 
@@ -24,6 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from laconic.codecs import Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
 from laconic.collectives.worker import Worker
@@ -34,6 +36,7 @@ __all__ = ["Compressor", "register_ddp"]
 
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
 _CODED_SHARE = 0.2  # of a gradient that a codec sends
+_LOSSLESS_SHARE = 0.85  # the same where nothing may be lost, and nothing is zero
 
 
 def register_ddp(
@@ -53,7 +56,7 @@ def register_ddp(
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
     Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every
-    parameter is a block of it (``Levels()`` for any optimizer); bounded ones should round without bias
+    parameter is a block of it (``Lossless()`` changes no bit, ``Levels()`` suits any optimizer); bounded ones should round without bias
     (``dither=0``). ``large``: large entries are sent, the rest waits in memory. ``rounded``: gradients are summed as
     int32 multiples of a shared step, by the ranks, or by a ``network`` that adds (``InNetwork``); the result is the
     same bits.
@@ -239,7 +242,8 @@ class Compressor:
         if self._settings.large is not None:
             return self._reducer.pays(len(x), self._settings.large.keep)
         if self._settings.codec is not None:
-            return self._reducer.pays(len(x), _CODED_SHARE)
+            exact = isinstance(self._settings.codec, Lossless)
+            return self._reducer.pays(len(x), _LOSSLESS_SHARE if exact else _CODED_SHARE)
         if self._settings.rounded:
             return Choice("rounded")
         return self._reducer.choose(x)

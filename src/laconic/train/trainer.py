@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.codecs import Bounded, Cast
+from laconic.codecs import Bounded, Cast, Lossless
 from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd
 from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
@@ -247,7 +247,9 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
         replica.register_comm_hook(None, sum_gradients)
         return None
     how: dict[str, Any]
-    if dense.send == "bf16":
+    if dense.send == "lossless":
+        how = {"codec": Lossless()}
+    elif dense.send == "bf16":
         how = {"codec": Cast(dtype="bf16")}
     elif dense.send == "levels":
         how = {"codec": Levels()}

@@ -1,11 +1,11 @@
-"""Sums of dense gradients that travel within a bound: every layer a block, all of them in one native call.
+"""Sums of dense gradients that travel coded: every layer a block, all of them in one native call.
 
 ::
 
     two ranks     each sends all it has, coded                                 bytes b
     more          segments to their owners, coded; their sums to all, coded    bytes 2 (N - 1) / N b
 
-``Levels`` make every entry as precise as any other, which optimizers with a divisor for each entry need. Bounded codecs
+``Lossless`` blocks make the sum that ``sum_dense`` makes, bit for bit. ``Levels`` make every entry as precise as any other, which optimizers with a divisor for each entry need. Bounded codecs
 round without bias, with a seed that is another for every step and rank, so nothing needs to be remembered: errors
 average out as the noise of batches does. All ranks sum decoded values in rank order, their own included, and so stay
 equal to the bit. Shape legend: ``N`` ranks, ``P`` pieces of layers.
