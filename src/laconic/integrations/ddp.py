@@ -17,6 +17,7 @@ bucket travels as DDP would send it, and is counted as bypassed. What thresholdi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,8 @@ class Compressor:
         """By this rank, what DDP itself sends for a bypassed bucket included."""
         self.bytes_dense = 0
         """What a ring all-reduce of everything would have sent."""
+        self.work_s = 0.0
+        """Time that this rank computed for buckets that were not bypassed: codecs and sums."""
         self.bypassed = 0
         """Buckets that travelled as DDP would send them."""
         self.buckets = 0
@@ -165,6 +168,7 @@ class Compressor:
     def begin(self) -> None:
         """Forget what was counted so far, warm-up included."""
         self.step = self.bytes_sent = self.bytes_dense = self.bypassed = self.buckets = 0
+        self.work_s = 0.0
         for bucket in self._buckets.values():
             bucket.choice = None
 
@@ -220,7 +224,7 @@ class Compressor:
     def _work(self, future: Any, state: _Bucket, gradients: list[Tensor], buffer: Tensor, step: int) -> None:
         """Sum a bucket, in the worker's thread: one after the other, in the same order on every rank."""
         try:
-            before = self._reducer.parcels.bytes_sent
+            before, start = self._reducer.parcels.bytes_sent, thread_time()
             x = buffer.numpy()
             if state.choice is None or step - state.looked >= _LOOK_EVERY:
                 state.choice, state.looked = self._look(x), step
@@ -233,6 +237,7 @@ class Compressor:
             if self._settings.average:
                 np.divide(x, self._ranks, out=x)
             self.bytes_sent += self._reducer.parcels.bytes_sent - before
+            self.work_s += thread_time() - start
         except BaseException as error:
             future.set_exception(error)
             raise
