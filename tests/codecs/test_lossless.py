@@ -70,6 +70,18 @@ def test_a_batch_can_mix_it_with_others():
     assert torch.equal(values, torch.cat([first, second]).flatten())
 
 
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_threads_change_no_byte_of_a_large_block(share):
+    torch.manual_seed(0)
+    n = (1 << 20) + 12_345  # from 2^20 values on, a block has all threads for itself
+    x = torch.where(torch.rand(n) < share, torch.randn(n), 0.0)
+    batch = Batch.of([(Lossless(), (n,))])
+    blocks = [batch.encode(x, threads=threads) for threads in (1, 3)]
+    assert torch.equal(blocks[0][0], blocks[1][0])
+    for threads in (1, 3):
+        assert torch.equal(batch.decode(*blocks[0], threads=threads), x)
+
+
 def test_inspect_says_what_a_block_consists_of():
     torch.manual_seed(0)
     x = torch.where(torch.arange(40).view(40, 1) % 8 == 3, torch.randn(40, 9), 0.0)
