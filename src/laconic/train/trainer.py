@@ -96,7 +96,7 @@ class Trainer:
         if ranks.count > 1:
             # small buckets: the last layers' gradients travel while the rest is computed; larger ones where they are
             # compressed, and a round of messages takes longer than their bytes. Buffers are constants
-            cap = 0.5 if settings.dense.send == "exact" else 2.0
+            cap = {"exact": 0.5, "lossless": 1.0}.get(settings.dense.send, 2.0)
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
