@@ -23,6 +23,7 @@ namespace {
 #include "squares.inl"
 #include "rows.inl"
 #include "sparse.inl"
+#include "lossless.inl"
 #include "levels.inl"
 #include "magnitudes.inl"
 #include "bloom.inl"

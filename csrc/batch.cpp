@@ -8,6 +8,7 @@
 #include "bytes.h"
 #include "cast.h"
 #include "id_list.h"
+#include "lossless.h"
 #include "parallel.h"
 #include "quantized_block.h"
 #include "rows_block.h"
@@ -67,6 +68,7 @@ size_t encode_block(const Kernels& kernels, const Block& b, const float* x, uint
     case Kind::kHybrid:
       return encode_hybrid(kernels, x, b.rows, b.cols, b.bound, b.window, b.lz_penalty, b.huffman_penalty, threads,
                            scratch, out);
+    case Kind::kLossless: return encode_lossless(kernels, x, b.rows * b.cols, threads, scratch, out);
     default:
       encode_cast(kernels, cast_type(b.kind), x, b.rows, b.cols, out);
       return cast_bytes(cast_type(b.kind), b.rows, b.cols);
@@ -80,6 +82,8 @@ void decode_block(const Kernels& kernels, const Block& b, const uint8_t* in, siz
     case Kind::kVectorLz:
     case Kind::kHuffman:
     case Kind::kHybrid: return decode_sc24(kernels, in, size, end, b.rows, b.cols, threads, scratch, out);
+    case Kind::kLossless:
+      return decode_lossless(kernels, in, size, end, b.rows * b.cols, threads, scratch, out);
     default: return decode_cast(kernels, cast_type(b.kind), in, size, b.rows, b.cols, out);
   }
 }
@@ -212,7 +216,8 @@ class WaitingBlocks {
 }  // namespace
 
 size_t block_max_bytes(const Block& b) {
-  return b.kind < Kind::kFloat16 ? max_block_bytes(b.rows * b.cols) : cast_bytes(cast_type(b.kind), b.rows, b.cols);
+  const bool cast = b.kind >= Kind::kFloat16 && b.kind <= Kind::kFloat32;
+  return cast ? cast_bytes(cast_type(b.kind), b.rows, b.cols) : max_block_bytes(b.rows * b.cols);
 }
 
 void encode_blocks(const Kernels& kernels, const Block* blocks, size_t count, const float* x, uint8_t* out,

@@ -19,6 +19,7 @@ enum class Kind : uint8_t {
   kInt8 = 6,
   kInt4 = 7,
   kFloat32 = 8,
+  kLossless = 9,
 };
 
 struct Block {

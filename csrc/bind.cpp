@@ -45,7 +45,7 @@ std::vector<Block> read_blocks(const LongTable& longs, const DoubleTable& double
   for (size_t i = 0; i < blocks.size(); ++i) {
     const int64_t* l = longs.data() + 6 * i;
     const double* d = doubles.data() + 3 * i;
-    if (l[0] < 0 || l[0] > 8 || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxBlock ||
+    if (l[0] < 0 || l[0] > int64_t(Kind::kLossless) || l[1] < 0 || l[2] < 0 || uint64_t(l[1]) > kMaxBlock ||
         (l[1] > 0 && uint64_t(l[2]) > kMaxBlock / uint64_t(l[1])) || l[3] < 0 || l[3] > 7 || (l[3] & 5) == 5 || l[5] < 1 ||
         l[5] > 255 || !(d[0] > 0) || !std::isfinite(d[0]))
       throw nb::value_error(

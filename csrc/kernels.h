@@ -243,6 +243,12 @@ struct Kernels {
   void (*to_levels)(const float* x, size_t n, int32_t base, float* levels);
   void (*from_levels)(const float* levels, size_t n, int32_t base, float* out);
 
+  // Exponents apart from the rest, and words that are not zero, see lossless.inl.
+  void (*split_words)(const uint32_t* words, size_t n, uint8_t* rest, uint8_t* inverted);
+  void (*join_words)(const uint8_t* rest, const uint8_t* ranks, size_t n, uint8_t top, uint32_t* words);
+  size_t (*pack_words)(const uint32_t* words, size_t n, const uint8_t* bits, uint32_t* packed);
+  size_t (*spread_words)(const uint32_t* packed, const uint8_t* bits, size_t n, uint32_t* words);
+
   RowKernels<float> float_rows;
   RowKernels<double> double_rows;
 

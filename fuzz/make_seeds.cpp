@@ -2,6 +2,7 @@
 // a block; these are blocks of every form, and the values they came from.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -102,17 +103,19 @@ Bytes encoded(const Block& block, const std::vector<float>& x) {
 
 std::string decoder_of(Kind kind) {
   if (kind == Kind::kRows) return "fuzz_decode_rows";
+  if (kind == Kind::kLossless) return "fuzz_decode_lossless";
   return kind < Kind::kFloat16 ? "fuzz_decode_sc24" : "fuzz_decode_cast";
 }
 
 void save_blocks(const Recipe& r) {
   const std::vector<float> x = values(r);
-  for (uint8_t kind = 0; kind < 9; ++kind) {
+  for (uint8_t kind = 0; kind <= uint8_t(Kind::kLossless); ++kind) {
     if (Kind(kind) == Kind::kHybrid) continue;  // its blocks are those of the two before
-    if (Kind(kind) >= Kind::kFloat16 && x.size() > 500) continue;
+    const bool cast = Kind(kind) >= Kind::kFloat16 && Kind(kind) <= Kind::kFloat32;
+    if (cast && x.size() > 500) continue;
     const Block block{Kind(kind), r.rows, r.cols, {double(kBound), laconic::Relative::kNo, false, 0}, 64, 0.0, 0.0};
     Bytes seed;
-    if (Kind(kind) >= Kind::kFloat16) seed.push_back(uint8_t(kind - uint8_t(Kind::kFloat16)));
+    if (cast) seed.push_back(uint8_t(kind - uint8_t(Kind::kFloat16)));
     append_shape(seed, r.rows, r.cols);
     const Bytes bytes = encoded(block, x);
     if (bytes.size() > kLongest) continue;
@@ -121,9 +124,24 @@ void save_blocks(const Recipe& r) {
   }
 }
 
+// Lossless blocks of which only some values, or some runs of them, are not zero.
+void save_sparse_values(const Recipe& r) {
+  for (const size_t run : {size_t(1), size_t(20)}) {
+    std::vector<float> x = values(r);
+    for (size_t i = 0; i < x.size(); i += run)
+      if (draw() % 4) std::fill_n(x.data() + i, std::min(run, x.size() - i), 0.0f);
+    Bytes seed;
+    append_shape(seed, r.rows, r.cols);
+    const Bytes bytes = encoded({Kind::kLossless, r.rows, r.cols, {1.0, laconic::Relative::kNo, false, 0}, 1, 0.0, 0.0}, x);
+    if (bytes.size() > kLongest) continue;
+    seed.insert(seed.end(), bytes.begin(), bytes.end());
+    save("fuzz_decode_lossless", seed);
+  }
+}
+
 // kind, flags, blocks, window, shape, pattern, bound, payload: as fuzz_round_trip.cpp reads them
 void save_values(const Recipe& r) {
-  for (uint8_t kind = 0; kind < 9; ++kind)
+  for (uint8_t kind = 0; kind <= uint8_t(Kind::kLossless); ++kind)
     for (uint8_t flags = 0; flags < 4; ++flags) {
       if (flags && (kind > 3 || r.rows * r.cols > 600)) continue;  // large ones cost time
       Bytes seed{kind, flags, uint8_t(draw() % 3), 63};
@@ -251,6 +269,7 @@ int main(int argc, char** argv) {
   for (const Recipe& recipe : kRecipes) {
     save_blocks(recipe);
     save_values(recipe);
+    save_sparse_values(recipe);
   }
   for (const size_t n : {1, 2, 7, 60, 400, 1500})
     for (const uint64_t step : {2ull, 20ull, 300ull, 100000ull, 1ull << 40, 1ull << 61})

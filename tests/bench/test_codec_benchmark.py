@@ -98,7 +98,7 @@ def test_the_dithered_codec_takes_part_where_gradients_are(result: Result) -> No
     [
         ("pysz", ["SZ3"]),
         ("zfpy", ["ZFP"]),
-        ("zstandard", [ZSTD_1, "quantize+zstd-3"]),
+        ("zstandard", [ZSTD_1, "quantize+zstd-3", "zstd-1, exact"]),
         ("lz4.block", ["quantize+LZ4"]),
         ("blosc2", ["quantize+Blosc2"]),
         ("fbgemm_gpu", ["FBGEMM int8"]),
@@ -123,6 +123,16 @@ def test_speeds_are_compared_with_zstd_of_the_same_number_of_blocks() -> None:
     yardsticks = {c.name: c.yardstick for c in contenders_for(trained_blocks(2))}
     assert yardsticks[OURS] == ZSTD_1
     assert yardsticks[OURS + ONE_BLOCK] == ZSTD_1 + ONE_BLOCK
+
+
+def test_what_is_exact_has_no_error_and_is_compared_with_its_like(small: Case) -> None:
+    exact = [c for c in MATRIX if c.name in ("Lossless", "zstd-1, exact")]
+    assert {c.yardstick for c in exact} == {"zstd-1, exact"}
+    ours, peer = (entry.figures for entry in measure(small, exact, 1).entries)
+    assert ours is not None
+    assert ours.max_error_over_bound == 0
+    assert ours.ratio > 1.1
+    assert peer is None or peer.max_error_over_bound == 0
 
 
 def test_quantizing_peers_keep_large_codes(small: Case) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from laconic.adapt import FixedPolicy
-from laconic.codecs import BoundedRows, Cast, Hybrid
+from laconic.codecs import BoundedRows, Cast, Hybrid, Lossless
 from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from laconic.collectives.ledger import DIRECTIONS
 from laconic.collectives.world import Alone, Joined
@@ -48,6 +48,7 @@ BOUNDED = TableCodecs(
 )
 DITHERED = TableCodecs(BoundedRows(bound=0.03, relative=True, dither=0), BOUNDED.backward)
 HALF = TableCodecs(Cast(dtype="fp16"), Cast(dtype="fp16"))
+LOSSLESS = TableCodecs(Lossless(), Lossless())
 HYBRID = TableCodecs(Hybrid(bound=0.03, relative=True), BOUNDED.backward)
 
 
@@ -113,6 +114,7 @@ CASES = {
         ADAGRAD,
         hot=HOT,
     ),
+    "hot, lossless": Case(MIXED, (LOSSLESS,) * 11, ADAGRAD, hot=HOT),
     "only backward": Case(MIXED, (TableCodecs(None, BOUNDED.backward),) * 11, ADAGRAD),
 }
 

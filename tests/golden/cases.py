@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from laconic import Bounded, BoundedRows, Cast, Huffman, Hybrid, IdList, VectorLz
+from laconic import Bounded, BoundedRows, Cast, Huffman, Hybrid, IdList, Lossless, VectorLz
 from laconic.types import Codec
 
 
@@ -52,4 +52,10 @@ def cases() -> dict[str, tuple[Codec, Tensor]]:
         "ids_differences": (IdList(), torch.cumsum(torch.randint(-50, 60, (200,)), 0) * 1000),
         "ids_offsets": (IdList(), torch.randint(-50, 1000, (150,))),
         "ids_stored": (IdList(), torch.randint(-(2**63), 2**63 - 1, (4,))),
+        "lossless_constant": (Lossless(), torch.full((2, 3), -0.0)),
+        "lossless_stored": (Lossless(), torch.tensor([[1.5, float("nan"), -0.0, 1e-45]])),
+        "lossless_full": (Lossless(), torch.randn(60, 8)),
+        "lossless_special": (Lossless(), special),
+        "lossless_packed": (Lossless(), torch.randint(0, 2, (5, 7)) * 2.0 - 1.0),
+        "lossless_sparse": (Lossless(), torch.where(torch.rand(90, 1) < 0.3, torch.randn(90, 9), 0.0)),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from laconic import Frame, kernels
+from laconic import Frame, Lossless, kernels
 from tests.golden.cases import cases
 
 HERE = Path(__file__).parent
@@ -55,3 +55,8 @@ def test_a_golden_input_encodes_to_the_same_bytes(name):
 def test_goldens_show_every_form_of_a_block_of_rows():
     forms = {int(frame.block[0]) for frame, _ in map(read, MANIFEST) if frame.wire_id in (1, 2)}
     assert forms == {0, 1, 2, 3, 4}
+
+
+def test_goldens_show_every_form_of_a_lossless_block():
+    forms = {int(frame.block[0]) for frame, _ in map(read, MANIFEST) if frame.wire_id == Lossless.wire_id}
+    assert forms == {0, 1, 2, 3}

@@ -101,6 +101,14 @@ def sc24_block(
     return bytes([form]) + step + base + rows + patches
 
 
+def lossless_block(
+    *, form: int = 2, flags: bytes = b"", values: int = 6, top: int = 0, exponents: bytes | None = None
+) -> bytes:
+    """Write a Lossless block of zeros in words, by default of six; the exponents are packed."""
+    sequence = packed(values, 1) if exponents is None else exponents
+    return bytes([form]) + flags + bytes(3 * values) + bytes([top]) + sequence
+
+
 def ids_block(
     *, count: bytes, form: int = 1, reference: bytes = NONE, classes: bytes, raw: bytes = b""
 ) -> bytes:

@@ -18,6 +18,7 @@ from tests.hostile.block_parts import (
     coded,
     huffman,
     ids_block,
+    lossless_block,
     packed,
     rows_block,
     sc24_block,
@@ -27,6 +28,7 @@ from tests.hostile.block_parts import (
 )
 from tests.hostile.decoding import NAMES, as_tensor, decode_block, decode_ids
 from tests.hostile.ids_lies import IDS_LIES
+from tests.hostile.lossless_lies import LOSSLESS_LIES, SOME
 from tests.hostile.rows_lies import MANY, ROWS_LIES, many_outliers
 from tests.hostile.sc24_lies import SC24_LIES
 
@@ -67,6 +69,21 @@ def test_the_blocks_that_the_lies_were_made_from_are_valid(name):
         assert decode_block(name, Kind.ROWS, SMALL, beyond).tolist() == [smallest + 3.0] * 6
     every_second = many_outliers(b"\x04" + b"\xff" * 3, packed(20, 0))
     assert decode_block(name, Kind.ROWS, MANY, every_second).tolist() == [0.0] * 40
+    for shape, block in [
+        (SMALL, lossless_block()),
+        (SMALL, lossless_block(exponents=coded(b"\0"))),
+        ((1, 384), lossless_block(values=384, exponents=coded(SIX_STREAMS))),
+        (SMALL, lossless_block(form=3, flags=SOME, values=3)),
+        (
+            SMALL,
+            lossless_block(form=3, flags=b"\x04\xd5", values=3),
+        ),  # what is past the values counts for nothing
+        (SMALL, lossless_block(form=3, flags=packed(6, 0), values=0)),
+    ]:
+        assert decode_block(name, Kind.LOSSLESS, shape, block).tolist() == [0.0] * (shape[0] * shape[1])
+    below = lossless_block(top=1, exponents=b"\x20" + bytes([1, 2, 3, 0, 255, 129]))  # modulo 256
+    powers = [0.0, float("inf"), 2.0**127, 2.0**-126, 2.0**-125, 2.0]
+    assert decode_block(name, Kind.LOSSLESS, SMALL, below).tolist() == powers
     assert decode_ids(name, 2, ids_block(count=varint(2), classes=packed(1, 1))).tolist() == [0, 0]
     highest = ids_block(count=varint(2), classes=b"\x20\xff", raw=b"\xff" * 8)
     assert decode_ids(name, 2, highest).tolist() == [0, -1]
@@ -88,6 +105,15 @@ def test_a_lie_in_an_sc24_block_is_refused_by_the_name_of_its_field(name, kind, 
     field, shape, block = SC24_LIES[lie]
     with pytest.raises(FormatError) as error:
         decode_block(name, kind, shape, block)
+    assert_names(error, field)
+
+
+@every_kernels
+@pytest.mark.parametrize("lie", LOSSLESS_LIES)
+def test_a_lie_in_a_lossless_block_is_refused_by_the_name_of_its_field(name, lie):
+    field, shape, block = LOSSLESS_LIES[lie]
+    with pytest.raises(FormatError) as error:
+        decode_block(name, Kind.LOSSLESS, shape, block)
     assert_names(error, field)
 
 
@@ -167,6 +193,16 @@ def test_a_large_shape_with_a_short_block_is_refused(name, threads):
     ]:
         with pytest.raises(FormatError) as error:
             decode_block(name, Kind.ROWS, shape, block, threads)
+        assert_names(error, field)
+    for field, block in [
+        ("stored values", b"\1" + bytes(100)),
+        ("signs and mantissas", b"\2" + bytes(100)),
+        ("packed values", b"\3\4" + bytes(100)),
+        ("signs and mantissas", b"\3\4" + b"\xff" * (n // 8 + 100)),
+        ("chunk sizes", b"\2" + bytes(3 * n + 1) + coded(b"\0" * 8)),
+    ]:
+        with pytest.raises(FormatError) as error:
+            decode_block(name, Kind.LOSSLESS, shape, block, threads)
         assert_names(error, field)
 
 

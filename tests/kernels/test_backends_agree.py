@@ -248,6 +248,17 @@ def test_sizes_at_which_the_layout_changes(kind, n):
         assert_agreement([(BlockSpec(kind, bound), x_RC)])
 
 
+@pytest.mark.parametrize("n", [7, 8, 9, 33, 34, 35, 383, 384, 1023, 1025, 16383, 16385, 32769, 70_001])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
+def test_lossless_blocks_of_any_size_and_fullness(n, share):
+    torch.manual_seed(n)
+    x_RC = torch.where(torch.rand(1, n) < share, torch.randn(1, n), 0.0)
+    x_RC[0, n // 2] = math.nan
+    blocks = [(BlockSpec(Kind.LOSSLESS), x_RC)]
+    data, offsets = assert_agreement(blocks)
+    assert torch.equal(decode(REFERENCE, blocks, data, offsets), x_RC.view(torch.int32).flatten())
+
+
 @pytest.mark.parametrize("shape", [(4100, 65), (300_001, 1), (1, 263_000)])
 @pytest.mark.parametrize("make", [plain, repeated, integers])
 def test_blocks_of_which_only_samples_are_looked_at(make, shape):

@@ -25,10 +25,17 @@ def table(name, rows, *, exponent=1.1, bag=1.0, known=None, forward=1.0, backwar
     )
 
 
-def problem(tables, cluster=None, *, batch=256, dim=16, dense_bytes=0.0, hot_every=1, **speeds):
+def problem(
+    tables, cluster=None, *, batch=256, dim=16, dense_bytes=0.0, dense_codec_s=0.0, hot_every=1, **speeds
+):
     cluster = cluster or Cluster.alike(4, memory_gb=1, mbps=1000, step_ms=1)
     workload = Workload(
-        tables=tuple(tables), batch=batch, dim=dim, dense_bytes=dense_bytes, hot_every=hot_every
+        tables=tuple(tables),
+        batch=batch,
+        dim=dim,
+        dense_bytes=dense_bytes,
+        dense_codec_s=dense_codec_s,
+        hot_every=hot_every,
     )
     return Problem(cluster, workload, EngineSpeeds(**speeds))
 

@@ -11,6 +11,8 @@ from laconic.placement.choice import Choice, Kind
 from laconic.placement.expectation import expected_traffic
 from laconic.placement.load import Resource
 from laconic.placement.part import Holding, Part
+from laconic.placement.topology import Cluster
+from laconic.placement.workload import Coding
 from tests.placement.problems import problem, table
 
 RANKS, BATCH = 4, 256
@@ -111,3 +113,32 @@ def test_copies_that_are_synchronized_seldom_send_less():
     choice = Choice(Kind("row"), None, 50)
     often, seldom = (problem([table("t", 999)], hot_every=every).load(0, choice).sent.hot for every in (1, 8))
     assert seldom < 0.3 * often
+
+
+@pytest.mark.parametrize(("ranks", "by_owners"), [(2, False), (4, True)])
+def test_lossless_gradients_of_copies_are_summed_by_owners_where_exact_ones_are(ranks, by_owners):
+    cluster = Cluster.alike(ranks, memory_gb=1, mbps=1000, step_ms=1)
+    plain = table("t", 200, exponent=0.1)  # a batch looks up all of it on every rank
+    exact, lossless, coded = (
+        problem([replace(plain, backward=coding)], cluster).spread_KN(0, Choice(Kind("replicated")))
+        for coding in (Coding(), Coding(ratio=1.25, lossless=True), Coding(ratio=1.25))
+    )
+    sent = [load_KN[Resource.BACKWARD_OUT, 0] for load_KN in (exact, lossless, coded)]
+    header = 16 * (ranks - 1)
+    if by_owners:
+        assert sent[1] == sent[0]
+        assert lossless[Resource.CPU, 0] == exact[Resource.CPU, 0]
+    else:
+        assert (sent[1] - header) * 1.25 == pytest.approx(sent[0] - header)
+        assert sent[2] == sent[1]
+        assert lossless[Resource.CPU, 0] > exact[Resource.CPU, 0]
+
+
+def test_the_codec_of_dense_gradients_is_not_hidden():
+    choices = [Choice(Kind("row"))]
+    without, with_codec = (
+        problem([table("t", 999)], dense_codec_s=seconds, overlap=1.0).step(choices)
+        for seconds in (0.0, 0.25)
+    )
+    assert with_codec.step_s == pytest.approx(without.step_s + 0.25)
+    assert with_codec.wire_s == without.wire_s

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from laconic import Bounded, Cast
-from laconic.collectives.reduction import Levels, Reducer
+from laconic import Bounded, Cast, Lossless
+from laconic.collectives.reduction import Choice, Levels, Reducer
 from tests.reduction.threads import in_threads
 
 LAYERS = np.array([0, 5000, 5001, 9000, 30000])
@@ -82,6 +82,24 @@ def test_levels_keep_every_entry_within_a_ninth(ranks):
     assert (np.abs(results[0][0][0] - exact) <= rounds * sizes / 8).all()
     ring = 2 * (ranks - 1) / ranks * 4 * LAYERS[-1]
     assert ring / results[0][1] > 4
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_lossless_sums_have_the_bits_of_exact_ones_and_are_smaller(ranks):
+    def run(world):
+        x = gradient(world.rank)
+        x[np.random.default_rng(9).random(len(x)) < 0.6] = 0.0
+        x[:4] = [-0.0, np.nan, np.inf, 1e-42]
+        exact, reducer = x.copy(), Reducer(world)
+        reducer.sum_as(exact, Choice("dense"))
+        dense = reducer.parcels.bytes_sent
+        reducer.sum_coded(x, LAYERS, Lossless(), 0)
+        return x, exact, dense, reducer.parcels.bytes_sent - dense
+
+    for x, exact, dense, coded in in_threads(ranks, run):
+        if ranks > 1:  # nothing is added, and -0.0 stays, where there is one rank
+            assert x.tobytes() == exact.tobytes()
+            assert coded < 0.55 * dense
 
 
 def test_a_layer_that_is_not_finite_shows_and_others_do_not_suffer():

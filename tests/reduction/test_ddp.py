@@ -104,6 +104,25 @@ def test_replicas_stay_equal_to_the_bit(how):
     assert all(result == results[0] for result in results)
 
 
+def _lossless(rank, ranks):
+    exact, ours = wrapped(), wrapped()
+    laconic.register_ddp(exact, bypass=False)
+    compressor = laconic.register_ddp(ours, codec=laconic.Lossless(), bypass=False)
+    same = [
+        x.numpy().tobytes() == y.numpy().tobytes()
+        for one, two in zip(train(rank, exact), train(rank, ours), strict=True)
+        for x, y in zip(one, two, strict=True)
+    ]
+    return same, compressor.summary()["ratio"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_lossless_codec_changes_no_bit(ranks):
+    for same, ratio in run_ranks(ranks, _lossless):
+        assert all(same)
+        assert ratio > 1.1
+
+
 def _part_of_the_job(rank, ranks, how):
     groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     replica, part = divmod(rank, 2)

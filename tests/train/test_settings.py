@@ -44,7 +44,7 @@ def test_an_unknown_setting_is_named_with_the_one_that_was_meant():
         ("[exchange]\nbound = nan", "run.toml: exchange.bound: expected a finite number, got nan"),
         (
             "[exchange]\nkind = 'bonded'",
-            "run.toml: exchange.kind: expected 'bounded', 'cast' or 'exact', got 'bonded'",
+            "run.toml: exchange.kind: expected 'bounded', 'cast', 'lossless' or 'exact', got 'bonded'",
         ),
         ("[embeddings]\nrate = -1.0", "run.toml: embeddings.rate: expected a value >= 0, got -1.0"),
         ("[model]\nbottom = [8, 0]", "run.toml: model.bottom.1: expected greater than or equal to 1, got 0"),

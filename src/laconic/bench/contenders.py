@@ -11,6 +11,7 @@ from laconic.bench.timing import Trial
 
 OURS = "BoundedRows"
 ZSTD_1 = "quantize+zstd-1"
+EXACT_ZSTD_1 = "zstd-1, exact"
 ONE_BLOCK = ", one block"
 
 
@@ -40,6 +41,8 @@ MATRIX = (
     Contender("quantize+Blosc2", peers.blosc2),
     Contender("FBGEMM int8", peers.fbgemm_int8),
     Contender("fp16", peers.fp16),
+    Contender("Lossless", ours.lossless, EXACT_ZSTD_1),
+    Contender(EXACT_ZSTD_1, peers.zstd_exact(1), EXACT_ZSTD_1),
     Contender("memcpy", peers.memcpy),
 )
 

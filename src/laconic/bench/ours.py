@@ -6,7 +6,7 @@ import torch
 
 from laconic.bench.case import Case
 from laconic.bench.timing import Trial
-from laconic.codecs import Batch, BoundedRows, Huffman, Hybrid, VectorLz
+from laconic.codecs import Batch, BoundedRows, Huffman, Hybrid, Lossless, VectorLz
 from laconic.types import Codec
 
 
@@ -33,6 +33,11 @@ def huffman(case: Case) -> Trial:
 def hybrid(case: Case) -> Trial:
     """Run whichever of the two pays more, as in the paper."""
     return _trial(case, Hybrid(bound=_bound(case), relative=case.relative))
+
+
+def lossless(case: Case) -> Trial:
+    """Keep every bit; the bound is of no consequence."""
+    return _trial(case, Lossless())
 
 
 def block_batch(case: Case) -> Trial:

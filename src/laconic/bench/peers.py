@@ -50,6 +50,23 @@ def zstd(level: int) -> Callable[[Case], Trial]:
     return prepare
 
 
+def zstd_exact(level: int) -> Callable[[Case], Trial]:
+    """Compress float32 as they are."""
+
+    def prepare(case: Case) -> Trial:
+        import zstandard
+
+        compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=level).compress
+        decompress = zstandard.ZstdDecompressor().decompress
+        x = case.values_RD.numpy()
+        return Trial(
+            encode=lambda: compress(x),
+            decode=lambda payload: np.frombuffer(decompress(payload), np.float32).reshape(x.shape),
+        )
+
+    return prepare
+
+
 def zstd_blocks(level: int) -> Callable[[Case], Trial]:
     """Quantize and compress each block of a case in turn."""
 

@@ -6,6 +6,7 @@ from laconic.codecs.bounded_rows import BoundedRows
 from laconic.codecs.cast import Cast
 from laconic.codecs.frame import Frame
 from laconic.codecs.id_list import IdList
+from laconic.codecs.lossless import Lossless
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
 from laconic.codecs.sketch import Sketch
 from laconic.codecs.threshold import Threshold
@@ -20,6 +21,7 @@ __all__ = [
     "Huffman",
     "Hybrid",
     "IdList",
+    "Lossless",
     "Sketch",
     "Threshold",
     "VectorLz",

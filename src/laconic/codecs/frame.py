@@ -29,6 +29,7 @@ from laconic.codecs.bounded import Bounded
 from laconic.codecs.bounded_rows import BoundedRows
 from laconic.codecs.cast import Cast
 from laconic.codecs.id_list import IdList
+from laconic.codecs.lossless import Lossless
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
 from laconic.errors import ConfigError, FormatError
 from laconic.types import Codec
@@ -50,6 +51,7 @@ _DECODERS: dict[int, Codec] = {
         Huffman(),
         Hybrid(),
         IdList(),
+        Lossless(),
         Cast(dtype="fp16"),
         Cast(dtype="bf16"),
         Cast(dtype="int8"),

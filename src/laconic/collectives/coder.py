@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.codecs import Cast
+from laconic.codecs import Cast, Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError, PlanError
 from laconic.kernels.blocks import DITHERED, MAX_VALUES, BlockTable
@@ -44,8 +44,10 @@ class Coder:
     def __init__(self, codecs: Sequence[BlockCodec | None], dim: int, dtype: torch.dtype) -> None:
         self.dim = dim
         self.item_bytes = dtype.itemsize
-        self.exact_T = np.array([codec is None for codec in codecs])
-        self.exact = bool(self.exact_T.all())
+        self.exact_T = np.array([codec is None or isinstance(codec, Lossless) for codec in codecs])
+        """Tables whose values come back as they were."""
+        self.exact = all(codec is None for codec in codecs)
+        """Nothing is coded: bytes are those of the values."""
         if not self.exact and dtype != torch.float32:
             raise PlanError(
                 f"exchange: codecs work on float32, the tables are {dtype}; use exact communication for them"

@@ -6,7 +6,7 @@ Ids of replicated tables go to every rank, so all know who has gradients of whic
     by owners              (N - 1) / N sum of U  +  (N - 1) V      V distinct rows of all ranks together
 
 The owner of a row is whoever has its segment of the V rows in their order. It adds in rank order, so that the sum has the same bits
-either way. Only gradients that travel as they are go this way: a sum would be rounded once more. Shape legend: ``N`` ranks,
+either way. Only gradients that stay exact go this way, as they are: a sum would be rounded once more. Shape legend: ``N`` ranks,
 ``T`` tables, ``C`` ids in all lists, ``K`` of them that go this way, ``V`` their distinct rows, ``D`` dimensions.
 """
 

@@ -117,7 +117,7 @@ class RowExchange:
         end = len(coming) - sums
         remote = end - own
         coming[remote:end] = gradient[len(gradient) - own :]
-        if self.layout.replicated_T.any() and not coder.exact:
+        if (self.layout.replicated_T & ~coder.exact_T).any():
             self._round_trip_own(coder, routed, step, coming[remote:end])
         out = coming[:remote]
         self._move("backward", coder, routed, plan, step, sent, sent_NT, coming_NT, out, start, ledger)

@@ -4,6 +4,7 @@
 
     model = DistributedDataParallel(model)
     compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
+    compressor = laconic.register_ddp(model, codec=laconic.Lossless())        # exact: every bit, in fewer of them
     compressor = laconic.register_ddp(model, codec=laconic.Levels())          # within a ninth of each entry
     compressor = laconic.register_ddp(model, large=LargeFirst(keep=0.01))  # large entries first (DCT)
 
@@ -18,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from threading import Lock
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from laconic.codecs import Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
 from laconic.collectives.worker import Worker
@@ -37,6 +40,7 @@ __all__ = ["Compressor", "register_ddp"]
 _LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
 _CODED_SHARE = 0.2  # of a gradient that a codec sends
+_LOSSLESS_SHARE = 0.85  # the same where nothing may be lost, and nothing is zero
 
 
 def register_ddp(
@@ -56,7 +60,7 @@ def register_ddp(
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
     Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every
-    parameter is a block of it (``Levels()`` for any optimizer); bounded ones should round without bias
+    parameter is a block of it (``Lossless()`` changes no bit, ``Levels()`` suits any optimizer); bounded ones should round without bias
     (``dither=0``). ``large``: large entries are sent, the rest waits in memory. ``rounded``: gradients are summed as
     int32 multiples of a shared step, by the ranks, or by a ``network`` that adds (``InNetwork``); the result is the
     same bits.
@@ -158,6 +162,8 @@ class Compressor:
         """By this rank, what DDP itself sends for a bypassed bucket included."""
         self.bytes_dense = 0
         """What a ring all-reduce of everything would have sent."""
+        self.work_s = 0.0
+        """Time that this rank computed for buckets that were not bypassed: codecs and sums."""
         self.bypassed = 0
         """Buckets that travelled as DDP would send them."""
         self.buckets = 0
@@ -191,6 +197,7 @@ class Compressor:
     def begin(self) -> None:
         """Forget what was counted so far, warm-up included."""
         self.step = self.bytes_sent = self.bytes_dense = self.bypassed = self.buckets = 0
+        self.work_s = 0.0
         self._dense.clear()
         for bucket in self._buckets.values():
             bucket.choice = None
@@ -247,9 +254,10 @@ class Compressor:
         work = self._group.allreduce([buffer], self._sum)
         return work.get_future().then(_first)
 
-    def _count(self, sent: int) -> None:
+    def _count(self, sent: int, work_s: float = 0.0) -> None:
         with self._counting:
             self.bytes_sent += sent
+            self.work_s += work_s
 
     def _work(
         self,
@@ -262,7 +270,7 @@ class Compressor:
     ) -> None:
         """Sum a bucket, in the thread of its lane: one after the other, in the same order on every rank."""
         try:
-            before = reducer.parcels.bytes_sent
+            before, start = reducer.parcels.bytes_sent, thread_time()
             x = buffer.numpy()
             if state.choice is None or step - state.looked >= _LOOK_EVERY:
                 state.choice, state.looked = self._look(reducer, x), step
@@ -274,7 +282,7 @@ class Compressor:
                 self._sum_parts(reducer, gradients, state, step)
             if self._settings.average:
                 np.divide(x, self._ranks, out=x)
-            self._count(reducer.parcels.bytes_sent - before)
+            self._count(reducer.parcels.bytes_sent - before, thread_time() - start)
         except BaseException as error:
             future.set_exception(error)
             raise
@@ -288,7 +296,8 @@ class Compressor:
         if self._settings.large is not None:
             return reducer.pays(len(x), self._settings.large.keep)
         if self._settings.codec is not None:
-            return reducer.pays(len(x), _CODED_SHARE)
+            exact = isinstance(self._settings.codec, Lossless)
+            return reducer.pays(len(x), _LOSSLESS_SHARE if exact else _CODED_SHARE)
         return reducer.choose(x)
 
     def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     INT8 = 6
     INT4 = 7
     FLOAT32 = 8
+    LOSSLESS = 9
 
 
 RELATIVE = 1

@@ -165,10 +165,12 @@ class TableCosts:
     def _copied(self, sum_: _Sum, needed: float, sent: float, united: float) -> tuple[float, float]:
         """Every rank has the rows, and sends its gradients to every other, or exact ones to owners, who send sums."""
         backward = self.table.backward
-        lane = sent if backward.ratio > 1 or self.ranks < 3 else min(sent, (sent + united) / self.ranks)
+        lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
+        by_owners = (sent + united) / self.ranks
+        if self.ranks >= 3 and (backward.ratio == 1 or backward.lossless) and by_owners < sent:
+            lane, coded = by_owners, 0.0  # as they are
         ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(split=False))
-        vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector / backward.ratio)
-        coded = (self.ranks - 1) * sent * self._codec_s(backward)
+        vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector)
         speeds = self._speeds
         sum_.even[Resource.CPU] += coded + 1e-9 * (
             needed * speeds.gather_ns + self.ranks * sent * speeds.update_ns

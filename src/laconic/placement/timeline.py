@@ -4,7 +4,7 @@ Ranks meet in every exchange, so each direction takes as long as on the busiest 
 on the slowest rank. One direction follows the other; the dense gradients share their links::
 
     wire = ids + forward + backward + files + dense + rounds * latency
-    step = largest (computation + codecs and rows in memory) + max(0, wire - overlap)
+    step = largest (computation + codecs and rows in memory) + codec of dense gradients + max(0, wire - overlap)
 
 ``overlap`` is the part of computation during which the wire is in use: rows of the next step are fetched while dense gradients
 travel and the bottom MLP computes. Codecs are never hidden: they need the cores that compute (``laconic.cost``).
@@ -84,6 +84,7 @@ class Timeline:
         self.overlap_s = speeds.overlap * float(self.compute_N.max())
         self.file_space_N, self.file_rate_N = _files(cluster)
         self._dense_s = all_reduce_s(cluster, workload.dense_bytes)
+        self._dense_codec_s = workload.dense_codec_s if self.ranks > 1 else 0.0
         self._latency_s = _ROUNDS * float(cluster.latency_NN.max()) if self.ranks > 1 else 0.0
         self.constant_s = self._dense_s + self._latency_s
 
@@ -107,7 +108,7 @@ class Timeline:
         """Return the step and the wire of ``... x K x N`` loads."""
         time_KN = total_KN[..., : Resource.CPU, :] / self.rate_KN[: Resource.CPU]
         wire = self.constant_s + sum(time_KN[..., phase, :].max(axis=(-2, -1)) for phase in PHASES.values())
-        busy = (self.compute_N + total_KN[..., Resource.CPU, :]).max(axis=-1)
+        busy = (self.compute_N + total_KN[..., Resource.CPU, :]).max(axis=-1) + self._dense_codec_s
         return busy + np.maximum(wire - self.overlap_s, 0.0), wire
 
     def shortage(self, total_KN: Floats) -> Any:
@@ -119,7 +120,7 @@ class Timeline:
     def explain(self, total_KN: Floats) -> StepTime:
         """Say where a step's time goes."""
         step, wire = self.seconds(total_KN)
-        busy_N = self.compute_N + total_KN[Resource.CPU]
+        busy_N = self.compute_N + total_KN[Resource.CPU] + self._dense_codec_s
         time_KN = total_KN[: Resource.CPU] / self.rate_KN[: Resource.CPU]
         phases, busiest = {}, {}
         for name, rows in PHASES.items():

@@ -25,6 +25,9 @@ class Coding:
     exact: bool = False
     """The plan insists on exactness."""
 
+    lossless: bool = False
+    """Fewer bytes, and the same bits: owners may still sum gradients of copies."""
+
     def __post_init__(self) -> None:
         if not 1 <= self.ratio < math.inf:
             raise ConfigError(f"coding.ratio: expected a finite number >= 1, got {self.ratio!r}")
@@ -76,6 +79,9 @@ class Workload:
     dense_bytes: float = 0.0
     """Dense gradients as they travel."""
 
+    dense_codec_s: float = 0.0
+    """What a rank computes in a step to send them so."""
+
     hot_every: int = 1
     """Steps between two synchronizations of hot rows; 1: training is exact."""
 
@@ -89,10 +95,11 @@ class Workload:
         for name, least in (("batch", 1), ("dim", 1), ("state_bytes", 0), ("hot_every", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"workload.{name}: expected at least {least}, got {getattr(self, name)!r}")
-        if not 0 <= self.dense_bytes < math.inf:
-            raise ConfigError(
-                f"workload.dense_bytes: expected a finite number >= 0, got {self.dense_bytes!r}"
-            )
+        for name in ("dense_bytes", "dense_codec_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(
+                    f"workload.{name}: expected a finite number >= 0, got {getattr(self, name)!r}"
+                )
 
     @property
     def vector_bytes(self) -> int:

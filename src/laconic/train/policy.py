@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
-from laconic.codecs import BoundedRows, Cast
+from laconic.codecs import BoundedRows, Cast, Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError
 from laconic.train.settings import ExchangeSettings, RuleSettings
@@ -60,4 +60,6 @@ def _of_gradients(settings: ExchangeSettings, rule: RuleSettings) -> BlockCodec 
 
 
 def _without_bound(settings: ExchangeSettings) -> BlockCodec | None:
+    if settings.kind == "lossless":
+        return Lossless()
     return Cast(dtype=settings.cast) if settings.kind == "cast" else None

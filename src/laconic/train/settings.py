@@ -79,8 +79,9 @@ class DenseSettings(Settings):
     rate: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
-    send: Literal["exact", "bf16", "levels", "bounded", "large", "rounded", "network"] = "exact"
-    """What gradients travel as. ``exact``: as they are; ``bf16``: half the bytes; ``levels``: every entry within
+    send: Literal["exact", "lossless", "bf16", "levels", "bounded", "large", "rounded", "network"] = "exact"
+    """What gradients travel as. ``exact``: as they are; ``lossless``: the same bits in fewer bytes, summed in rank
+    order; ``bf16``: half the bytes; ``levels``: every entry within
     a ninth of itself, about 6 bits; ``bounded``: within a bound, entropy-coded, rounded without bias;
     ``large``: the large entries of every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of
     a step that ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR names."""
@@ -145,8 +146,9 @@ class GuardSettings(Settings):
 class ExchangeSettings(Settings):
     """What rows, gradients and ids travel as."""
 
-    kind: Literal["bounded", "cast", "exact"] = "bounded"
-    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``exact``: as they are."""
+    kind: Literal["bounded", "cast", "lossless", "exact"] = "bounded"
+    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``lossless``: the same bits in
+    fewer bytes; ``exact``: as they are."""
 
     bound: float = Field(default=0.01, gt=0)
     """Largest error of a looked-up value, as a share of its block's range (max - min)."""

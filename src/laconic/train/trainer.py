@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.codecs import Bounded, Cast
+from laconic.codecs import Bounded, Cast, Lossless
 from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd
 from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
@@ -34,7 +34,6 @@ __all__ = ["Trainer", "make_model"]
 
 # not to send buffers before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
-_CAP_MB = 1.0
 _NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
 
@@ -97,7 +96,7 @@ class Trainer:
         if ranks.count > 1:
             # small buckets: the last layers' gradients travel while the rest is computed; larger ones where they are
             # compressed, and a round of messages takes longer than their bytes. Buffers are constants
-            cap = 0.5 if settings.dense.send == "exact" else _CAP_MB
+            cap = 0.5 if settings.dense.send == "exact" else 1.0
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
@@ -248,7 +247,9 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
         replica.register_comm_hook(None, sum_gradients)
         return None
     how: dict[str, Any]
-    if dense.send == "bf16":
+    if dense.send == "lossless":
+        how = {"codec": Lossless()}
+    elif dense.send == "bf16":
         how = {"codec": Cast(dtype="bf16")}
     elif dense.send == "levels":
         how = {"codec": Levels()}

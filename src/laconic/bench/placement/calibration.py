@@ -1,7 +1,8 @@
 """What the engine takes on this machine: fitted to two placements at two rates, which are not those that are reported.
 
 A step beyond computing alone is ``wire / efficiency + k``. What the links carry less than their rate makes
-``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the wire.
+``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the wire. What codecs
+take and how small dense gradients get is measured on a placement by rows.
 """
 
 from __future__ import annotations
@@ -16,19 +17,33 @@ import numpy as np
 from laconic.bench.crew import Crew
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.contenders import choose_places
-from laconic.bench.placement.jobs import Contender, Placed, PlacedSteps
+from laconic.bench.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
 from laconic.placement.engine_speeds import EngineSpeeds
+from laconic.placement.planner import plan_tables
 from laconic.placement.problem import Problem
 from laconic.placement.topology import Cluster
 
-__all__ = ["MEMORY_SHARE", "Engine", "calibrate", "median_ms", "time_contenders"]
+__all__ = ["CODED", "MEMORY_SHARE", "Engine", "calibrate", "median_ms", "time_contenders"]
 
 MEMORY_SHARE = 0.6
 """Of all tables that each host has room for."""
 ALONE = Contender(placement="alone", codec="exact")
+CODED = Sends(rows="bounded", dense="levels")
+_LOSSLESS = Sends(rows="lossless", dense="lossless")
 _RATES = (150.0, 600.0)
 _ROUNDS = 6  # of messages in a step: what the planner's timeline counts
 _LEAST_EFFICIENCY = 0.3
+_LEAST_SHARE = 0.1  # of what a coded exchange computes that is the codec's, whatever the noise says
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCost:
+    """Of dense gradients in a step."""
+
+    bytes: float
+    """Of the tensors, as they travel."""
+    work_s: float
+    """That a rank computes for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +53,20 @@ class Engine:
     alone_ms: float
     efficiency: float
     latency_us: float
-    speeds: EngineSpeeds
-    dense_bytes: float
-    coded_dense_bytes: float
+    overlap: float
+    dense: dict[str, DenseCost]
+    """By what they are sent as."""
+    codec_gb_s: dict[str, tuple[float, float]]
+    """Encoding and decoding of rows, by what they are sent as."""
 
     def problem(
-        self, case: Case, hosts: int, rate_mbit: float, *, coded: bool, hot_every: int = 1
+        self, case: Case, hosts: int, rate_mbit: float, sends: Sends, *, hot_every: int = 1
     ) -> Problem:
         """Make the placement problem of these hosts."""
-        dense_bytes = self.coded_dense_bytes if coded else self.dense_bytes
-        workload = case.workload(coded=coded, dense_bytes=dense_bytes, hot_every=hot_every)
+        dense = self.dense[sends.dense]
+        workload = case.workload(
+            sends, dense_bytes=dense.bytes, dense_codec_s=dense.work_s, hot_every=hot_every
+        )
         cluster = Cluster.alike(
             hosts,
             memory_gb=MEMORY_SHARE * workload.table_bytes / 1e9,
@@ -55,59 +74,90 @@ class Engine:
             latency_us=self.latency_us,
             step_ms=self.alone_ms,
         )
-        return Problem(cluster, workload, self.speeds)
+        encode, decode = self.codec_gb_s.get(sends.rows, (1.0, 1.0))  # what travels as it is needs none
+        speeds = EngineSpeeds(
+            encode_gb_s=encode,
+            decode_gb_s=decode,
+            gather_ns=0,  # both are part of computing alone
+            update_ns=0,
+            overlap=self.overlap,
+        )
+        return Problem(cluster, workload, speeds)
+
+    def exact_sends(self, case: Case, hosts: int, rate_mbit: float) -> Sends:
+        """Choose what loses nothing and is predicted to be fastest at this rate, for a planner's places."""
+        choices = plan_tables(self.problem(case, hosts, rate_mbit, Sends())).choices
+        every = [
+            Sends(rows=rows, dense=dense) for rows in ("exact", "lossless") for dense in ("exact", "lossless")
+        ]
+        return min(every, key=lambda sends: self.problem(case, hosts, rate_mbit, sends).step(choices).step_s)
 
 
 def calibrate(
     crew: Crew, case: Case, folder: Path, say: Callable[[str], None], *, rounds: int, steps: int
 ) -> Engine:
     """Measure; the crew has links whose rate may be set."""
-    engine = Engine(50.0, 1.0, 0.0, EngineSpeeds(gather_ns=0, update_ns=0, overlap=0), 0.0, 0.0)
+    nothing = DenseCost(0.0, 0.0)
+    engine = Engine(50.0, 1.0, 0.0, 0.0, {"exact": nothing, "levels": nothing}, {"bounded": (2.0, 3.0)})
+    sent: dict[Codec, Sends] = {"exact": Sends(), "coded": CODED}
     chosen = {
         codec: {
             name: places
             for places in choose_places(
-                case, engine.problem(case, crew.ranks, 300, coded=codec == "coded"), codec, folder / codec
+                case, engine.problem(case, crew.ranks, 300, sends), codec, sends, folder / codec
             )
             for name in places.names
         }
-        for codec in ("exact", "coded")
+        for codec, sends in sent.items()
     }
     fitting = [name for name in ("row", "table", "threshold") if name in chosen["exact"]]  # in memory
     exact = [chosen["exact"][name] for name in fitting[:2]]
-    coded = chosen["coded"]["row"]
+    row, coded = chosen["exact"]["row"].contender, chosen["coded"]["row"].contender
+    lossless = row.model_copy(update={"sends": _LOSSLESS})
     wires, waits, alone = [], [], []
     answers: dict[str, Placed] = {}
     for rate in _RATES:
         say(f"{case.name}: calibrating at {rate:.0f} Mbit/s")
         crew.set_rate(f"{rate:.0f}mbit")
-        contenders = [ALONE, *(places.contender for places in exact), coded.contender]
+        contenders = [ALONE, *(places.contender for places in exact), lossless, coded]
         answers = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
         alone.append(median_ms(answers[ALONE.name]))
         for places in exact:
             answer = answers[places.contender.name]
-            engine = replace(engine, dense_bytes=answer.dense_bytes)
-            problem = engine.problem(case, crew.ranks, rate, coded=False)
+            engine = replace(engine, dense={"exact": DenseCost(answer.dense_bytes, 0.0)})
+            problem = engine.problem(case, crew.ranks, rate, Sends())
             wires.append(1e3 * problem.step(places.choices).wire_s)
             waits.append(median_ms(answer) - alone[-1])
     slope, k = np.polyfit(wires, waits, 1)
     alone_ms = statistics.fmean(alone)
-    answer = answers[coded.contender.name]
-    before = answer.before["forward"] + answer.before["backward"]
     return Engine(
         alone_ms=alone_ms,
         efficiency=min(1 / max(float(slope), 1.0), 1.0) if slope > 0 else _LEAST_EFFICIENCY,
         latency_us=1e3 * max(float(k), 0.0) / _ROUNDS,
-        speeds=EngineSpeeds(
-            encode_gb_s=before / (1e6 * answer.codec_ms["encode"]),
-            decode_gb_s=before / (1e6 * answer.codec_ms["decode"]),
-            gather_ns=0,  # both are part of computing alone
-            update_ns=0,
-            overlap=min(max(-float(k), 0.0) / alone_ms, 1.0),
-        ),
-        dense_bytes=answer.dense_bytes,
-        coded_dense_bytes=answer.dense_sent * crew.ranks / (2 * (crew.ranks - 1)),
+        overlap=min(max(-float(k), 0.0) / alone_ms, 1.0),
+        dense={
+            "exact": DenseCost(answers[row.name].dense_bytes, 0.0),
+            "lossless": _dense_cost(answers[lossless.name], crew.ranks),
+            "levels": _dense_cost(answers[coded.name], crew.ranks),
+        },
+        codec_gb_s={
+            "lossless": _codec_gb_s(answers[lossless.name], answers[row.name]),
+            "bounded": _codec_gb_s(answers[coded.name], answers[row.name]),
+        },
     )
+
+
+def _dense_cost(answer: Placed, ranks: int) -> DenseCost:
+    return DenseCost(answer.dense_sent * ranks / (2 * (ranks - 1)), 1e-3 * answer.dense_work_ms)
+
+
+def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
+    """Speeds of encoding and decoding: what a coded exchange computes beyond one that sends the same rows as they are."""
+    before = coded.before["forward"] + coded.before["backward"]
+    spent = {
+        way: max(ms - exact.codec_ms[way], _LEAST_SHARE * ms, 1e-6) for way, ms in coded.codec_ms.items()
+    }
+    return before / (1e6 * spent["encode"]), before / (1e6 * spent["decode"])
 
 
 def time_contenders(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from laconic.bench.placement.jobs import Sends
 from laconic.bench.training.real_data import real_data_sets
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups
@@ -18,7 +20,7 @@ from laconic.placement.access_load import access_load
 from laconic.placement.profile import Profiler
 from laconic.placement.workload import Coding, Workload
 from laconic.train.ranks import Ranks
-from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
+from laconic.train.settings import EmbeddingSettings, ExchangeSettings, ModelSettings, RunSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["BATCH", "MODEL", "Case", "find_cases"]
@@ -59,31 +61,47 @@ class Case:
         parts = self.source.batches("train", global_batch=BATCH * ranks, rank=0, ranks=1)
         return (samples.lookups for samples in islice(parts, count))
 
-    def workload(self, *, coded: bool, dense_bytes: float, hot_every: int = 1) -> Workload:
-        """Return all that a step sends; dense gradients take so many bytes."""
-        exact = (Coding(), Coding())
-        tables = tuple(
-            access_load(table, *(self.ratios[table.name] if coded else exact)) for table in self.access.tables
-        )
+    def workload(
+        self, sends: Sends, *, dense_bytes: float, dense_codec_s: float = 0.0, hot_every: int = 1
+    ) -> Workload:
+        """Return all that a step sends; dense gradients take so many bytes and seconds."""
+        codings = _codings(self, sends.rows)
         return Workload(
-            tables=tables, batch=BATCH, dim=MODEL.dim, dense_bytes=dense_bytes, hot_every=hot_every
+            tables=tuple(access_load(table, *codings[table.name]) for table in self.access.tables),
+            batch=BATCH,
+            dim=MODEL.dim,
+            dense_bytes=dense_bytes,
+            dense_codec_s=dense_codec_s,
+            hot_every=hot_every,
         )
 
-    @cached_property
-    def ratios(self) -> dict[str, tuple[Coding, Coding]]:
-        """How much smaller Laconic's default bounds make each table's rows and gradients, in the first steps."""
-        settings = RunSettings(data=self.data, model=MODEL, embeddings=EmbeddingSettings(sharding="row"))
-        trainer = Trainer(settings, self.source.schema, Ranks(0, 1), rehearsed_ranks=2)
-        parts = self.source.batches("train", global_batch=2 * BATCH, rank=0, ranks=1)
-        for samples in islice(parts, _CODED_STEPS):
-            trainer.step(samples)
-        accounts = trainer.embeddings.ledger.accounts
-        found = {d: a.before_T / np.maximum(a.after_T, 1) for d, a in accounts.items()}
-        names = [feature.name for feature in self.source.schema.categorical]
-        return {
-            name: (Coding(ratio=max(float(forward), 1.0)), Coding(ratio=max(float(backward), 1.0)))
-            for name, forward, backward in zip(names, found["forward"], found["backward"], strict=True)
-        }
+
+@cache
+def _codings(case: Case, kind: Literal["exact", "lossless", "bounded"]) -> dict[str, tuple[Coding, Coding]]:
+    """How much smaller each table's rows and gradients get, in the first steps; bounds are the defaults."""
+    schema = case.source.schema
+    if kind == "exact":
+        return {feature.name: (Coding(), Coding()) for feature in schema.categorical}
+    settings = RunSettings(
+        data=case.data,
+        model=MODEL,
+        embeddings=EmbeddingSettings(sharding="row"),
+        exchange=ExchangeSettings(kind=kind),
+    )
+    trainer = Trainer(settings, schema, Ranks(0, 1), rehearsed_ranks=2)
+    parts = case.source.batches("train", global_batch=2 * BATCH, rank=0, ranks=1)
+    for samples in islice(parts, _CODED_STEPS):
+        trainer.step(samples)
+    accounts = trainer.embeddings.ledger.accounts
+    found = {d: a.before_T / np.maximum(a.after_T, 1) for d, a in accounts.items()}
+    both = zip(schema.categorical, found["forward"], found["backward"], strict=True)
+    return {
+        feature.name: (_coding(kind, forward), _coding(kind, backward)) for feature, forward, backward in both
+    }
+
+
+def _coding(kind: str, ratio: float) -> Coding:
+    return Coding(ratio=max(float(ratio), 1.0), lossless=kind == "lossless")
 
 
 def find_cases(data: Path | None, scratch: Path, *, every: bool) -> list[Case]:

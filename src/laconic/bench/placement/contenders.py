@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laconic.bench.placement.case import Case
-from laconic.bench.placement.jobs import Codec, Contender
+from laconic.bench.placement.jobs import Codec, Contender, Sends
 from laconic.placement.access_load import hottest_ids
 from laconic.placement.baselines import BASELINES
 from laconic.placement.choice import Choice
@@ -31,31 +31,32 @@ class Chosen:
     """Of all who would choose these places."""
 
 
-def choose_places(case: Case, problem: Problem, codec: Codec, folder: Path) -> list[Chosen]:
+def choose_places(case: Case, problem: Problem, codec: Codec, sends: Sends, folder: Path) -> list[Chosen]:
     """Write a plan file for each different choice; those that lack memory are left out."""
     found: dict[tuple[Choice, ...], list[str]] = {plan_tables(problem).choices: ["planned"]}
     for name, baseline in BASELINES.items():
         choices = tuple(baseline(problem))
         if problem.shortage(choices) <= 0:
             found.setdefault(choices, []).append(name)
-    return [_chosen(case, problem, codec, folder, choices, names) for choices, names in found.items()]
+    return [_chosen(case, problem, codec, sends, folder, choices, names) for choices, names in found.items()]
 
 
-def plan_places(case: Case, problem: Problem, codec: Codec, folder: Path, name: str) -> Chosen:
+def plan_places(case: Case, problem: Problem, codec: Codec, sends: Sends, folder: Path, name: str) -> Chosen:
     """Write the planner's choice alone, under a name of its own."""
-    return _chosen(case, problem, codec, folder, plan_tables(problem).choices, [name])
+    return _chosen(case, problem, codec, sends, folder, plan_tables(problem).choices, [name])
 
 
 def _chosen(
     case: Case,
     problem: Problem,
     codec: Codec,
+    sends: Sends,
     folder: Path,
     choices: tuple[Choice, ...],
     names: Sequence[str],
 ) -> Chosen:
     plan = _write(case, problem, choices, folder / f"{names[0]}.toml")
-    contender = Contender(placement=names[0], codec=codec, plan=plan)
+    contender = Contender(placement=names[0], codec=codec, sends=sends, plan=plan)
     return Chosen(contender, choices, 1e3 * problem.step(choices).step_s, tuple(names))
 
 

@@ -8,9 +8,24 @@ from typing import Literal
 from laconic.config import Settings
 from laconic.data import DataSettings
 
-__all__ = ["Codec", "Contender", "Placed", "PlacedSteps"]
+__all__ = ["Codec", "Contender", "Placed", "PlacedSteps", "Sends"]
 
 Codec = Literal["plain", "exact", "coded"]
+
+
+class Sends(Settings):
+    """What travels as what; one of ``ExchangeSettings.kind`` and ``DenseSettings.send`` each."""
+
+    rows: Literal["exact", "lossless", "bounded"] = "exact"
+    """Rows and their gradients."""
+
+    dense: Literal["exact", "lossless", "levels"] = "exact"
+    """Dense gradients."""
+
+    @property
+    def name(self) -> str:
+        """Different for each."""
+        return f"{self.rows} {self.dense}"
 
 
 class Contender(Settings):
@@ -20,7 +35,11 @@ class Contender(Settings):
     """``alone``: a rank's batch on that rank, nothing sent; ``plain``: tables whole on ranks, pooled, as DLRM does."""
 
     codec: Codec
-    """``plain``: float32, raw ids, torch's all-to-all; ``exact``: float32, coded ids; ``coded``: Laconic's defaults."""
+    """``plain``: float32, raw ids, torch's all-to-all; ``exact``: the same bits, coded where that pays, and coded ids;
+    ``coded``: Laconic's defaults."""
+
+    sends: Sends = Sends()
+    """What the codec means."""
 
     plan: Path | None = None
     """Plan that says where tables are."""
@@ -28,7 +47,7 @@ class Contender(Settings):
     @property
     def name(self) -> str:
         """Different for each."""
-        return f"{self.placement} {self.codec}"
+        return f"{self.placement} {self.codec} {self.sends.name}"
 
 
 class PlacedSteps(Settings):
@@ -56,3 +75,5 @@ class Placed(Settings):
     """Of dense gradients, as they are: not what a rank sends of them."""
     dense_sent: float
     """Sent per step and rank."""
+    dense_work_ms: float
+    """That a rank computed for them in a step; 0 where gloo sums them as they are."""

@@ -19,7 +19,8 @@ class Row:
     """Of every link, in each direction."""
     placement: str
     codec: str
-    """``plain``: float32 and raw ids; ``exact``: float32, ids coded; ``coded``: within Laconic's bounds."""
+    """``plain``: float32 and raw ids; ``exact``: the same bits, coded where that is predicted to pay, and coded ids;
+    ``coded``: within Laconic's bounds."""
     direction: str | None = None
     predicted_bytes: float | None = None
     """Sent per step and rank, of all that is measured."""

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from laconic.bench.crew import Crew
-from laconic.bench.placement.calibration import ALONE, Engine, calibrate, median_ms, time_contenders
+from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, median_ms, time_contenders
 from laconic.bench.placement.case import BATCH, Case
 from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
-from laconic.bench.placement.jobs import Codec, Contender, Placed
+from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
 from laconic.bench.placement.row import Row
 from laconic.bench.training.timing import PROFILE_SHARE
 
 __all__ = ["time_placements"]
 
 PLAIN = Contender(placement="plain", codec="plain")
-_CODECS: tuple[Codec, ...] = ("exact", "coded")
 _TOLERANCE = 0.01
 _HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
 
@@ -52,11 +51,12 @@ def _time(
     crew: Crew, case: Case, engine: Engine, rate: float, rounds: int, steps: int, folder: Path
 ) -> list[Row]:
     chosen: list[Chosen] = []
-    for codec in _CODECS:
-        problem = engine.problem(case, crew.ranks, rate, coded=codec == "coded")
-        chosen += choose_places(case, problem, codec, folder / codec)
-        stale = engine.problem(case, crew.ranks, rate, coded=codec == "coded", hot_every=_HOT_EVERY)
-        chosen.append(plan_places(case, stale, codec, folder / codec, f"planned_every_{_HOT_EVERY}"))
+    codecs: dict[Codec, Sends] = {"exact": engine.exact_sends(case, crew.ranks, rate), "coded": CODED}
+    for codec, sends in codecs.items():
+        problem = engine.problem(case, crew.ranks, rate, sends)
+        chosen += choose_places(case, problem, codec, sends, folder / codec)
+        stale = engine.problem(case, crew.ranks, rate, sends, hot_every=_HOT_EVERY)
+        chosen.append(plan_places(case, stale, codec, sends, folder / codec, f"planned_every_{_HOT_EVERY}"))
     # plans differ from rate to rate, trainers are kept by name
     named = [
         places.contender.model_copy(update={"placement": f"{places.contender.placement} {rate:.0f}"})
@@ -68,7 +68,7 @@ def _time(
     ]
     for places, contender in zip(chosen, named, strict=True):
         for name in places.names:
-            own = Contender(placement=name, codec=contender.codec)
+            own = contender.model_copy(update={"placement": name})
             rows.append(_row(case, crew.ranks, rate, own, answers[contender.name], places.predicted_ms))
     return rows
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from laconic.bench.placement.calibration import MEMORY_SHARE
 from laconic.bench.placement.case import BATCH, MODEL, Case
+from laconic.bench.placement.jobs import Sends
 from laconic.bench.placement.row import Row
 from laconic.collectives import Sgd, Table
 from laconic.collectives.ledger import Direction
@@ -44,7 +45,7 @@ def measure_traffic(
 
 
 def _problem(case: Case, ranks: int) -> Problem:
-    workload = case.workload(coded=False, dense_bytes=0.0)
+    workload = case.workload(Sends(), dense_bytes=0.0)
     memory = MEMORY_SHARE * workload.table_bytes / 1e9
     return Problem(Cluster.alike(ranks, memory_gb=memory, mbps=_RATE), workload)
 

@@ -104,17 +104,22 @@ class _Timed:
             codec_ms=codec_ms,
             dense_bytes=4 * sum(parameter.numel() for parameter in trainer.model.parameters()),
             dense_sent=trainer.dense_bytes if trainer.ranks.count > 1 else 0,
+            dense_work_ms=_dense_work_ms(trainer),
         )
 
 
+def _dense_work_ms(trainer: Trainer) -> float:
+    compressor = trainer.compressor
+    return 1e3 * compressor.work_s / compressor.step if compressor is not None and compressor.step else 0.0
+
+
 def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> Trainer:
-    coded = contender.codec == "coded"
     settings = RunSettings(
         data=data,
         model=MODEL,
         embeddings=EmbeddingSettings(sharding="table", send="pooled"),
-        dense=DenseSettings(send="levels" if coded else "exact"),
-        exchange=ExchangeSettings(kind="bounded" if coded else "exact", coded_ids=contender.codec != "plain"),
+        dense=DenseSettings(send=contender.sends.dense),
+        exchange=ExchangeSettings(kind=contender.sends.rows, coded_ids=contender.codec != "plain"),
     )
     if contender.placement == "alone":
         ranks = Ranks(0, 1)

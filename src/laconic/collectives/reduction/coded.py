@@ -1,14 +1,14 @@
-"""Sums of dense gradients that travel within a bound: every layer a block, all of them in one native call.
+"""Sums of dense gradients that travel coded: every layer a block, all of them in one native call.
 
 ::
 
     two ranks     each sends all it has, coded                                 bytes b
     more          segments to their owners, coded; their sums to all, coded    bytes 2 (N - 1) / N b
 
-``Levels`` make every entry as precise as any other, which optimizers with a divisor for each entry need. Bounded codecs
-round without bias, with a seed that is another for every step and rank, so nothing needs to be remembered: errors
-average out as the noise of batches does. All ranks sum decoded values in rank order, their own included, and so stay
-equal to the bit. Shape legend: ``N`` ranks, ``P`` pieces of layers.
+``Lossless`` blocks make the sum that ``sum_dense`` makes, bit for bit. ``Levels`` make every entry as precise as any
+other, which optimizers with a divisor for each entry need. Bounded codecs round without bias, with a seed that is another
+for every step and rank, so nothing needs to be remembered: errors average out as the noise of batches does. All ranks sum
+decoded values in rank order, their own included, and so stay equal to the bit. Shape legend: ``N`` ranks, ``P`` pieces of layers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.codecs import Bounded, BoundedRows
+from laconic.codecs import Bounded, BoundedRows, Lossless
 from laconic.codecs.batch import Batch, BlockCodec
 from laconic.collectives.reduction.parcels import Message, Parcels, bounds_of, even_bounds
 
@@ -132,13 +132,18 @@ def _sum_of_two(parcels: Parcels, x: Floats, counts_P: Ints, codec: BlockCodec |
     if isinstance(codec, Levels):  # what was encoded is still there
         levels = parcels.room("levels", len(x), np.float32)
         kernels.active().from_levels(levels, counts_P, bases_P.astype(np.int32), x)
+    elif isinstance(codec, Lossless):
+        x += 0  # as in a sum from 0: -0.0 becomes 0.0
     else:
         x[:] = decode_pieces(parcels, codec, message, sizes_P, counts_P)
     other = 1 - parcels.rank
     coming_N = np.where(np.arange(2) == other, sizes_NP.sum(axis=1), 0)
     heard = parcels.room("heard pieces", int(coming_N.sum()), np.uint8)
     parcels.take(heard, coming_N)
-    x += decode_pieces(parcels, codec, heard, sizes_NP[other], counts_P, bases_NP[other])
+    theirs = decode_pieces(parcels, codec, heard, sizes_NP[other], counts_P, bases_NP[other])
+    np.add(
+        *((x, theirs) if parcels.rank == 0 else (theirs, x)), out=x
+    )  # in rank order: one NaN, or the other
 
 
 def _sum(parts_NS: Floats, out: Floats) -> None:

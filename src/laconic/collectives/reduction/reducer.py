@@ -115,7 +115,7 @@ class Reducer:
     def sum_coded(
         self, x: NDArray[np.float32], layers: NDArray[np.int64], codec: BlockCodec | Levels, step: int
     ) -> None:
-        """Sum gradients that travel within a codec's bound, each layer a block."""
+        """Sum gradients that travel coded, each layer a block."""
         self._begin("coded", x)
         sum_coded(self.parcels, x, layers, codec, step)
 

@@ -8,7 +8,7 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
     gradients     levels
     vectors       sketch
     many blocks   batch
-    block kinds   rows_block  sc24_blocks  cast  id_list
+    block kinds   rows_block  sc24_blocks  lossless  cast  id_list
     sections      quantized_block  code_section  code_counts  deduplicate
     values        grid  quantize  sample  squares
     sequences     numbers  sequence  coding  huffman  static_code  huffman_code  group  bits

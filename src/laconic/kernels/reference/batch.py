@@ -29,6 +29,7 @@ from laconic.kernels.blocks import (
 from laconic.kernels.reference.byte_io import Reader, from_bytes, to_bytes
 from laconic.kernels.reference.cast import cast_bytes, decode_cast, encode_cast
 from laconic.kernels.reference.grid import BoundSpec, Relative
+from laconic.kernels.reference.lossless import decode_lossless, encode_lossless
 from laconic.kernels.reference.quantized_block import max_block_bytes
 from laconic.kernels.reference.rows_block import decode_rows, encode_rows
 from laconic.kernels.reference.sc24_blocks import decode_sc24, encode_huffman, encode_hybrid, encode_vector_lz
@@ -52,9 +53,9 @@ class Block:
 
     def max_bytes(self) -> int:
         """Room that the block may take."""
-        if self.kind < Kind.FLOAT16:
-            return max_block_bytes(self.rows * self.cols)
-        return cast_bytes(self.kind, self.rows, self.cols)
+        if Kind.FLOAT16 <= self.kind <= Kind.FLOAT32:
+            return cast_bytes(self.kind, self.rows, self.cols)
+        return max_block_bytes(self.rows * self.cols)
 
     def encode(self, x_N: Tensor) -> bytes:
         """Encode its values, given row by row."""
@@ -75,6 +76,8 @@ class Block:
                 lz_penalty=self.lz_penalty,
                 huffman_penalty=self.huffman_penalty,
             )
+        if self.kind == Kind.LOSSLESS:
+            return encode_lossless(x_N)
         return encode_cast(self.kind, x_N, rows, cols)
 
 
@@ -84,6 +87,8 @@ def decode_block(kind: Kind, reader: Reader, rows: int, cols: int) -> Tensor:
         return decode_rows(reader, rows, cols)
     if kind in (Kind.VECTOR_LZ, Kind.HUFFMAN, Kind.HYBRID):
         return decode_sc24(reader, rows, cols)
+    if kind == Kind.LOSSLESS:
+        return decode_lossless(reader, rows * cols)
     return decode_cast(kind, reader, rows, cols)
 
 
