@@ -1,8 +1,9 @@
-"""What the engine takes on this machine: fitted to two placements at two rates, which are not those that are reported.
+"""What the engine takes on this machine: fitted to a few placements at two rates, which are not those that are reported.
 
-A step beyond computing alone is ``wire / efficiency + k``. What the links carry less than their rate makes
-``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the wire. What codecs
-take and how small dense gradients get is measured on a placement by rows.
+A step beyond what it computes is ``wire / efficiency + k``. What the links carry less than their rate makes
+``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the wire. Dense
+gradients that are coded travel in another way than torch's all-reduce of the others, and have figures of their own. What
+codecs take and how small dense gradients get is measured on a placement by rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from laconic.bench.crew import Crew
 from laconic.bench.placement.case import Case
-from laconic.bench.placement.contenders import choose_places
+from laconic.bench.placement.contenders import Chosen, choose_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
 from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.planner import plan_tables
@@ -47,13 +48,23 @@ class DenseCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Links:
+    """How links are used."""
+
+    efficiency: float = 1.0
+    latency_us: float = 0.0
+    overlap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
     """One machine and data set, as the planner is told about it."""
 
     alone_ms: float
-    efficiency: float
-    latency_us: float
-    overlap: float
+    summed: Links
+    """Where torch sums dense gradients."""
+    coded: Links
+    """Where they are coded."""
     dense: dict[str, DenseCost]
     """By what they are sent as."""
     codec_gb_s: dict[str, tuple[float, float]]
@@ -63,15 +74,15 @@ class Engine:
         self, case: Case, hosts: int, rate_mbit: float, sends: Sends, *, hot_every: int = 1
     ) -> Problem:
         """Make the placement problem of these hosts."""
-        dense = self.dense[sends.dense]
+        dense, links = self.dense[sends.dense], self.summed if sends.dense == "exact" else self.coded
         workload = case.workload(
             sends, dense_bytes=dense.bytes, dense_codec_s=dense.work_s, hot_every=hot_every
         )
         cluster = Cluster.alike(
             hosts,
             memory_gb=MEMORY_SHARE * workload.table_bytes / 1e9,
-            mbps=self.efficiency * rate_mbit,
-            latency_us=self.latency_us,
+            mbps=links.efficiency * rate_mbit,
+            latency_us=links.latency_us,
             step_ms=self.alone_ms,
         )
         encode, decode = self.codec_gb_s.get(sends.rows, (1.0, 1.0))  # what travels as it is needs none
@@ -80,7 +91,7 @@ class Engine:
             decode_gb_s=decode,
             gather_ns=0,  # both are part of computing alone
             update_ns=0,
-            overlap=self.overlap,
+            overlap=links.overlap,
         )
         return Problem(cluster, workload, speeds)
 
@@ -98,7 +109,8 @@ def calibrate(
 ) -> Engine:
     """Measure; the crew has links whose rate may be set."""
     nothing = DenseCost(0.0, 0.0)
-    engine = Engine(50.0, 1.0, 0.0, 0.0, {"exact": nothing, "levels": nothing}, {"bounded": (2.0, 3.0)})
+    ideal = Links()
+    engine = Engine(50.0, ideal, ideal, {"exact": nothing, "levels": nothing}, {"bounded": (2.0, 3.0)})
     sent: dict[Codec, Sends] = {"exact": Sends(), "coded": CODED}
     chosen = {
         codec: {
@@ -114,36 +126,50 @@ def calibrate(
     exact = [chosen["exact"][name] for name in fitting[:2]]
     row, coded = chosen["exact"]["row"].contender, chosen["coded"]["row"].contender
     lossless = row.model_copy(update={"sends": _LOSSLESS})
-    wires, waits, alone = [], [], []
-    answers: dict[str, Placed] = {}
+    contenders = [ALONE, *(places.contender for places in exact), lossless, coded]
+    answers: dict[float, dict[str, Placed]] = {}
     for rate in _RATES:
         say(f"{case.name}: calibrating at {rate:.0f} Mbit/s")
         crew.set_rate(f"{rate:.0f}mbit")
-        contenders = [ALONE, *(places.contender for places in exact), lossless, coded]
-        answers = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
-        alone.append(median_ms(answers[ALONE.name]))
-        for places in exact:
-            answer = answers[places.contender.name]
-            engine = replace(engine, dense={"exact": DenseCost(answer.dense_bytes, 0.0)})
-            problem = engine.problem(case, crew.ranks, rate, Sends())
-            wires.append(1e3 * problem.step(places.choices).wire_s)
-            waits.append(median_ms(answer) - alone[-1])
-    slope, k = np.polyfit(wires, waits, 1)
-    alone_ms = statistics.fmean(alone)
-    return Engine(
-        alone_ms=alone_ms,
-        efficiency=min(1 / max(float(slope), 1.0), 1.0) if slope > 0 else _LEAST_EFFICIENCY,
-        latency_us=1e3 * max(float(k), 0.0) / _ROUNDS,
-        overlap=min(max(-float(k), 0.0) / alone_ms, 1.0),
+        answers[rate] = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
+    last = answers[_RATES[-1]]
+    engine = Engine(
+        statistics.fmean(median_ms(found[ALONE.name]) for found in answers.values()),
+        ideal,
+        ideal,
         dense={
-            "exact": DenseCost(answers[row.name].dense_bytes, 0.0),
-            "lossless": _dense_cost(answers[lossless.name], crew.ranks),
-            "levels": _dense_cost(answers[coded.name], crew.ranks),
+            "exact": DenseCost(last[row.name].dense_bytes, 0.0),
+            "lossless": _dense_cost(last[lossless.name], crew.ranks),
+            "levels": _dense_cost(last[coded.name], crew.ranks),
         },
         codec_gb_s={
-            "lossless": _codec_gb_s(answers[lossless.name], answers[row.name]),
-            "bounded": _codec_gb_s(answers[coded.name], answers[row.name]),
+            "lossless": _codec_gb_s(last[lossless.name], last[row.name]),
+            "bounded": _codec_gb_s(last[coded.name], last[row.name]),
         },
+    )
+
+    def links(*timed: tuple[str, Sends, Chosen]) -> Links:
+        """Fit what ideal links do not explain."""
+        wires, waits = [], []
+        for rate, found in answers.items():
+            for name, sends, places in timed:
+                step = engine.problem(case, crew.ranks, rate, sends).step(places.choices)
+                wires.append(1e3 * step.wire_s)
+                alone = median_ms(found[ALONE.name])
+                waits.append(median_ms(found[name]) - alone - 1e3 * (step.busy_s - step.compute_s))
+        slope, k = np.polyfit(wires, waits, 1)
+        return Links(
+            efficiency=min(1 / max(float(slope), 1.0), 1.0) if slope > 0 else _LEAST_EFFICIENCY,
+            latency_us=1e3 * max(float(k), 0.0) / _ROUNDS,
+            overlap=min(max(-float(k), 0.0) / engine.alone_ms, 1.0),
+        )
+
+    return replace(
+        engine,
+        summed=links(*((places.contender.name, Sends(), places) for places in exact)),
+        coded=links(
+            (lossless.name, _LOSSLESS, chosen["exact"]["row"]), (coded.name, CODED, chosen["coded"]["row"])
+        ),
     )
 
 
