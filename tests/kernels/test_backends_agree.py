@@ -348,6 +348,16 @@ def test_a_description_covers_every_byte_once(rng, shape):
 
 NAN = math.nan
 EXAMPLES = {
+    "lossless, full": (
+        BlockSpec(Kind.LOSSLESS),
+        [[1, -0.75, 2.5, 0.125, -1.5, 1.25, -1, 0.875]],
+        "02 000000 010080 000040 000000 010080 000040 010000 0000C0 80 0C 119844",
+    ),
+    "lossless, sparse": (
+        BlockSpec(Kind.LOSSLESS),
+        [[1, 0, 0, 0, -0.75, 0, 0, 0, 0, 0]],
+        "03 04 1100 000000 010080 7F 04 02",
+    ),
     "entropy": (
         BlockSpec(Kind.ROWS, 0.25),
         [[0.0, 0.5, -0.5], [1.0, 1.5, 2.0]],
