@@ -1,8 +1,10 @@
 #include "code_section.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "numbers.h"
+#include "packed_bits.h"
 
 namespace laconic {
 namespace {
@@ -23,8 +25,8 @@ struct Grouping {
   int centre() const { return minimum + width() / 2; }
 };
 
-uint8_t high_part(int16_t code, int low_bits) {
-  return uint8_t((int32_t(code) + (128 << low_bits)) >> low_bits);
+void high_parts(const int16_t* codes, size_t n, int low_bits, uint8_t* parts) {
+  for (size_t i = 0; i < n; ++i) parts[i] = uint8_t(int16_t(codes[i] >> low_bits) + 128);
 }
 
 // Calls run(first, length) for everything, or for evenly spread runs if that is too much.
@@ -160,22 +162,7 @@ void write_outliers(const Kernels& kernels, Scratch& scratch, Writer& out) {
   write_values(kernels, code_coding, codes.data(), n, scratch.symbols, scratch.slots, out);
 }
 
-// value(0) ... value(n - 1), `width` bits each.
-template <typename Value>
-void write_bits(size_t n, int width, const Value& value, Writer& out) {
-  uint32_t values[4096];  // a multiple of 8 values fills whole bytes
-  for (size_t start = 0; start < n; start += 4096) {
-    const size_t count = std::min<size_t>(4096, n - start);
-    for (size_t i = 0; i < count; ++i) values[i] = value(start + i);
-    pack_bits(values, count, width, out);
-  }
-}
-
-template <typename Value>
-void write_packed(size_t n, int width, const Value& value, Writer& out) {
-  out.byte(uint8_t(width << 2));
-  write_bits(n, width, value, out);
-}
+uint8_t packed_kind(int width) { return uint8_t(width << 2); }
 
 int first_symbol(const Histogram& histogram) {
   int first = 0;
@@ -201,8 +188,10 @@ CodeCounts count_codes(const int8_t* codes, size_t n) {
 CodeCounts count_codes(const int16_t* codes, size_t n, int low_bits) {
   CodeCounts c;
   c.total = n;
+  uint8_t parts[kCountAll];
   each_run(n, [&](size_t first, size_t length) {
-    for (size_t i = first; i < first + length; ++i) ++c.by_code[high_part(codes[i], low_bits)];
+    high_parts(codes + first, length, low_bits, parts);
+    count_symbols(parts, length, c.by_code);
     c.counted += length;
   });
   summarize(c);
@@ -245,7 +234,9 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   if (coding.mode == Mode::kPacked) {
     const int first = first_symbol(histogram);
     out.signed_varint(grouping.minimum + first);
-    write_packed(m, coding.width, [&](size_t i) { return uint32_t(uint8_t(symbols[i] - offset) - first); }, out);
+    out.byte(packed_kind(coding.width));
+    for (size_t i = 0; i < m; ++i) symbols[i] = uint8_t(symbols[i] - offset - first);
+    pack_bits(symbols, m, coding.width, out);
   } else {
     out.signed_varint(grouping.minimum);
     write_symbols(kernels, coding, symbols, offset, m, threads, scratch.slots, out);
@@ -254,26 +245,34 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   return coding.mode;
 }
 
-Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low_bits, int threads,
-                 Scratch& scratch, Writer& out) {
+Mode write_codes(const Kernels& kernels, const CodeCounts& counts, const int16_t* codes, size_t n, int low_bits,
+                 int threads, Scratch& scratch, Writer& out) {
   if (scratch.symbols.size() < n) scratch.symbols.resize(n);
   uint8_t* symbols = scratch.symbols.data();
-  const int32_t minimum = -(128 << low_bits);
-  for (size_t i = 0; i < n; ++i) symbols[i] = high_part(codes[i], low_bits);
+  high_parts(codes, n, low_bits, symbols);
   Histogram histogram{};
-  count_symbols(symbols, n, histogram);
+  if (counts.counted < n) count_symbols(symbols, n, histogram);
+  else histogram = counts.by_code;
   uint64_t distance = 0;
   for (int s = 0; s < 256; ++s) distance += uint64_t(histogram[size_t(s)]) * uint64_t(std::abs(s - 128));
   const Coding coding = choose_coding(histogram, n, 0, low_bits, true, (distance << 8) / n);
+  const int32_t minimum = -(128 << low_bits);
   if (coding.mode == Mode::kPacked) {
     const int32_t smallest = minimum + (first_symbol(histogram) << low_bits);
     out.signed_varint(smallest);
-    write_packed(n, coding.width, [&](size_t i) { return uint32_t(int32_t(codes[i]) - smallest); }, out);
+    out.byte(packed_kind(coding.width));
+    uint16_t values[4096];  // a multiple of 8 values fills whole bytes
+    for (size_t start = 0; start < n; start += std::size(values)) {
+      const size_t count = std::min(std::size(values), n - start);
+      for (size_t i = 0; i < count; ++i) values[i] = uint16_t(codes[start + i] - smallest);
+      pack_bits(values, count, coding.width, out);
+    }
   } else {
     out.signed_varint(minimum);
     write_symbols(kernels, coding, symbols, 0, n, threads, scratch.slots, out);
-    const uint32_t mask = (1u << low_bits) - 1;
-    write_bits(n, low_bits, [&](size_t i) { return uint32_t(int32_t(codes[i]) - minimum) & mask; }, out);
+    const int mask = (1 << low_bits) - 1;  // the minimum has no low bits
+    for (size_t i = 0; i < n; ++i) symbols[i] = uint8_t(codes[i] & mask);
+    pack_bits(symbols, n, low_bits, out);
   }
   out.varint(0);  // no outliers
   return coding.mode;
@@ -321,6 +320,11 @@ CodeReader::Piece CodeReader::decode(const Kernels& kernels, size_t piece, uint8
     std::fill_n(codes, count, Code(minimum_));
     return {first, count};
   }
+  if constexpr (sizeof(Code) == 1)
+    if (packed()) {
+      sequence_.unpack(first, count, int(minimum_), codes);
+      return {first, count};
+    }
   static thread_local std::vector<uint32_t> values(kChunkSymbols);  // packed ones and wide ones are not grouped
   if (packed()) {
     std::fill_n(values.begin(), count, 0u);

@@ -20,8 +20,8 @@ CodeCounts count_codes(const int16_t* codes, size_t n, int low_bits);
 // Returns the mode, which decides the form of a block without duplicates.
 Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes, size_t n, int threads,
                  Scratch& scratch, Writer& out);
-Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low_bits, int threads,
-                 Scratch& scratch, Writer& out);
+Mode write_codes(const Kernels& kernels, const CodeCounts& counts, const int16_t* codes, size_t n, int low_bits,
+                 int threads, Scratch& scratch, Writer& out);
 
 class CodeReader {
  public:

@@ -49,35 +49,108 @@ size_t sampled_range(const Kernels& kernels, const float* x, size_t n, float* lo
   return finite;
 }
 
-// Codes do not fit int8 around zero: centre them on the median and choose how many low bits
-// go out raw, by the cost over a sample.
-void fit_window(const float* x, size_t n, Lattice& lattice) {
-  const size_t count = std::min(n, kSample), stride = n / count;
-  std::vector<int32_t> codes;
-  codes.reserve(count);
-  for (size_t i = 0; i < count; ++i)
-    if (std::isfinite(x[i * stride])) codes.push_back(nearest_code(x[i * stride], lattice.grid.inverse));
-  if (codes.empty()) return;
-  std::nth_element(codes.begin(), codes.begin() + std::ptrdiff_t(codes.size() / 2), codes.end());
-  const int32_t base = codes[codes.size() / 2];
-  uint64_t best = UINT64_MAX;
-  for (int s = 0; s <= kMaxLowBits; ++s) {
+// The finite ones of evenly spread values, as codes.
+struct Sample {
+  Sample(const Kernels& kernels, const float* x, size_t n, size_t finite, float inverse) {
+    const size_t count = std::min(n, kSample), stride = n / count;
+    float spread[kSample];
+    if (stride > 1 || finite < n) {
+      for (size_t i = 0; i < count; ++i)
+        if (std::isfinite(x[i * stride])) spread[size++] = x[i * stride];
+      x = spread;
+    } else {
+      size = count;
+    }
+    kernels.nearest_codes(x, size, inverse, codes);
+  }
+
+  size_t size = 0;
+  int32_t codes[kSample];
+};
+
+// The element at `rank` of the sorted codes, which are low..high: by halves, because mere counting is fast.
+int32_t ranked_code(const Kernels& kernels, const Sample& sample, size_t rank, int32_t low, int32_t high) {
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (kernels.count_below(sample.codes, sample.size, middle + 1) > rank) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+// Windows of 256 << s codes around a base, and what s low bits for each code and the codes outside cost.
+class Windows {
+ public:
+  Windows(const Kernels& kernels, const Sample& sample, int32_t base) : sample_(sample), base_(base) {
+    for (last_ = 0;; ++last_) {
+      const int32_t half = 128 << last_;
+      outside_[last_] = sample.size - kernels.count_below(sample.codes, sample.size, base + half) +
+                        kernels.count_below(sample.codes, sample.size, base - half);
+      if (!outside_[last_] || last_ == kMaxLowBits) break;  // more low bits only make the others' code coarser
+    }
+  }
+
+  // The first of those that cost least.
+  int cheapest() const {
+    int first = 0;
+    while (first < last_ && dearer_than_last(first)) ++first;
+    if (first == last_) return last_;
     Histogram histogram{};
-    uint64_t outside = 0;
-    for (const int32_t code : codes) {
-      const int32_t high = ((code - base) >> s) + 128;
-      if (high < 0 || high > 255) ++outside;
+    std::vector<int32_t> far;
+    for (size_t i = 0; i < sample_.size; ++i) {
+      const int32_t distance = sample_.codes[i] - base_, high = (distance >> first) + 128;
+      if (high < 0 || high > 255) far.push_back(distance);
       else ++histogram[size_t(high)];
     }
-    const uint64_t cost =
-        entropy_q16(histogram.data(), 256) + ((uint64_t(s) * codes.size() + kPatchBits * outside) << 16);
-    if (cost < best) {
-      best = cost;
-      lattice.low_bits = s;
+    int best = first;
+    uint64_t least = UINT64_MAX;
+    for (int s = first;; ++s) {
+      const uint64_t cost =
+          entropy_q16(histogram.data(), 256) + ((uint64_t(s) * sample_.size + kPatchBits * outside_[s]) << 16);
+      if (cost < least) {
+        least = cost;
+        best = s;
+      }
+      if (s == last_) return best;
+      widen(histogram, far, s);
     }
-    if (!outside) break;  // more low bits only make the others' code coarser
   }
-  lattice.grid.base = base;
+
+ private:
+  // Known without the entropies E, in bits. Between the windows s and last lie d of the N codes in the latter. E(s) is not below
+  // the entropy of the same codes in the coarser steps of the last window, and that is at least
+  // E(last) - 8 d - N h(d / N): d codes of 256 values, and which ones they are. The rest is for rounded logarithms.
+  bool dearer_than_last(int s) const {
+    const uint64_t d = outside_[s] - outside_[last_], n = sample_.size;
+    const uint32_t split[2] = {uint32_t(d), uint32_t(n - outside_[s])};
+    return (kPatchBits - 8) * d << 16 > (uint64_t(last_ - s) * n << 16) + entropy_q16(split, 2) + (n << 11);
+  }
+
+  // From s low bits to one more.
+  void widen(Histogram& histogram, const std::vector<int32_t>& far, int s) const {
+    Histogram wider{};
+    for (size_t k = 0; k < 128; ++k) wider[64 + k] = histogram[2 * k] + histogram[2 * k + 1];
+    for (const int32_t distance : far) {
+      const int32_t high = (distance >> (s + 1)) + 128, before = (distance >> s) + 128;
+      if (high >= 0 && high <= 255 && (before < 0 || before > 255)) ++wider[size_t(high)];
+    }
+    histogram = wider;
+  }
+
+  const Sample& sample_;
+  int32_t base_;
+  int last_;
+  size_t outside_[kMaxLowBits + 1];
+};
+
+// Codes do not fit int8 around zero: centre them on the median and choose how many low bits go out raw, by the cost
+// over a sample. All codes lie in low..high.
+void fit_window(const Kernels& kernels, const float* x, size_t n, size_t finite, int32_t low, int32_t high,
+                Lattice& lattice) {
+  const Sample sample(kernels, x, n, finite, lattice.grid.inverse);
+  if (!sample.size) return;
+  lattice.grid.base = ranked_code(kernels, sample, sample.size / 2, low, high);
+  lattice.low_bits = Windows(kernels, sample, lattice.grid.base).cheapest();
 }
 
 // What a relative bound is a share of, in float64; every value was looked at.
@@ -107,8 +180,10 @@ Lattice choose_lattice(const Kernels& kernels, const float* x, size_t n, const B
   const uint64_t key = splitmix(spec.seed);
   grid.key[0] = uint32_t(key);
   grid.key[1] = uint32_t(key >> 32);
-  const bool fits = nearest_code(low, grid.inverse) >= -127 && nearest_code(high, grid.inverse) <= 126;
-  if (!fits) fit_window(x, n, lattice);
+  int32_t ends[2] = {nearest_code(low, grid.inverse), nearest_code(high, grid.inverse)};
+  const bool fits = ends[0] >= -127 && ends[1] <= 126;
+  if (!fits && all) fit_window(kernels, x, n, finite, ends[0], ends[1], lattice);
+  else if (!fits) fit_window(kernels, x, n, 0, -int32_t(kLimit), int32_t(kLimit), lattice);
   grid.clamped = !(fits && all);
   grid.smallest = -128 * (1 << lattice.low_bits);
   grid.largest = 128 * (1 << lattice.low_bits) - 1;

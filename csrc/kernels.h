@@ -165,6 +165,10 @@ struct Kernels {
   // Sum of the squares of the finite values, in the order of squares.inl.
   double (*finite_squares)(const float* x, size_t n);
 
+  // For the choice of a grid, see code_window.inl: codes of finite values, and how many of them are below a limit.
+  void (*nearest_codes)(const float* x, size_t n, float inverse, int32_t* codes);
+  size_t (*count_below)(const int32_t* codes, size_t n, int32_t limit);
+
   // Codes of x[0..n); positions whose code misses the bound get code 0 and are
   // listed in `failed` (room for n). `first` is the flat index of x[0], for the
   // dither. Returns the number of failures.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "packed_bits.h"
+
 namespace laconic {
 namespace {
 
@@ -89,9 +91,8 @@ void write_numbers(const Kernels& kernels, const Coding& coding, const uint64_t*
                    std::vector<uint8_t>& symbols, std::vector<uint8_t>& slots, Writer& out) {
   for (size_t i = 0; i < n; ++i) symbols[i] = classify(numbers[i]).symbol;
   if (coding.mode == Mode::kPacked) {
-    const std::vector<uint32_t> values(symbols.begin(), symbols.begin() + std::ptrdiff_t(n));
     out.byte(uint8_t(coding.width << 2));
-    pack_bits(values.data(), n, coding.width, out);
+    pack_bits(symbols.data(), n, coding.width, out);
   } else {
     write_symbols(kernels, coding, symbols.data(), 0, n, 1, slots, out);
   }

@@ -84,7 +84,7 @@ Form write_block(const Kernels& kernels, size_t rows, size_t cols, const Lattice
   if constexpr (sizeof(Code) == 1)
     mode = write_codes(kernels, counts, source, n, threads, scratch, out);
   else
-    mode = write_codes(kernels, source, n, lattice.low_bits, threads, scratch, out);
+    mode = write_codes(kernels, counts, source, n, lattice.low_bits, threads, scratch, out);
   write_patches(scratch.patches, out);
   return references.worthwhile ? Form::kDeduplicated : mode == Mode::kPacked ? Form::kPacked : Form::kEntropy;
 }

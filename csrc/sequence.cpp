@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "packed_bits.h"
 #include "parallel.h"
 
 namespace laconic {
@@ -94,24 +95,6 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
       out.bytes(slots.data() + k * kMaxChunkBytes, sizes[k]);
     }
   }
-}
-
-void pack_bits(const uint32_t* values, size_t n, int width, Writer& out) {
-  uint64_t acc = 0;
-  int used = 0;
-  uint8_t buffer[4096];
-  size_t filled = 0;
-  for (size_t i = 0; i < n; ++i) {
-    acc |= uint64_t(values[i]) << used;
-    used += width;
-    for (; used >= 8; used -= 8, acc >>= 8) buffer[filled++] = uint8_t(acc);
-    if (filled > sizeof(buffer) - 8) {
-      out.bytes(buffer, filled);
-      filled = 0;
-    }
-  }
-  if (used) buffer[filled++] = uint8_t(acc);
-  out.bytes(buffer, filled);
 }
 
 void write_values(const Kernels& kernels, const Coding& coding, const uint32_t* values, size_t n,
@@ -230,6 +213,11 @@ void SequenceReader::append_raw(uint64_t first, size_t count, uint32_t* values) 
   if (!width) return;
   const size_t at = size_t(first * uint64_t(width) / 8);
   kernels_.append_bits(raw_ + at, raw_size_ - at, width, values, count);
+}
+
+void SequenceReader::unpack(uint64_t first, size_t count, int minimum, int8_t* codes) const {
+  const size_t at = size_t(first * uint64_t(width_) / 8);
+  unpack_bits(raw_ + at, raw_size_ - at, width_, count, minimum, codes);
 }
 
 namespace {

@@ -22,8 +22,6 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
 void write_values(const Kernels& kernels, const Coding& coding, const uint32_t* values, size_t n,
                   std::vector<uint8_t>& scratch, std::vector<uint8_t>& slots, Writer& out);
 
-void pack_bits(const uint32_t* values, size_t n, int width, Writer& out);
-
 // A parsed sequence; chunks decode in any order.
 class SequenceReader {
  public:
@@ -46,6 +44,10 @@ class SequenceReader {
 
   // Puts below each of `values` the low bits, or, packed, the values, of as many from `first` on, which is a multiple of 8.
   void append_raw(uint64_t first, size_t count, uint32_t* values) const;
+  // Packed with 1 to 8 bits: as many values from `first` on, which is a multiple of 8, plus `minimum`, modulo 256; whole
+  // groups of 8 are written.
+  void unpack(uint64_t first, size_t count, int minimum, int8_t* codes) const;
+
   // All values, each below `limit`.
   void values(uint32_t* out, uint32_t limit, const char* field) const;
 
