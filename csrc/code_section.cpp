@@ -38,49 +38,77 @@ void each_run(size_t n, const Run& run) {
 }
 
 void summarize(CodeCounts& c) {
-  for (c.low = -128; !c.by_code[size_t(c.low + 128)];) ++c.low;
-  for (c.high = 127; !c.by_code[size_t(c.high + 128)];) --c.high;
-  c.entropy_q16 = laconic::entropy_q16(&c.by_code[size_t(c.low + 128)], size_t(c.high - c.low + 1));
+  const Span span = live_span(c.by_code);
+  c.low = int(span.first) - 128;
+  c.high = int(span.last) - 128;
+  c.entropy_q16 = laconic::entropy_q16(&c.by_code[span.first], span.last - span.first + 1);
   uint64_t before = 0;
   for (c.median = c.low; (before += c.by_code[size_t(c.median + 128)]) * 2 < c.counted;) ++c.median;
 }
 
-// The window of `width` codes around the median, or the one that holds most if that loses much.
-int choose_minimum(const CodeCounts& c, int width, uint64_t* outside) {
-  uint32_t below[257];  // how many codes are below index - 128
-  const size_t low = size_t(c.low + 128), high = size_t(c.high + 128);
-  std::fill(below, below + low + 1, 0u);
-  for (size_t v = low; v <= high; ++v) below[v + 1] = below[v] + c.by_code[v];
-  std::fill(below + high + 2, below + 257, below[high + 1]);
-  const auto mass = [&](int from) -> uint64_t { return below[from + width + 128] - below[from + 128]; };
-  const int centred = std::max(-128, std::min(c.median - width / 2, 128 - width));
-  int best = centred;
-  for (int from = std::max(c.low - width + 1, -128); from <= std::min(c.high, 128 - width); ++from)
-    if (mass(from) > mass(best)) best = from;
-  if (mass(best) <= mass(centred) + (c.counted >> 10)) best = centred;
-  *outside = c.counted - mass(best);
-  return best;
-}
-
-// What the codes cost, in 2^-16 bits, if those outside the window travel as outliers: places, values,
-// and the codes that remain, whose code spends at least a bit per symbol.
-uint64_t cost_q16(const CodeCounts& c, const Grouping& g, uint64_t outside) {
-  const size_t first = size_t(g.minimum + 128), width = size_t(g.width());
-  const uint64_t n = c.counted << 16;
-  uint64_t cost = 0;
-  if (!g.sparse) {
-    uint32_t inside[16];  // the widest window
-    std::copy_n(&c.by_code[first], width, inside);
-    inside[width / 2] += uint32_t(outside);
-    cost = std::max(entropy_q16(inside, width), n >> g.log_group) + (n >> (4 + g.log_group));
+// How many codes a window holds and what they add to an entropy, as differences of sums over all smaller codes.
+class WindowSums {
+ public:
+  explicit WindowSums(const CodeCounts& c) : counts_(c), origin_(c.low - kWidest) {
+    const int span = c.high - c.low + 1;
+    std::fill_n(below_, kWidest + 1, 0u);
+    std::fill_n(terms_, kWidest + 1, uint64_t(0));
+    const uint32_t* const by_code = &c.by_code[size_t(c.low + 128)];
+    for (int i = 0; i < span; ++i) {
+      below_[kWidest + i + 1] = below_[kWidest + i] + by_code[i];
+      terms_[kWidest + i + 1] = terms_[kWidest + i] + entropy_term(by_code[i]);
+    }
+    std::fill_n(below_ + kWidest + span + 1, kWidest, below_[kWidest + span]);
+    std::fill_n(terms_ + kWidest + span + 1, kWidest, terms_[kWidest + span]);
+    all_terms_ = terms_[kWidest + span];
   }
-  if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
-  Histogram others = c.by_code;
-  std::fill_n(&others[first], width, 0u);
-  const uint32_t split[2] = {uint32_t(outside), uint32_t(c.counted - outside)};
-  return cost + entropy_q16(split, 2) + entropy_q16(&others[size_t(c.low + 128)], size_t(c.high - c.low + 1)) +
-         (outside << 14);
-}
+
+  // The window of `width` codes around the median, or the first one that holds most if that loses much.
+  int choose_minimum(int width, uint64_t* outside) const {
+    const CodeCounts& c = counts_;
+    const auto mass = [&](int from) { return below(from + width) - below(from); };
+    const int centred = std::max(-128, std::min(c.median - width / 2, 128 - width));
+    const uint64_t enough = mass(centred) + (c.counted >> 10);
+    int best = centred;
+    if (enough < c.counted) {
+      uint64_t most = enough;
+      for (int from = std::max(c.low - width + 1, -128); from <= std::min(c.high, 128 - width); ++from)
+        if (mass(from) > most) most = mass(best = from);
+    }
+    *outside = c.counted - mass(best);
+    return best;
+  }
+
+  // What the codes cost, in 2^-16 bits, if those outside the window travel as outliers: places, values,
+  // and the codes that remain, whose code spends at least a bit per symbol.
+  uint64_t cost_q16(const Grouping& g, uint64_t outside) const {
+    const CodeCounts& c = counts_;
+    const uint64_t n = c.counted << 16, all = entropy_term(uint32_t(c.counted));
+    const uint64_t inside = terms(g.minimum + g.width()) - terms(g.minimum);
+    uint64_t cost = 0;
+    if (!g.sparse) {
+      const uint32_t middle = c.by_code[size_t(g.centre() + 128)];  // stands in for those outside
+      const uint64_t entropy = all - (inside - entropy_term(middle) + entropy_term(middle + uint32_t(outside)));
+      cost = std::max(entropy, n >> g.log_group) + (n >> (4 + g.log_group));
+    }
+    if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
+    const uint64_t values = entropy_term(uint32_t(outside)), rest = entropy_term(uint32_t(c.counted - outside));
+    return cost + (all - values - rest) + (values - (all_terms_ - inside)) + (outside << 14);
+  }
+
+ private:
+  static constexpr int kWidest = 16;
+
+  // A window has codes in common with low..high, or nearly so.
+  uint32_t below(int code) const { return below_[code - origin_]; }
+  uint64_t terms(int code) const { return terms_[code - origin_]; }
+
+  const CodeCounts& counts_;
+  int origin_;  // the code of the first sum
+  uint64_t all_terms_;
+  uint32_t below_[256 + 2 * kWidest + 1];
+  uint64_t terms_[256 + 2 * kWidest + 1];
+};
 
 Grouping choose_grouping(const CodeCounts& c) {
   Grouping best;
@@ -88,17 +116,18 @@ Grouping choose_grouping(const CodeCounts& c) {
   const uint64_t n = c.counted << 16;
   if (c.entropy_q16 > 5 * n) return best;  // groups hold at most four bits a code
   uint64_t least = std::max(c.entropy_q16, n) + (n >> 4);
+  const WindowSums sums(c);
   for (const int log_group : {1, 2}) {
     Grouping g{log_group, 0, false};
     uint64_t outside;
-    g.minimum = choose_minimum(c, g.width(), &outside);
-    const uint64_t cost = cost_q16(c, g, outside);
+    g.minimum = sums.choose_minimum(g.width(), &outside);
+    const uint64_t cost = sums.cost_q16(g, outside);
     if (cost > least) continue;
     least = cost;
     best = g;
   }
   const Grouping sparse{0, c.median, true};
-  const uint64_t cost = cost_q16(c, sparse, c.counted - c.by_code[size_t(c.median + 128)]);
+  const uint64_t cost = sums.cost_q16(sparse, c.counted - c.by_code[size_t(c.median + 128)]);
   return cost < least ? sparse : best;
 }
 
@@ -162,6 +191,13 @@ void write_outliers(const Kernels& kernels, Scratch& scratch, Writer& out) {
   write_values(kernels, code_coding, codes.data(), n, scratch.symbols, scratch.slots, out);
 }
 
+// Of the codes that were counted, times 256.
+uint64_t mean_distance_q8(const CodeCounts& c, int centre) {
+  uint32_t distance = 0;  // few codes were counted
+  for (int v = c.low; v <= c.high; ++v) distance += c.by_code[size_t(v + 128)] * uint32_t(std::abs(v - centre));
+  return (uint64_t(distance) << 8) / c.counted;
+}
+
 uint8_t packed_kind(int width) { return uint8_t(width << 2); }
 
 int first_symbol(const Histogram& histogram) {
@@ -218,19 +254,17 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   else offset = uint8_t(grouping.minimum);
 
   Histogram histogram{};
-  if (grouping.log_group || counts.counted < n) {
-    Histogram by_byte{};
-    count_symbols(symbols, m, by_byte);
-    std::rotate_copy(by_byte.begin(), by_byte.begin() + offset, by_byte.end(), histogram.begin());
-  } else {
-    for (int v = counts.low; v <= counts.high; ++v)
-      histogram[uint8_t(v - grouping.minimum)] = counts.by_code[size_t(v + 128)];
+  if (grouping.log_group) {
+    count_symbols(symbols, m, histogram);
+  } else if (counts.counted < n) {
+    count_symbols(symbols, m, histogram);
+    std::rotate(histogram.begin(), histogram.begin() + offset, histogram.end());
+  } else {  // all codes lie in the window
+    std::copy_n(&counts.by_code[size_t(counts.low + 128)], counts.high - counts.low + 1,
+                &histogram[size_t(counts.low - grouping.minimum)]);
   }
-  uint64_t distance = 0;
-  for (int v = counts.low; v <= counts.high; ++v)
-    distance += uint64_t(counts.by_code[size_t(v + 128)]) * uint64_t(std::abs(v - grouping.centre()));
   const Coding coding =
-      choose_coding(histogram, m, grouping.log_group, 0, true, (distance << 8) / counts.counted);
+      choose_coding(histogram, m, grouping.log_group, 0, true, mean_distance_q8(counts, grouping.centre()));
   if (coding.mode == Mode::kPacked) {
     const int first = first_symbol(histogram);
     out.signed_varint(grouping.minimum + first);

@@ -18,7 +18,7 @@ constexpr uint64_t kNegligible = 20;  // symbols below total / 2^20 are left out
 
 uint64_t scale(uint64_t a, uint64_t b) { return a * b >> 32; }
 
-StaticCode make_static_code(int log_group, Shape shape, int level) {
+StaticCode make_static_code(int log_group, Shape shape, int level, uint64_t* mean_q8) {
   const int width = 8 >> log_group, digits = 1 << width, group = 1 << log_group;
   const int centre = shape == Shape::kRanked ? 0 : digits / 2;
   std::array<uint64_t, 257> by_distance{};
@@ -36,7 +36,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
     sum += by_distance[distance];
     moment += by_distance[distance] * distance;
   }
-  std::array<uint64_t, 256> counts{};
+  Histogram counts{};
   uint64_t total = 0;
   for (int symbol = 0; symbol < 256; ++symbol) {
     uint64_t w = 0xffffffffu;
@@ -44,7 +44,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
       const int digit = (symbol >> (k * width)) & (digits - 1);
       w = scale(w, by_distance[size_t(std::abs(digit - centre))]);
     }
-    total += counts[size_t(symbol)] = w;
+    total += counts[size_t(symbol)] = uint32_t(w);
   }
   for (auto& c : counts)
     if (c < total >> kNegligible) c = 0;
@@ -60,7 +60,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level) {
   code.log_size = fill_decoder(order, code.table.data());
   code.runs.resize(kRuns);
   code.has_runs = scalar_kernels()->fill_runs(order, code.runs.data());
-  code.mean_q8 = (moment << 8) / sum;
+  *mean_q8 = (moment << 8) / sum;
   return code;
 }
 
@@ -70,23 +70,37 @@ uint64_t entropy_q16(const uint32_t* counts, size_t n) {
   uint64_t total = 0, sum = 0;
   for (size_t i = 0; i < n; ++i) {
     total += counts[i];
-    sum += counts[i] < kSmallCounts ? kSmallTerms[counts[i]] : counts[i] * log2_q16(counts[i]);
+    sum += entropy_term(counts[i]);
   }
   return total ? total * log2_q16(total) - sum : 0;
 }
 
-Lengths code_lengths(const std::array<uint64_t, 256>& counts) {
-  struct Leaf {
-    uint64_t count;
-    uint32_t symbol;
+Span live_span(const Histogram& histogram) {
+  constexpr size_t kStride = 16;
+  const auto some = [&](size_t from) {
+    uint32_t any = 0;
+    for (size_t k = 0; k < kStride; ++k) any |= histogram[from + k];
+    return any != 0;
   };
-  Leaf leaves[256];
+  Span span{0, 255};
+  while (span.first < 256 && !some(span.first)) span.first += kStride;
+  if (span.first == 256) return {255, 255};
+  while (!histogram[span.first]) ++span.first;
+  while (!some(span.last + 1 - kStride)) span.last -= kStride;
+  while (!histogram[span.last]) --span.last;
+  return span;
+}
+
+Lengths code_lengths(const Histogram& counts) {
+  uint64_t leaves[256];  // count << 8 | symbol: sorted by count, then by symbol
   int n = 0;
-  for (uint32_t s = 0; s < 256; ++s)
-    if (counts[s]) leaves[n++] = {counts[s], s};
-  std::sort(leaves, leaves + n, [](const Leaf& a, const Leaf& b) {
-    return a.count != b.count ? a.count < b.count : a.symbol < b.symbol;
-  });
+  const Span span = live_span(counts);
+  for (size_t s = span.first; s <= span.last; ++s) {
+    leaves[n] = uint64_t(counts[s]) << 8 | s;
+    n += counts[s] > 0;
+  }
+  std::sort(leaves, leaves + n);
+  const auto weight = [&](int leaf) { return leaves[leaf] >> 8; };
 
   // Two queues: leaves, and inner nodes in the order of their making; a leaf goes first on a tie.
   uint64_t inner[256];
@@ -95,8 +109,8 @@ Lengths code_lengths(const std::array<uint64_t, 256>& counts) {
   for (int made = 0; made < n - 1; ++made) {
     uint64_t sum = 0;
     for (int child = 0; child < 2; ++child) {
-      if (leaf < n && (node == made || leaves[leaf].count <= inner[node])) {
-        sum += leaves[leaf].count;
+      if (leaf < n && (node == made || weight(leaf) <= inner[node])) {
+        sum += weight(leaf);
         parent_of_leaf[leaf++] = made;
       } else {
         sum += inner[node];
@@ -126,7 +140,7 @@ Lengths code_lengths(const std::array<uint64_t, 256>& counts) {
     }
   }
   Lengths lengths{};
-  for (int i = 0; i < n; ++i) lengths[leaves[i].symbol] = uint8_t(length[i]);
+  for (int i = 0; i < n; ++i) lengths[leaves[i] & 255] = uint8_t(length[i]);
   return lengths;
 }
 
@@ -168,12 +182,13 @@ int fill_decoder(const CanonicalOrder& order, uint16_t* table) {
   return log_size;
 }
 
-const std::array<StaticCode, kLevels>& static_codes(int log_group, Shape shape) {
+const StaticCodes& static_codes(int log_group, Shape shape) {
   static std::once_flag once[4][kShapes];
-  static std::array<StaticCode, kLevels> made[4][kShapes];
-  auto& codes = made[size_t(log_group)][size_t(shape)];
+  static StaticCodes made[4][kShapes];
+  StaticCodes& codes = made[size_t(log_group)][size_t(shape)];
   std::call_once(once[size_t(log_group)][size_t(shape)], [&] {
-    for (int level = 0; level < kLevels; ++level) codes[size_t(level)] = make_static_code(log_group, shape, level);
+    for (int level = 0; level < kLevels; ++level)
+      codes.codes[size_t(level)] = make_static_code(log_group, shape, level, &codes.means_q8[size_t(level)]);
   });
   return codes;
 }

@@ -35,7 +35,7 @@ struct CanonicalOrder {
 
 inline constexpr size_t kRuns = size_t(1) << kMaxCodeLength;
 
-// By single symbols, or by runs of them: `table` and `log_size`, or `runs` and `lengths`.
+// By single symbols, or by runs of them: `table` and `log_size`, or `runs` and `lengths`; or either.
 struct HuffmanDecoder {
   const uint16_t* table;   // 2^log_size entries: symbol << 8 | length
   int log_size;            // 1..12
@@ -209,7 +209,7 @@ struct Kernels {
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,
                          uint8_t* symbols, size_t n);
 
-  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs.
+  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs, or none.
   bool (*huffman_decode_abreast)(const Stream* streams, const uint8_t* readable_end);
   // values[i] = values[i] << width | bits i * width to (i + 1) * width of `raw`, which has `size` bytes, enough
   // for that. 1 <= width <= 32.

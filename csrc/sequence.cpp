@@ -76,23 +76,23 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
     const uint16_t field = uint16_t(size);
     std::memcpy(directory + 2 * c, &field, 2);
   };
-  // Some chunks at a time into slots, then in order to their place; one thread needs a slot
-  // only where the room left is smaller than a chunk may become.
+  // Straight to their place, or, by several threads and where the room left is smaller than a chunk may become, some at a
+  // time into slots and then in order.
   const size_t batch = threads > 1 ? std::min(size_t(threads) * 4, chunks) : 1;
-  if (slots.size() < batch * kMaxChunkBytes) slots.resize(batch * kMaxChunkBytes);
-  std::vector<size_t> sizes(batch);
   for (size_t first = 0; first < chunks && !out.overflowed(); first += batch) {
-    if (uint8_t* to = batch == 1 ? out.peek(kMaxChunkBytes) : nullptr) {
+    if (uint8_t* to = batch == 1 ? out.peek(max_chunk_bytes(std::min(kChunkSymbols, n - first * kChunkSymbols))) : nullptr) {
       const size_t size = encode(first, to);
       enter(first, size);
       out.advance(size);
       continue;
     }
-    const size_t count = std::min(batch, chunks - first);
-    parallel_for(count, threads, [&](size_t k) { sizes[k] = encode(first + k, slots.data() + k * kMaxChunkBytes); });
+    const size_t count = std::min(batch, chunks - first), room = max_chunk_bytes(kChunkSymbols);
+    if (slots.size() < batch * room) slots.resize(batch * room);
+    std::vector<size_t> sizes(batch);
+    parallel_for(count, threads, [&](size_t k) { sizes[k] = encode(first + k, slots.data() + k * room); });
     for (size_t k = 0; k < count; ++k) {
       enter(first + k, sizes[k]);
-      out.bytes(slots.data() + k * kMaxChunkBytes, sizes[k]);
+      out.bytes(slots.data() + k * room, sizes[k]);
     }
   }
 }
@@ -204,7 +204,7 @@ size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
 }
 
 std::optional<Stream> SequenceReader::lone_stream(uint8_t* symbols) const {
-  if (mode_ == Mode::kPacked || symbols_ >= kManyStreams || !decoder_.runs) return std::nullopt;
+  if (mode_ == Mode::kPacked || symbols_ >= kManyStreams) return std::nullopt;
   return Stream{chunks_[0].data, chunks_[0].size, decoder_, symbols, symbols_};
 }
 
