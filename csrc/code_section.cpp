@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "numbers.h"
 #include "packed_bits.h"
@@ -85,12 +86,9 @@ class WindowSums {
     const CodeCounts& c = counts_;
     const uint64_t n = c.counted << 16, all = entropy_term(uint32_t(c.counted));
     const uint64_t inside = terms(g.minimum + g.width()) - terms(g.minimum);
-    uint64_t cost = 0;
-    if (!g.sparse) {
-      const uint32_t middle = c.by_code[size_t(g.centre() + 128)];  // stands in for those outside
-      const uint64_t entropy = all - (inside - entropy_term(middle) + entropy_term(middle + uint32_t(outside)));
-      cost = std::max(entropy, n >> g.log_group) + (n >> (4 + g.log_group));
-    }
+    const uint32_t middle = c.by_code[size_t(g.centre() + 128)];  // stands in for those outside
+    const uint64_t entropy = all - (inside - entropy_term(middle) + entropy_term(middle + uint32_t(outside)));
+    const uint64_t cost = std::max(entropy, n >> g.log_group) + (n >> (4 + g.log_group));
     if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
     const uint64_t values = entropy_term(uint32_t(outside)), rest = entropy_term(uint32_t(c.counted - outside));
     return cost + (all - values - rest) + (values - (all_terms_ - inside)) + (outside << 14);
@@ -110,25 +108,45 @@ class WindowSums {
   uint64_t terms_[256 + 2 * kWidest + 1];
 };
 
+// Whether some window of `width` codes may hold all but `outside` of those counted: all between the quantiles that so many
+// codes lie beyond.
+bool may_hold(const CodeCounts& c, int width, uint64_t outside) {
+  const auto count = [&](int code) { return c.by_code[size_t(code + 128)]; };
+  int low = c.low, high = c.high;
+  for (uint64_t below = count(low); below <= outside && low < high; below += count(low)) ++low;
+  for (uint64_t above = count(high); above <= outside && high > low; above += count(high)) --high;
+  return high - low < width;
+}
+
+// No codes but the median.
+uint64_t sparse_cost_q16(const CodeCounts& c) {
+  const uint32_t inside = c.by_code[size_t(c.median + 128)], outside = uint32_t(c.counted) - inside;
+  if (outside * c.total < kFewOutliers * c.counted) return kFewBits * outside << 16;
+  return c.entropy_q16 + (uint64_t(outside) << 14);  // which ones are outside, and what they are
+}
+
 Grouping choose_grouping(const CodeCounts& c) {
   Grouping best;
   if (c.counted == c.total && c.low >= c.median - 128 && c.high <= c.median + 127) best.minimum = c.median - 128;
   const uint64_t n = c.counted << 16;
   if (c.entropy_q16 > 5 * n) return best;  // groups hold at most four bits a code
   uint64_t least = std::max(c.entropy_q16, n) + (n >> 4);
-  const WindowSums sums(c);
+  std::optional<WindowSums> sums;
   for (const int log_group : {1, 2}) {
     Grouping g{log_group, 0, false};
+    // Digits and outliers together have the entropy of the codes or more, and every outlier adds a quarter of a bit or more;
+    // logarithms that are rounded down change that by less than n / 32.
+    const uint64_t entropy = c.entropy_q16 + (n >> (4 + log_group)), most = least + (n >> 5);
+    if (most < entropy || !may_hold(c, g.width(), (most - entropy) >> 14)) continue;
+    if (!sums) sums.emplace(c);
     uint64_t outside;
-    g.minimum = sums.choose_minimum(g.width(), &outside);
-    const uint64_t cost = sums.cost_q16(g, outside);
+    g.minimum = sums->choose_minimum(g.width(), &outside);
+    const uint64_t cost = sums->cost_q16(g, outside);
     if (cost > least) continue;
     least = cost;
     best = g;
   }
-  const Grouping sparse{0, c.median, true};
-  const uint64_t cost = sums.cost_q16(sparse, c.counted - c.by_code[size_t(c.median + 128)]);
-  return cost < least ? sparse : best;
+  return sparse_cost_q16(c) < least ? Grouping{0, c.median, true} : best;
 }
 
 // Codes outside the window are noted and replaced by its centre.

@@ -43,6 +43,40 @@ struct Weights {
   int16_t counts[256];  // if they are few
 };
 
+// The same of few symbols, one after the other.
+struct FewSymbols {
+  FewSymbols(const uint8_t* bytes, size_t count) : symbols(bytes), n(count) {
+    uint64_t seen[4] = {};
+    for (size_t i = 0; i < n; ++i) {
+      last = std::max(last, size_t(symbols[i]));
+      seen[symbols[i] / 64] |= uint64_t(1) << (symbols[i] % 64);
+    }
+    for (const uint64_t some : seen) live += uint64_t(__builtin_popcountll(some));
+  }
+
+  uint64_t cost_bits(const StaticCode& code) const {
+    uint64_t bits = 0;
+    int missing = 0;
+    for (size_t i = 0; i < n; ++i) {
+      bits += code.lengths[symbols[i]];
+      missing |= code.missing[symbols[i]];
+    }
+    return missing ? kMissing : bits;
+  }
+
+  // In bits, rounded down: as if all symbols but one occurred once.
+  uint64_t least_entropy() const {
+    return (entropy_term(uint32_t(n)) - entropy_term(uint32_t(n - live + 1))) >> 16;
+  }
+
+  const uint8_t* symbols;
+  size_t n, last = 0;
+  uint64_t live = 0;
+};
+
+uint64_t custom_table_bits(size_t last, uint64_t live) { return 8 + uint64_t(last + 1) + 4 * std::max<uint64_t>(live, 2); }
+
+template <typename Weights>
 void consider_static(Coding& best, const Weights& weights, int log_group, Shape shape, uint64_t mean_q8,
                      uint64_t fixed_cost) {
   const auto& codes = static_codes(log_group, shape);
@@ -68,7 +102,7 @@ void consider_custom(Coding& best, const Weights& weights, uint64_t fixed_cost) 
   const auto [first, last] = weights.span;
   uint64_t live = 0;
   for (size_t s = first; s <= last; ++s) live += histogram[s] > 0;
-  const uint64_t table_cost = 8 + uint64_t(last + 1) + 4 * std::max<uint64_t>(live, 2) + fixed_cost;
+  const uint64_t table_cost = custom_table_bits(last, live) + fixed_cost;
   if ((entropy_q16(&histogram[first], last - first + 1) >> 16) + table_cost >= best.bits) return;
   Lengths lengths;
   if (live == 1) {  // a code needs two symbols
@@ -84,6 +118,19 @@ void consider_custom(Coding& best, const Weights& weights, uint64_t fixed_cost) 
   best.mode = Mode::kCustom;
   best.lengths = lengths;
   best.bits = cost;
+}
+
+// With values up to `last`; groups are not packed.
+Coding packed_coding(size_t last, uint64_t n, int log_group, int low_bits) {
+  Coding coding;
+  coding.log_group = log_group;
+  coding.low_bits = low_bits;
+  coding.bits = UINT64_MAX;
+  if (log_group == 0) {
+    coding.width = low_bits + bit_width(last);
+    coding.bits = uint64_t(coding.width) * n + 8;
+  }
+  return coding;
 }
 
 template <int log_group>
@@ -132,15 +179,8 @@ void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram) {
 Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
                      uint64_t mean_q8) {
   const Weights weights(histogram, n);
-  Coding best;
-  best.log_group = log_group;
-  best.low_bits = low_bits;
-  best.bits = UINT64_MAX;
-  if (log_group == 0) {
-    // packed values count from `first` where the caller centres them, otherwise from zero
-    best.width = low_bits + bit_width(weights.span.last - (centred ? weights.span.first : 0));
-    best.bits = uint64_t(best.width) * n + 8;
-  }
+  // packed values count from the first where the caller centres them, otherwise from zero
+  Coding best = packed_coding(weights.span.last - (centred ? weights.span.first : 0), n, log_group, low_bits);
   const uint64_t fixed_cost = 16 + overhead_bits(n) + uint64_t(low_bits) * n;
   if (centred) {
     consider_static(best, weights, log_group, Shape::kLaplace, mean_q8, fixed_cost);
@@ -150,6 +190,19 @@ Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int 
   }
   consider_custom(best, weights, fixed_cost);
   return best;
+}
+
+Coding choose_coding(const uint8_t* symbols, size_t n, int log_group, int low_bits, uint64_t mean_q8) {
+  if (n && n < kFewSymbols) {
+    const FewSymbols few(symbols, n);
+    Coding best = packed_coding(few.last, n, log_group, low_bits);
+    const uint64_t fixed_cost = 16 + overhead_bits(n) + uint64_t(low_bits) * n;
+    consider_static(best, few, log_group, Shape::kRanked, mean_q8, fixed_cost);
+    if (few.least_entropy() + custom_table_bits(few.last, few.live) + fixed_cost >= best.bits) return best;
+  }
+  Histogram histogram{};
+  count_symbols(symbols, n, histogram);
+  return choose_coding(histogram, n, log_group, low_bits, false, mean_q8);
 }
 
 
@@ -176,9 +229,7 @@ Coding choose_for_values(const uint32_t* values, size_t n, uint32_t limit, std::
   for (const int log_group : {most, 0}) {
     if (log_group == 0 && most >= 2) break;
     const size_t m = group_values(values, n, log_group, low_bits, scratch);
-    Histogram histogram{};
-    count_symbols(scratch.data(), m, histogram);
-    const Coding coding = choose_coding(histogram, m, log_group, low_bits, false, mean_q8);
+    const Coding coding = choose_coding(scratch.data(), m, log_group, low_bits, mean_q8);
     if (coding.bits < best.bits) best = coding;
     if (most == 0) break;
   }

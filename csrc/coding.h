@@ -35,6 +35,9 @@ void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram);
 Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
                      uint64_t mean_q8);
 
+// The same for the symbols themselves, whose digits are not centred.
+Coding choose_coding(const uint8_t* symbols, size_t n, int log_group, int low_bits, uint64_t mean_q8);
+
 // Unsigned values below `limit`: the cheapest of packed, one value per symbol, and as many
 // values per symbol as fit.
 Coding choose_for_values(const uint32_t* values, size_t n, uint32_t limit, std::vector<uint8_t>& scratch);

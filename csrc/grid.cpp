@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
+#include "coding.h"
 #include "huffman_code.h"
 
 namespace laconic {
@@ -96,12 +96,8 @@ class Windows {
     while (first < last_ && dearer_than_last(first)) ++first;
     if (first == last_) return last_;
     Histogram histogram{};
-    std::vector<int32_t> far;
-    for (size_t i = 0; i < sample_.size; ++i) {
-      const int32_t distance = sample_.codes[i] - base_, high = (distance >> first) + 128;
-      if (high < 0 || high > 255) far.push_back(distance);
-      else ++histogram[size_t(high)];
-    }
+    int32_t far[kSample];  // distances of codes outside
+    const size_t far_size = count(first, histogram, far);
     int best = first;
     uint64_t least = UINT64_MAX;
     for (int s = first;; ++s) {
@@ -112,7 +108,7 @@ class Windows {
         best = s;
       }
       if (s == last_) return best;
-      widen(histogram, far, s);
+      widen(histogram, far, far_size, s);
     }
   }
 
@@ -126,13 +122,26 @@ class Windows {
     return (kPatchBits - 8) * d << 16 > (uint64_t(last_ - s) * n << 16) + entropy_q16(split, 2) + (n << 11);
   }
 
+  size_t count(int s, Histogram& histogram, int32_t* far) const {
+    uint8_t parts[kSample];
+    for (size_t i = 0; i < sample_.size; ++i) parts[i] = uint8_t(((sample_.codes[i] - base_) >> s) + 128);
+    count_symbols(parts, sample_.size, histogram);
+    size_t far_size = 0;
+    for (size_t i = 0; i < sample_.size; ++i) {  // without a branch: nobody can foresee which ones are outside
+      far[far_size] = sample_.codes[i] - base_;
+      far_size += uint32_t((far[far_size] >> s) + 128) > 255;
+    }
+    for (size_t i = 0; i < far_size; ++i) --histogram[uint8_t((far[i] >> s) + 128)];
+    return far_size;
+  }
+
   // From s low bits to one more.
-  void widen(Histogram& histogram, const std::vector<int32_t>& far, int s) const {
+  static void widen(Histogram& histogram, const int32_t* far, size_t far_size, int s) {
     Histogram wider{};
     for (size_t k = 0; k < 128; ++k) wider[64 + k] = histogram[2 * k] + histogram[2 * k + 1];
-    for (const int32_t distance : far) {
-      const int32_t high = (distance >> (s + 1)) + 128, before = (distance >> s) + 128;
-      if (high >= 0 && high <= 255 && (before < 0 || before > 255)) ++wider[size_t(high)];
+    for (size_t i = 0; i < far_size; ++i) {
+      const uint32_t high = uint32_t((far[i] >> (s + 1)) + 128), before = uint32_t((far[i] >> s) + 128);
+      if (high <= 255 && before > 255) ++wider[high];
     }
     histogram = wider;
   }

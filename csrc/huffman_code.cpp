@@ -1,6 +1,7 @@
 #include "huffman_code.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 namespace laconic {
@@ -54,9 +55,9 @@ StaticCode make_static_code(int log_group, Shape shape, int level, uint64_t* mea
     code.short_lengths[s] = code.lengths[s];
     code.missing[s] = code.lengths[s] ? 0 : -1;
   }
-  canonical_codes(code.lengths, code.codes.data());
+  const CanonicalOrder by_symbol = live_codes(code.lengths), order = canonical_order(by_symbol);
+  canonical_codes(by_symbol, 0, code.codes.data());
   code.table.resize(size_t(1) << kMaxCodeLength);
-  const CanonicalOrder order = canonical_order(live_codes(code.lengths));
   code.log_size = fill_decoder(order, code.table.data());
   code.runs.resize(kRuns);
   code.has_runs = scalar_kernels()->fill_runs(order, code.runs.data());
@@ -91,42 +92,57 @@ Span live_span(const Histogram& histogram) {
   return span;
 }
 
-Lengths code_lengths(const Histogram& counts) {
-  uint64_t leaves[256];  // count << 8 | symbol: sorted by count, then by symbol
-  int n = 0;
+namespace {
+
+// Fills `leaves` with count << 8 | symbol of what occurs, ascending; returns how many there are.
+int sorted_leaves(const Histogram& counts, uint64_t* leaves) {
+  constexpr uint32_t kClip = 255;  // most counts of a small block are below, and sorted by counting how many are equal
+  uint32_t start[kClip + 2] = {};
   const Span span = live_span(counts);
-  for (size_t s = span.first; s <= span.last; ++s) {
-    leaves[n] = uint64_t(counts[s]) << 8 | s;
-    n += counts[s] > 0;
-  }
-  std::sort(leaves, leaves + n);
+  for (size_t s = span.first; s <= span.last; ++s) ++start[std::min(counts[s], kClip) + 1];
+  start[1] = 0;  // what does not occur
+  for (uint32_t c = 1; c <= kClip; ++c) start[c + 1] += start[c];
+  const uint32_t n = start[kClip + 1];
+  for (size_t s = span.first; s <= span.last; ++s)
+    if (counts[s]) leaves[start[std::min(counts[s], kClip)]++] = uint64_t(counts[s]) << 8 | s;
+  std::sort(leaves + start[kClip - 1], leaves + n);
+  return int(n);
+}
+
+}  // namespace
+
+Lengths code_lengths(const Histogram& counts) {
+  uint64_t leaves[257];
+  const int n = sorted_leaves(counts, leaves);
   const auto weight = [&](int leaf) { return leaves[leaf] >> 8; };
 
-  // Two queues: leaves, and inner nodes in the order of their making; a leaf goes first on a tie.
+  // Two queues: leaves, and inner nodes in the order of their making; a leaf goes first on a tie. An end of a queue
+  // weighs more than everything, and nothing branches: nobody can foresee which queue is next.
+  constexpr uint64_t kEnd = UINT64_MAX;
   uint64_t inner[256];
-  int parent_of_leaf[256], parent_of_inner[256];
+  int parents[512];  // of leaves, then of inner nodes
+  leaves[n] = kEnd;
   int leaf = 0, node = 0;
   for (int made = 0; made < n - 1; ++made) {
     uint64_t sum = 0;
+    inner[made] = kEnd;
     for (int child = 0; child < 2; ++child) {
-      if (leaf < n && (node == made || weight(leaf) <= inner[node])) {
-        sum += weight(leaf);
-        parent_of_leaf[leaf++] = made;
-      } else {
-        sum += inner[node];
-        parent_of_inner[node++] = made;
-      }
+      const bool is_leaf = weight(leaf) <= inner[node];
+      sum += is_leaf ? weight(leaf) : inner[node];
+      parents[is_leaf ? leaf : n + node] = made;
+      leaf += is_leaf;
+      node += !is_leaf;
     }
     inner[made] = sum;
   }
   int depth[256];
   depth[n - 2] = 0;
-  for (int i = n - 3; i >= 0; --i) depth[i] = depth[parent_of_inner[i]] + 1;
+  for (int i = n - 3; i >= 0; --i) depth[i] = depth[parents[n + i]] + 1;
 
   int length[256];
   int64_t room = int64_t(1) << kMaxCodeLength;
   for (int i = 0; i < n; ++i) {
-    length[i] = std::min(depth[parent_of_leaf[i]] + 1, kMaxCodeLength);
+    length[i] = std::min(depth[parents[i]] + 1, kMaxCodeLength);
     room -= int64_t(1) << (kMaxCodeLength - length[i]);
   }
   // Too long codes were cut: lengthen the rarest others, then give back what is left over.
@@ -144,12 +160,15 @@ Lengths code_lengths(const Histogram& counts) {
   return lengths;
 }
 
-void canonical_codes(const Lengths& lengths, uint32_t* codes) {
+void canonical_codes(const CanonicalOrder& by_symbol, uint8_t minimum, uint32_t* codes) {
   uint32_t next[kMaxCodeLength + 2] = {}, count[kMaxCodeLength + 1] = {};
-  for (const uint8_t l : lengths) ++count[l];
-  count[0] = 0;
+  for (size_t i = 0; i < by_symbol.count; ++i) ++count[by_symbol.codes[i].length];
   for (int l = 1; l <= kMaxCodeLength; ++l) next[l + 1] = (next[l] + count[l]) << 1;
-  for (size_t s = 0; s < 256; ++s) codes[s] = lengths[s] ? next[lengths[s]]++ << 8 | lengths[s] : 0;
+  std::fill_n(codes, 256, 0u);
+  for (size_t i = 0; i < by_symbol.count; ++i) {
+    const auto [symbol, length] = by_symbol.codes[i];
+    codes[uint8_t(symbol + minimum)] = next[length]++ << 8 | length;
+  }
 }
 
 CanonicalOrder canonical_order(const CanonicalOrder& by_symbol) {
@@ -165,8 +184,14 @@ CanonicalOrder canonical_order(const CanonicalOrder& by_symbol) {
 CanonicalOrder live_codes(const Lengths& lengths) {
   CanonicalOrder codes;
   codes.count = 0;
-  for (size_t s = 0; s < 256; ++s)
-    if (lengths[s]) codes.codes[codes.count++] = {uint8_t(s), lengths[s]};
+  for (size_t first = 0; first < 256; first += 8) {
+    uint64_t some;  // eight lengths
+    std::memcpy(&some, &lengths[first], 8);
+    for (; some; some &= ~(uint64_t(255) << (__builtin_ctzll(some) & ~7))) {
+      const size_t symbol = first + size_t(__builtin_ctzll(some)) / 8;
+      codes.codes[codes.count++] = {uint8_t(symbol), lengths[symbol]};
+    }
+  }
   return codes;
 }
 

@@ -66,14 +66,14 @@ Span live_span(const Histogram& histogram);
 // Lengths of at most 12 bits whose Kraft sum is exactly 1. At least two counts are positive.
 Lengths code_lengths(const Histogram& counts);
 
-// Canonical codes: shorter first, then by symbol. Entry: code << 8 | length.
-void canonical_codes(const Lengths& lengths, uint32_t* codes);
+// The symbols that have a code, in their own order.
+CanonicalOrder live_codes(const Lengths& lengths);
 
 // From the order of symbols to the order of codes.
 CanonicalOrder canonical_order(const CanonicalOrder& by_symbol);
 
-// The symbols that have a code, in their own order.
-CanonicalOrder live_codes(const Lengths& lengths);
+// Canonical codes: shorter first, then by symbol. codes[symbol + minimum, modulo 256] = code << 8 | length, 0 for others.
+void canonical_codes(const CanonicalOrder& by_symbol, uint8_t minimum, uint32_t* codes);
 
 // The decoder of a complete code; returns log2 of the table's size.
 int fill_decoder(const CanonicalOrder& order, uint16_t* table);

@@ -80,9 +80,7 @@ Coding choose_for_numbers(const uint64_t* numbers, size_t n, std::vector<uint8_t
     raw += uint64_t(k.raw_bits);
     sum += k.symbol;
   }
-  Histogram histogram{};
-  count_symbols(symbols.data(), n, histogram);
-  Coding coding = choose_coding(histogram, n, 0, 0, false, n ? (sum << 8) / n : 0);
+  Coding coding = choose_coding(symbols.data(), n, 0, 0, n ? (sum << 8) / n : 0);
   coding.bits += raw;
   return coding;
 }

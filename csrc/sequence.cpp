@@ -10,20 +10,17 @@ namespace {
 
 constexpr size_t kWorthRuns = 8192;  // symbols from which a table of runs saves more time than it takes
 
-void write_lengths(const Lengths& lengths, Writer& out) {
-  int last = 255;
-  while (!lengths[size_t(last)]) --last;
+void write_lengths(const CanonicalOrder& by_symbol, Writer& out) {
   uint8_t live[32] = {}, nibbles[128] = {};
-  size_t count = 0;
-  for (size_t s = 0; s <= size_t(last); ++s) {
-    if (!lengths[s]) continue;
-    live[s / 8] = uint8_t(live[s / 8] | 1u << (s % 8));
-    nibbles[count / 2] = uint8_t(nibbles[count / 2] | lengths[s] << (count % 2 * 4));
-    ++count;
+  for (size_t i = 0; i < by_symbol.count; ++i) {
+    const auto [symbol, length] = by_symbol.codes[i];
+    live[symbol / 8] = uint8_t(live[symbol / 8] | 1u << (symbol % 8));
+    nibbles[i / 2] = uint8_t(nibbles[i / 2] | length << (i % 2 * 4));
   }
-  out.byte(uint8_t(last));
+  const uint8_t last = by_symbol.codes[by_symbol.count - 1].symbol;
+  out.byte(last);
   out.bytes(live, size_t(last) / 8 + 1);
-  out.bytes(nibbles, (count + 1) / 2);
+  out.bytes(nibbles, (by_symbol.count + 1) / 2);
 }
 
 // One chunk: stream sizes but the last, then the streams. Sizes take one byte where none can need two.
@@ -53,18 +50,17 @@ size_t encode_chunk(const Kernels& kernels, const uint8_t* symbols, size_t n, co
 void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* bytes, uint8_t minimum, size_t n,
                    int threads, std::vector<uint8_t>& slots, Writer& out) {
   out.byte(uint8_t(uint8_t(coding.mode) | coding.log_group << 2 | coding.low_bits << 4));
-  uint32_t own[256], by_byte[256];
-  const uint32_t* codes = own;
+  uint32_t by_byte[256];
+  const uint32_t* codes = by_byte;
   if (coding.mode == Mode::kStatic) {
     out.byte(uint8_t(uint8_t(coding.shape) << 4 | coding.level));
-    codes = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
+    const auto& by_symbol = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes;
+    if (minimum) std::rotate_copy(by_symbol.begin(), by_symbol.end() - minimum, by_symbol.end(), by_byte);
+    else codes = by_symbol.data();
   } else {
-    write_lengths(coding.lengths, out);
-    canonical_codes(coding.lengths, own);
-  }
-  if (minimum) {
-    std::rotate_copy(codes, codes + uint8_t(-minimum), codes + 256, by_byte);
-    codes = by_byte;
+    const CanonicalOrder by_symbol = live_codes(coding.lengths);
+    write_lengths(by_symbol, out);
+    canonical_codes(by_symbol, minimum, by_byte);
   }
   const size_t chunks = (n + kChunkSymbols - 1) / kChunkSymbols;
   uint8_t* directory = out.reserve(2 * chunks);
