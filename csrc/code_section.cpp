@@ -343,6 +343,7 @@ void CodeReader::read_outliers(Reader& in, const Kernels& kernels) {
   const uint64_t count = in.varint("outliers");
   expect(count <= n_ && !(wide_ && count), "outliers: more than there are codes, or beside wide codes");
   expect(count / 8 <= in.left(), "outliers: more than eight for every byte left");  // each takes a bit or more
+  outliers_.reserve(size_t(count));
   if (count < kFewOutliers) {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t gap = in.varint("outlier position");
@@ -362,6 +363,17 @@ void CodeReader::add_outlier(uint64_t gap, uint64_t code) {
   expect(gap < n_ && next + gap < n_, "outlier position: beyond the codes");
   expect(code < 256, "outlier code: outside int8");
   outliers_.push_back({next + gap, uint32_t(code >> 1) ^ (0u - uint32_t(code & 1))});
+}
+
+void CodeReader::place(const Kernels& kernels, const uint8_t* symbols, int8_t* codes) const {
+  kernels.ungroup(symbols, sequence_.symbols() << sequence_.log_group(), sequence_.log_group(), int(minimum_), codes);
+}
+
+void CodeReader::place(const Kernels&, const uint8_t* symbols, int16_t* codes) const {
+  uint32_t values[kManyStreams];
+  std::copy_n(symbols, n_, values);
+  sequence_.append_raw(0, size_t(n_), values);
+  for (size_t i = 0; i < n_; ++i) codes[i] = int16_t(int32_t(values[i]) + int32_t(minimum_));
 }
 
 template <typename Code>

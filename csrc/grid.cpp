@@ -51,10 +51,10 @@ size_t sampled_range(const Kernels& kernels, const float* x, size_t n, float* lo
 
 // The finite ones of evenly spread values, as codes.
 struct Sample {
-  Sample(const Kernels& kernels, const float* x, size_t n, size_t finite, float inverse) {
+  Sample(const Kernels& kernels, const float* x, size_t n, bool finite, float inverse) {
     const size_t count = std::min(n, kSample), stride = n / count;
     float spread[kSample];
-    if (stride > 1 || finite < n) {
+    if (stride > 1 || !finite) {
       for (size_t i = 0; i < count; ++i)
         if (std::isfinite(x[i * stride])) spread[size++] = x[i * stride];
       x = spread;
@@ -81,34 +81,45 @@ int32_t ranked_code(const Kernels& kernels, const Sample& sample, size_t rank, i
 // Windows of 256 << s codes around a base, and what s low bits for each code and the codes outside cost.
 class Windows {
  public:
-  Windows(const Kernels& kernels, const Sample& sample, int32_t base) : sample_(sample), base_(base) {
-    for (last_ = 0;; ++last_) {
-      const int32_t half = 128 << last_;
-      outside_[last_] = sample.size - kernels.count_below(sample.codes, sample.size, base + half) +
-                        kernels.count_below(sample.codes, sample.size, base - half);
-      if (!outside_[last_] || last_ == kMaxLowBits) break;  // more low bits only make the others' code coarser
+  // All codes lie in low..high.
+  Windows(const Kernels& kernels, const Sample& sample, int32_t base, int32_t low, int32_t high)
+      : sample_(sample), base_(base) {
+    const auto outside = [&](int s) {
+      const int32_t begin = base - (128 << s), end = base + (128 << s);
+      if (begin <= low && high < end) return size_t(0);
+      return sample.size - kernels.count_below(sample.codes, sample.size, end) +
+             kernels.count_below(sample.codes, sample.size, begin);
+    };
+    // The last one to consider is the first that holds all codes: more low bits only make the others' code coarser.
+    last_ = kMaxLowBits;
+    outside_[last_] = outside(last_);
+    for (first_ = last_; first_ > 0; --first_) {
+      const size_t more = outside_[first_ - 1] = outside(first_ - 1);
+      if (!more) last_ = first_ - 1;
+      else if (all_dearer(more)) break;
     }
+    while (first_ < last_ && dearer_than_last(first_)) ++first_;
   }
 
   // The first of those that cost least.
   int cheapest() const {
-    int first = 0;
-    while (first < last_ && dearer_than_last(first)) ++first;
-    if (first == last_) return last_;
+    if (first_ == last_) return last_;
+    const int first = first_;
     Histogram histogram{};
     int32_t far[kSample];  // distances of codes outside
-    const size_t far_size = count(first, histogram, far);
+    size_t far_size = count(first, histogram, far);
     int best = first;
-    uint64_t least = UINT64_MAX;
+    uint64_t terms = 0, least = UINT64_MAX;  // terms: of the histogram's entropy
+    for (const uint32_t c : histogram) terms += entropy_term(c);
     for (int s = first;; ++s) {
-      const uint64_t cost =
-          entropy_q16(histogram.data(), 256) + ((uint64_t(s) * sample_.size + kPatchBits * outside_[s]) << 16);
+      const uint64_t all = entropy_term(uint32_t(sample_.size - outside_[s]));
+      const uint64_t cost = all - terms + ((uint64_t(s) * sample_.size + kPatchBits * outside_[s]) << 16);
       if (cost < least) {
         least = cost;
         best = s;
       }
       if (s == last_) return best;
-      widen(histogram, far, far_size, s);
+      terms = widen(histogram, far, far_size, s + 1);
     }
   }
 
@@ -120,6 +131,11 @@ class Windows {
     const uint64_t d = outside_[s] - outside_[last_], n = sample_.size;
     const uint32_t split[2] = {uint32_t(d), uint32_t(n - outside_[s])};
     return (kPatchBits - 8) * d << 16 > (uint64_t(last_ - s) * n << 16) + entropy_q16(split, 2) + (n << 11);
+  }
+
+  // The same for all windows that leave at least so many outside: a split costs less than a bit for each.
+  bool all_dearer(size_t outside) const {
+    return (kPatchBits - 8) * (outside - outside_[last_]) > uint64_t(kMaxLowBits + 2) * sample_.size;
   }
 
   size_t count(int s, Histogram& histogram, int32_t* far) const {
@@ -135,31 +151,45 @@ class Windows {
     return far_size;
   }
 
-  // From s low bits to one more.
-  static void widen(Histogram& histogram, const int32_t* far, size_t far_size, int s) {
+  // To s low bits from one less; those that are still outside stay in `far`. Returns the terms of the entropy.
+  static uint64_t widen(Histogram& histogram, int32_t* far, size_t& far_size, int s) {
     Histogram wider{};
-    for (size_t k = 0; k < 128; ++k) wider[64 + k] = histogram[2 * k] + histogram[2 * k + 1];
-    for (size_t i = 0; i < far_size; ++i) {
-      const uint32_t high = uint32_t((far[i] >> (s + 1)) + 128), before = uint32_t((far[i] >> s) + 128);
-      if (high <= 255 && before > 255) ++wider[high];
+    uint64_t terms = 0;
+    for (size_t k = 0; k < 128; ++k) {
+      wider[64 + k] = histogram[2 * k] + histogram[2 * k + 1];
+      terms += entropy_term(wider[64 + k]);
     }
+    size_t kept = 0;
+    for (size_t i = 0; i < far_size; ++i) {
+      const int32_t distance = far[i];
+      const uint32_t high = uint32_t((distance >> s) + 128);
+      far[kept] = distance;
+      if (high > 255) {
+        ++kept;
+      } else {
+        terms -= entropy_term(wider[high]);
+        terms += entropy_term(++wider[high]);
+      }
+    }
+    far_size = kept;
     histogram = wider;
+    return terms;
   }
 
   const Sample& sample_;
   int32_t base_;
-  int last_;
+  int first_, last_;
   size_t outside_[kMaxLowBits + 1];
 };
 
 // Codes do not fit int8 around zero: centre them on the median and choose how many low bits go out raw, by the cost
 // over a sample. All codes lie in low..high.
-void fit_window(const Kernels& kernels, const float* x, size_t n, size_t finite, int32_t low, int32_t high,
+void fit_window(const Kernels& kernels, const float* x, size_t n, bool finite, int32_t low, int32_t high,
                 Lattice& lattice) {
   const Sample sample(kernels, x, n, finite, lattice.grid.inverse);
   if (!sample.size) return;
   lattice.grid.base = ranked_code(kernels, sample, sample.size / 2, low, high);
-  lattice.low_bits = Windows(kernels, sample, lattice.grid.base).cheapest();
+  lattice.low_bits = Windows(kernels, sample, lattice.grid.base, low, high).cheapest();
 }
 
 // What a relative bound is a share of, in float64; every value was looked at.
@@ -189,10 +219,13 @@ Lattice choose_lattice(const Kernels& kernels, const float* x, size_t n, const B
   const uint64_t key = splitmix(spec.seed);
   grid.key[0] = uint32_t(key);
   grid.key[1] = uint32_t(key >> 32);
-  int32_t ends[2] = {nearest_code(low, grid.inverse), nearest_code(high, grid.inverse)};
-  const bool fits = ends[0] >= -127 && ends[1] <= 126;
-  if (!fits && all) fit_window(kernels, x, n, finite, ends[0], ends[1], lattice);
-  else if (!fits) fit_window(kernels, x, n, 0, -int32_t(kLimit), int32_t(kLimit), lattice);
+  int32_t lowest = nearest_code(low, grid.inverse), highest = nearest_code(high, grid.inverse);
+  const bool fits = lowest >= -127 && highest <= 126;
+  if (!all) {  // what was not looked at may lie anywhere
+    lowest = -int32_t(kLimit);
+    highest = int32_t(kLimit);
+  }
+  if (!fits) fit_window(kernels, x, n, finite == n, lowest, highest, lattice);
   grid.clamped = !(fits && all);
   grid.smallest = -128 * (1 << lattice.low_bits);
   grid.largest = 128 * (1 << lattice.low_bits) - 1;

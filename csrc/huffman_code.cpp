@@ -57,7 +57,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level, uint64_t* mea
   }
   const CanonicalOrder by_symbol = live_codes(code.lengths), order = canonical_order(by_symbol);
   canonical_codes(by_symbol, 0, code.codes.data());
-  code.table.resize(size_t(1) << kMaxCodeLength);
+  code.table.resize(kDecoderRoom);
   code.log_size = fill_decoder(order, code.table.data());
   code.runs.resize(kRuns);
   code.has_runs = scalar_kernels()->fill_runs(order, code.runs.data());
@@ -94,30 +94,38 @@ Span live_span(const Histogram& histogram) {
 
 namespace {
 
-// Fills `leaves` with count << 8 | symbol of what occurs, ascending; returns how many there are.
-int sorted_leaves(const Histogram& counts, uint64_t* leaves) {
-  constexpr uint32_t kClip = 255;  // most counts of a small block are below, and sorted by counting how many are equal
+// Sorts count << 8 | symbol, which ascend by symbol.
+void sort_leaves(uint64_t* leaves, size_t n) {
+  if (n <= 24) {
+    std::sort(leaves, leaves + n);
+    return;
+  }
+  // Most counts of a small block are small: how many leaves have each tells where they belong.
+  constexpr uint64_t kClip = 255;
+  uint64_t sorted[256];
   uint32_t start[kClip + 2] = {};
-  const Span span = live_span(counts);
-  for (size_t s = span.first; s <= span.last; ++s) ++start[std::min(counts[s], kClip) + 1];
-  start[1] = 0;  // what does not occur
-  for (uint32_t c = 1; c <= kClip; ++c) start[c + 1] += start[c];
-  const uint32_t n = start[kClip + 1];
-  for (size_t s = span.first; s <= span.last; ++s)
-    if (counts[s]) leaves[start[std::min(counts[s], kClip)]++] = uint64_t(counts[s]) << 8 | s;
-  std::sort(leaves + start[kClip - 1], leaves + n);
-  return int(n);
+  for (size_t i = 0; i < n; ++i) ++start[std::min(leaves[i] >> 8, kClip) + 1];
+  for (size_t c = 1; c <= kClip; ++c) start[c + 1] += start[c];
+  for (size_t i = 0; i < n; ++i) sorted[start[std::min(leaves[i] >> 8, kClip)]++] = leaves[i];
+  std::sort(sorted + start[kClip - 1], sorted + n);  // those whose counts were clipped
+  std::copy_n(sorted, n, leaves);
 }
 
 }  // namespace
 
 Lengths code_lengths(const Histogram& counts) {
-  uint64_t leaves[257];
-  const int n = sorted_leaves(counts, leaves);
+  uint64_t leaves[257];  // count << 8 | symbol: sorted by count, then by symbol
+  int n = 0;
+  const Span span = live_span(counts);
+  for (size_t s = span.first; s <= span.last; ++s) {
+    leaves[n] = uint64_t(counts[s]) << 8 | s;
+    n += counts[s] > 0;
+  }
+  sort_leaves(leaves, size_t(n));
   const auto weight = [&](int leaf) { return leaves[leaf] >> 8; };
 
-  // Two queues: leaves, and inner nodes in the order of their making; a leaf goes first on a tie. An end of a queue
-  // weighs more than everything, and nothing branches: nobody can foresee which queue is next.
+  // Two queues: leaves, and inner nodes in the order of their making; a leaf goes first on a tie. The end of a queue
+  // weighs more than everything.
   constexpr uint64_t kEnd = UINT64_MAX;
   uint64_t inner[256];
   int parents[512];  // of leaves, then of inner nodes
@@ -127,11 +135,13 @@ Lengths code_lengths(const Histogram& counts) {
     uint64_t sum = 0;
     inner[made] = kEnd;
     for (int child = 0; child < 2; ++child) {
-      const bool is_leaf = weight(leaf) <= inner[node];
-      sum += is_leaf ? weight(leaf) : inner[node];
-      parents[is_leaf ? leaf : n + node] = made;
-      leaf += is_leaf;
-      node += !is_leaf;
+      if (weight(leaf) <= inner[node]) {
+        sum += weight(leaf);
+        parents[leaf++] = made;
+      } else {
+        sum += inner[node];
+        parents[n + node++] = made;
+      }
     }
     inner[made] = sum;
   }
@@ -201,7 +211,8 @@ int fill_decoder(const CanonicalOrder& order, uint16_t* table) {
   for (size_t i = 0; i < order.count; ++i) {
     const auto [symbol, length] = order.codes[i];
     const size_t span = size_t(1) << (log_size - length);
-    std::fill(at, at + span, uint16_t(symbol << 8 | length));
+    const uint64_t entries = (uint64_t(symbol) << 8 | length) * 0x0001000100010001u;  // four
+    for (size_t k = 0; k < span; k += 4) std::memcpy(at + k, &entries, 8);  // too many are written over by the next
     at += span;
   }
   return log_size;

@@ -75,7 +75,8 @@ CanonicalOrder canonical_order(const CanonicalOrder& by_symbol);
 // Canonical codes: shorter first, then by symbol. codes[symbol + minimum, modulo 256] = code << 8 | length, 0 for others.
 void canonical_codes(const CanonicalOrder& by_symbol, uint8_t minimum, uint32_t* codes);
 
-// The decoder of a complete code; returns log2 of the table's size.
+// The decoder of a complete code; returns log2 of the table's size. The table needs kDecoderRoom.
+inline constexpr size_t kDecoderRoom = (size_t(1) << kMaxCodeLength) + 3;
 int fill_decoder(const CanonicalOrder& order, uint16_t* table);
 
 // Codes that need no table on the wire: products of one digit's distribution.

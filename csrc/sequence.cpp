@@ -125,13 +125,14 @@ void SequenceReader::read_code(Reader& in) {
     for (unsigned bits = live[byte]; bits; bits &= bits - 1)
       codes.codes[codes.count++].symbol = uint8_t(8 * byte + unsigned(__builtin_ctz(bits)));
   const uint8_t* nibbles = in.take((codes.count + 1) / 2, "code lengths");
-  uint32_t sum = 0;
+  uint32_t sum = 0, beyond = 0;
   for (size_t k = 0; k < codes.count; ++k) {
-    const uint8_t length = nibbles[k / 2] >> (k % 2 * 4) & 15;
-    expect(length >= 1 && length <= kMaxCodeLength, "code lengths: outside 1..12");
-    codes.codes[k].length = length;
-    sum += 1u << (kMaxCodeLength - length);
+    const uint32_t length = nibbles[k / 2] >> (k % 2 * 4) & 15;
+    codes.codes[k].length = uint8_t(length);
+    beyond |= uint32_t(length - 1 >= uint32_t(kMaxCodeLength));
+    sum += 1u << kMaxCodeLength >> length;
   }
+  expect(!beyond, "code lengths: outside 1..12");
   expect(sum == 1u << kMaxCodeLength, "code lengths: they do not form a complete prefix code");
   const CanonicalOrder order = canonical_order(codes);
   if (symbols_ >= kWorthRuns) {
@@ -142,9 +143,8 @@ void SequenceReader::read_code(Reader& in) {
       return;
     }
   }
-  table_.reset(new uint16_t[size_t(1) << kMaxCodeLength]);
-  const int log_size = fill_decoder(order, table_.get());
-  decoder_ = {table_.get(), log_size, nullptr, nullptr};
+  const int log_size = fill_decoder(order, table_);
+  decoder_ = {table_, log_size, nullptr, nullptr};
 }
 
 SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
@@ -164,12 +164,12 @@ SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
   expect(!(log_group_ && low_bits_), "sequence kind: groups of digits have no low bits");
   symbols_ = size_t((n + (uint64_t(1) << log_group_) - 1) >> log_group_);
   read_code(in);
-  const size_t chunks = (symbols_ + kChunkSymbols - 1) / kChunkSymbols;
-  const uint8_t* directory = in.take(2 * uint64_t(chunks), "chunk sizes");
-  chunks_.resize(chunks);
-  for (size_t c = 0; c < chunks; ++c) {
-    chunks_[c].size = size_t(directory[2 * c] | directory[2 * c + 1] << 8);
-    chunks_[c].data = in.take(chunks_[c].size, "chunk");
+  chunks_ = (symbols_ + kChunkSymbols - 1) / kChunkSymbols;
+  const uint8_t* directory = in.take(2 * uint64_t(chunks_), "chunk sizes");
+  if (chunks_ > 1) later_chunks_.resize(chunks_ - 1);
+  for (size_t c = 0; c < chunks_; ++c) {
+    chunk(c).size = size_t(directory[2 * c] | directory[2 * c + 1] << 8);
+    chunk(c).data = in.take(chunk(c).size, "chunk");
   }
   raw_size_ = size_t((uint64_t(low_bits_) * n + 7) / 8);
   raw_ = in.take(raw_size_, "low bits");
@@ -177,8 +177,8 @@ SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
 
 size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
   const size_t n = std::min(kChunkSymbols, symbols_ - c * kChunkSymbols);
-  const uint8_t* data = chunks_[c].data;
-  size_t left = chunks_[c].size, sizes[kStreams];
+  const uint8_t* data = chunk(c).data;
+  size_t left = chunk(c).size, sizes[kStreams];
   int streams = 1;
   if (n >= kManyStreams) {
     streams = kStreams;
@@ -200,8 +200,8 @@ size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
 }
 
 std::optional<Stream> SequenceReader::lone_stream(uint8_t* symbols) const {
-  if (mode_ == Mode::kPacked || symbols_ >= kManyStreams) return std::nullopt;
-  return Stream{chunks_[0].data, chunks_[0].size, decoder_, symbols, symbols_};
+  if (mode_ == Mode::kPacked || !symbols_ || symbols_ >= kManyStreams) return std::nullopt;
+  return Stream{first_chunk_.data, first_chunk_.size, decoder_, symbols, symbols_};
 }
 
 void SequenceReader::append_raw(uint64_t first, size_t count, uint32_t* values) const {

@@ -33,7 +33,7 @@ class SequenceReader {
   int log_group() const { return log_group_; }
   int low_bits() const { return low_bits_; }
   int width() const { return width_; }
-  size_t chunks() const { return chunks_.size(); }
+  size_t chunks() const { return chunks_; }
   size_t symbols() const { return symbols_; }
 
   // Symbols of chunk c, at most kChunkSymbols of them; returns how many.
@@ -66,9 +66,15 @@ class SequenceReader {
   size_t symbols_ = 0;
   Mode mode_;
   int log_group_ = 0, low_bits_ = 0, width_ = 0;
-  std::vector<Chunk> chunks_;
+  Chunk& chunk(size_t c) { return c ? later_chunks_[c - 1] : first_chunk_; }
+  const Chunk& chunk(size_t c) const { return c ? later_chunks_[c - 1] : first_chunk_; }
+
+  // Short sequences get along without memory of their own: one chunk, and a table of single symbols.
+  size_t chunks_ = 0;
+  Chunk first_chunk_;
+  std::vector<Chunk> later_chunks_;
   HuffmanDecoder decoder_{};
-  std::unique_ptr<uint16_t[]> table_;
+  uint16_t table_[kDecoderRoom];
   std::unique_ptr<uint32_t[]> runs_;
   uint8_t lengths_[256];  // beside runs_
   const uint8_t* raw_ = nullptr;
