@@ -108,8 +108,8 @@ class WindowSums {
   uint64_t terms_[256 + 2 * kWidest + 1];
 };
 
-// Whether some window of `width` codes may hold all but `outside` of those counted: all between the quantiles that so many
-// codes lie beyond.
+// Whether some window of `width` codes may hold all but `outside` of those counted: it would hold all between the
+// quantiles beyond which so many lie.
 bool may_hold(const CodeCounts& c, int width, uint64_t outside) {
   const auto count = [&](int code) { return c.by_code[size_t(code + 128)]; };
   int low = c.low, high = c.high;
@@ -134,8 +134,8 @@ Grouping choose_grouping(const CodeCounts& c) {
   std::optional<WindowSums> sums;
   for (const int log_group : {1, 2}) {
     Grouping g{log_group, 0, false};
-    // Digits and outliers together have the entropy of the codes or more, and every outlier adds a quarter of a bit or more;
-    // logarithms that are rounded down change that by less than n / 32.
+    // Digits and outliers together have the entropy of the codes or more, and every outlier adds a quarter of a bit or
+    // more; logarithms that are rounded down change that by less than n / 32.
     const uint64_t entropy = c.entropy_q16 + (n >> (4 + log_group)), most = least + (n >> 5);
     if (most < entropy || !may_hold(c, g.width(), (most - entropy) >> 14)) continue;
     if (!sums) sums.emplace(c);

@@ -342,7 +342,7 @@ static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t
   return true;
 }
 
-constexpr size_t kWorthRuns = 1024;  // symbols from which their streams are long enough to be worth putting together again
+constexpr size_t kWorthInterleaving = 1024;  // symbols from which runs, whose streams come apart, save more than that takes
 
 static bool huffman_decode(const uint8_t* in, const size_t* sizes, int streams, const uint8_t* readable_end,
                            const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
@@ -350,7 +350,7 @@ static bool huffman_decode(const uint8_t* in, const size_t* sizes, int streams, 
     if (decoder.runs) return decode_by_runs<1>(in, sizes, readable_end, decoder, symbols, n);
     return finish_quads({in, *sizes, decoder, symbols, n}, readable_end, 0, 0);
   }
-  const bool by_runs = decoder.runs && (n >= kWorthRuns || !decoder.table);
+  const bool by_runs = decoder.runs && (n >= kWorthInterleaving || !decoder.table);
   return (by_runs ? decode_by_runs<kStreams> : decode_streams<kStreams>)(in, sizes, readable_end, decoder, symbols, n);
 }
 

@@ -209,7 +209,8 @@ struct Kernels {
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,
                          uint8_t* symbols, size_t n);
 
-  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs, or none.
+  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs or
+  // none has.
   bool (*huffman_decode_abreast)(const Stream* streams, const uint8_t* readable_end);
   // values[i] = values[i] << width | bits i * width to (i + 1) * width of `raw`, which has `size` bytes, enough
   // for that. 1 <= width <= 32.

@@ -24,7 +24,8 @@ uint64_t close_gaps(uint64_t x, int used) {
 
 template <int lane>
 uint64_t open_gaps(uint64_t x, int used) {
-  constexpr uint64_t kFirst = ~uint64_t(0) / ((uint64_t(1) << lane) + 1) / ((uint64_t(1) << lane) - 1);  // bit of every second lane
+  // the first bit of every second lane
+  constexpr uint64_t kFirst = ~uint64_t(0) / ((uint64_t(1) << lane) + 1) / ((uint64_t(1) << lane) - 1);
   const uint64_t lower = kFirst * ((uint64_t(1) << used) - 1);
   return (x & lower) | (x << (lane - used) & lower << lane);
 }

@@ -72,11 +72,12 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
     const uint16_t field = uint16_t(size);
     std::memcpy(directory + 2 * c, &field, 2);
   };
-  // Straight to their place, or, by several threads and where the room left is smaller than a chunk may become, some at a
-  // time into slots and then in order.
+  // Straight to their place; by several threads, and where the room left is smaller than a chunk may become, some at a
+  // time into slots and from there in order.
   const size_t batch = threads > 1 ? std::min(size_t(threads) * 4, chunks) : 1;
   for (size_t first = 0; first < chunks && !out.overflowed(); first += batch) {
-    if (uint8_t* to = batch == 1 ? out.peek(max_chunk_bytes(std::min(kChunkSymbols, n - first * kChunkSymbols))) : nullptr) {
+    const size_t most = max_chunk_bytes(std::min(kChunkSymbols, n - first * kChunkSymbols));
+    if (uint8_t* to = batch == 1 ? out.peek(most) : nullptr) {
       const size_t size = encode(first, to);
       enter(first, size);
       out.advance(size);
