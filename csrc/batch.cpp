@@ -180,37 +180,58 @@ void decode_each(size_t count, int threads, const Size& size, const Decode& deco
   });
 }
 
-// Blocks of rows that are one stream each wait until there are kAbreast of them.
+// Blocks of rows that are one stream each wait until there are kAbreast of them with the same sort of decoder.
 class WaitingBlocks {
  public:
-  WaitingBlocks(const Kernels& kernels, const uint8_t* readable_end) : kernels_(kernels), end_(readable_end) {}
+  WaitingBlocks(const Kernels& kernels, const uint8_t* readable_end) : kernels_(kernels), end_(readable_end) {
+    for (OpenBlock& block : blocks_) free_[free_count_++] = &block;
+  }
 
   void add(const uint8_t* block, size_t size, size_t rows, size_t cols, Scratch& scratch, float* out) {
-    if (!open_rows(kernels_, block, size, end_, rows, cols, 1, scratch, out, open_[count_])) return;
-    if (++count_ == kAbreast) finish();
+    OpenBlock* const open = free_[free_count_ - 1];
+    if (!open_rows(kernels_, block, size, end_, rows, cols, 1, scratch, out, *open)) return;
+    --free_count_;
+    Queue& queue = queues_[open->stream.decoder.runs ? 1 : 0];
+    queue.waiting[queue.count++] = open;
+    if (queue.count == kAbreast) finish(queue);
   }
 
   void finish() {
+    for (Queue& queue : queues_) finish(queue);
+  }
+
+ private:
+  struct Queue {
+    OpenBlock* waiting[kAbreast];
+    size_t count = 0;
+  };
+
+  void finish(Queue& queue) {
     bool fine = true;
-    if (count_ == kAbreast) {
-      const Stream streams[kAbreast] = {open_[0].stream, open_[1].stream, open_[2].stream};
+    if (queue.count == kAbreast) {
+      Stream streams[kAbreast];
+      for (size_t k = 0; k < kAbreast; ++k) streams[k] = queue.waiting[k]->stream;
       fine = kernels_.huffman_decode_abreast(streams, end_);
     } else {
-      for (size_t k = 0; k < count_; ++k) {
-        const Stream& s = open_[k].stream;
+      for (size_t k = 0; k < queue.count; ++k) {
+        const Stream& s = queue.waiting[k]->stream;
         fine &= kernels_.huffman_decode(s.in, &s.size, 1, end_, s.decoder, s.symbols, s.n);
       }
     }
     expect(fine, "stream: it does not end where its size says");
-    for (size_t k = 0; k < count_; ++k) close_rows(kernels_, open_[k]);
-    count_ = 0;
+    for (size_t k = 0; k < queue.count; ++k) {
+      close_rows(kernels_, *queue.waiting[k]);
+      free_[free_count_++] = queue.waiting[k];
+    }
+    queue.count = 0;
   }
 
- private:
   const Kernels& kernels_;
   const uint8_t* end_;
-  OpenBlock open_[kAbreast];
-  size_t count_ = 0;
+  OpenBlock blocks_[2 * kAbreast - 1];  // those that wait in either queue, and the one that is opened
+  OpenBlock* free_[2 * kAbreast - 1];
+  size_t free_count_ = 0;
+  Queue queues_[2];
 };
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "code_section.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "numbers.h"
+#include "packed_bits.h"
 
 namespace laconic {
 namespace {
@@ -23,8 +26,8 @@ struct Grouping {
   int centre() const { return minimum + width() / 2; }
 };
 
-uint8_t high_part(int16_t code, int low_bits) {
-  return uint8_t((int32_t(code) + (128 << low_bits)) >> low_bits);
+void high_parts(const int16_t* codes, size_t n, int low_bits, uint8_t* parts) {
+  for (size_t i = 0; i < n; ++i) parts[i] = uint8_t(int16_t(codes[i] >> low_bits) + 128);
 }
 
 // Calls run(first, length) for everything, or for evenly spread runs if that is too much.
@@ -36,48 +39,90 @@ void each_run(size_t n, const Run& run) {
 }
 
 void summarize(CodeCounts& c) {
-  for (c.low = -128; !c.by_code[size_t(c.low + 128)];) ++c.low;
-  for (c.high = 127; !c.by_code[size_t(c.high + 128)];) --c.high;
-  c.entropy_q16 = laconic::entropy_q16(&c.by_code[size_t(c.low + 128)], size_t(c.high - c.low + 1));
+  const Span span = live_span(c.by_code);
+  c.low = int(span.first) - 128;
+  c.high = int(span.last) - 128;
+  c.entropy_q16 = laconic::entropy_q16(&c.by_code[span.first], span.last - span.first + 1);
   uint64_t before = 0;
   for (c.median = c.low; (before += c.by_code[size_t(c.median + 128)]) * 2 < c.counted;) ++c.median;
 }
 
-// The window of `width` codes around the median, or the one that holds most if that loses much.
-int choose_minimum(const CodeCounts& c, int width, uint64_t* outside) {
-  uint32_t below[257];  // how many codes are below index - 128
-  const size_t low = size_t(c.low + 128), high = size_t(c.high + 128);
-  std::fill(below, below + low + 1, 0u);
-  for (size_t v = low; v <= high; ++v) below[v + 1] = below[v] + c.by_code[v];
-  std::fill(below + high + 2, below + 257, below[high + 1]);
-  const auto mass = [&](int from) -> uint64_t { return below[from + width + 128] - below[from + 128]; };
-  const int centred = std::max(-128, std::min(c.median - width / 2, 128 - width));
-  int best = centred;
-  for (int from = std::max(c.low - width + 1, -128); from <= std::min(c.high, 128 - width); ++from)
-    if (mass(from) > mass(best)) best = from;
-  if (mass(best) <= mass(centred) + (c.counted >> 10)) best = centred;
-  *outside = c.counted - mass(best);
-  return best;
+// How many codes a window holds and what they add to an entropy, as differences of sums over all smaller codes.
+class WindowSums {
+ public:
+  explicit WindowSums(const CodeCounts& c) : counts_(c), origin_(c.low - kWidest) {
+    const int span = c.high - c.low + 1;
+    std::fill_n(below_, kWidest + 1, 0u);
+    std::fill_n(terms_, kWidest + 1, uint64_t(0));
+    const uint32_t* const by_code = &c.by_code[size_t(c.low + 128)];
+    for (int i = 0; i < span; ++i) {
+      below_[kWidest + i + 1] = below_[kWidest + i] + by_code[i];
+      terms_[kWidest + i + 1] = terms_[kWidest + i] + entropy_term(by_code[i]);
+    }
+    std::fill_n(below_ + kWidest + span + 1, kWidest, below_[kWidest + span]);
+    std::fill_n(terms_ + kWidest + span + 1, kWidest, terms_[kWidest + span]);
+    all_terms_ = terms_[kWidest + span];
+  }
+
+  // The window of `width` codes around the median, or the first one that holds most if that loses much.
+  int choose_minimum(int width, uint64_t* outside) const {
+    const CodeCounts& c = counts_;
+    const auto mass = [&](int from) { return below(from + width) - below(from); };
+    const int centred = std::max(-128, std::min(c.median - width / 2, 128 - width));
+    const uint64_t enough = mass(centred) + (c.counted >> 10);
+    int best = centred;
+    if (enough < c.counted) {
+      uint64_t most = enough;
+      for (int from = std::max(c.low - width + 1, -128); from <= std::min(c.high, 128 - width); ++from)
+        if (mass(from) > most) most = mass(best = from);
+    }
+    *outside = c.counted - mass(best);
+    return best;
+  }
+
+  // What the codes cost, in 2^-16 bits, if those outside the window travel as outliers: places, values,
+  // and the codes that remain, whose code spends at least a bit per symbol.
+  uint64_t cost_q16(const Grouping& g, uint64_t outside) const {
+    const CodeCounts& c = counts_;
+    const uint64_t n = c.counted << 16, all = entropy_term(uint32_t(c.counted));
+    const uint64_t inside = terms(g.minimum + g.width()) - terms(g.minimum);
+    const uint32_t middle = c.by_code[size_t(g.centre() + 128)];  // stands in for those outside
+    const uint64_t entropy = all - (inside - entropy_term(middle) + entropy_term(middle + uint32_t(outside)));
+    const uint64_t cost = std::max(entropy, n >> g.log_group) + (n >> (4 + g.log_group));
+    if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
+    const uint64_t values = entropy_term(uint32_t(outside)), rest = entropy_term(uint32_t(c.counted - outside));
+    return cost + (all - values - rest) + (values - (all_terms_ - inside)) + (outside << 14);
+  }
+
+ private:
+  static constexpr int kWidest = 16;
+
+  // A window has codes in common with low..high, or nearly so.
+  uint32_t below(int code) const { return below_[code - origin_]; }
+  uint64_t terms(int code) const { return terms_[code - origin_]; }
+
+  const CodeCounts& counts_;
+  int origin_;  // the code of the first sum
+  uint64_t all_terms_;
+  uint32_t below_[256 + 2 * kWidest + 1];
+  uint64_t terms_[256 + 2 * kWidest + 1];
+};
+
+// Whether some window of `width` codes may hold all but `outside` of those counted: it would hold all between the
+// quantiles beyond which so many lie.
+bool may_hold(const CodeCounts& c, int width, uint64_t outside) {
+  const auto count = [&](int code) { return c.by_code[size_t(code + 128)]; };
+  int low = c.low, high = c.high;
+  for (uint64_t below = count(low); below <= outside && low < high; below += count(low)) ++low;
+  for (uint64_t above = count(high); above <= outside && high > low; above += count(high)) --high;
+  return high - low < width;
 }
 
-// What the codes cost, in 2^-16 bits, if those outside the window travel as outliers: places, values,
-// and the codes that remain, whose code spends at least a bit per symbol.
-uint64_t cost_q16(const CodeCounts& c, const Grouping& g, uint64_t outside) {
-  const size_t first = size_t(g.minimum + 128), width = size_t(g.width());
-  const uint64_t n = c.counted << 16;
-  uint64_t cost = 0;
-  if (!g.sparse) {
-    uint32_t inside[16];  // the widest window
-    std::copy_n(&c.by_code[first], width, inside);
-    inside[width / 2] += uint32_t(outside);
-    cost = std::max(entropy_q16(inside, width), n >> g.log_group) + (n >> (4 + g.log_group));
-  }
-  if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
-  Histogram others = c.by_code;
-  std::fill_n(&others[first], width, 0u);
-  const uint32_t split[2] = {uint32_t(outside), uint32_t(c.counted - outside)};
-  return cost + entropy_q16(split, 2) + entropy_q16(&others[size_t(c.low + 128)], size_t(c.high - c.low + 1)) +
-         (outside << 14);
+// No codes but the median.
+uint64_t sparse_cost_q16(const CodeCounts& c) {
+  const uint32_t inside = c.by_code[size_t(c.median + 128)], outside = uint32_t(c.counted) - inside;
+  if (outside * c.total < kFewOutliers * c.counted) return kFewBits * outside << 16;
+  return c.entropy_q16 + (uint64_t(outside) << 14);  // which ones are outside, and what they are
 }
 
 Grouping choose_grouping(const CodeCounts& c) {
@@ -86,18 +131,22 @@ Grouping choose_grouping(const CodeCounts& c) {
   const uint64_t n = c.counted << 16;
   if (c.entropy_q16 > 5 * n) return best;  // groups hold at most four bits a code
   uint64_t least = std::max(c.entropy_q16, n) + (n >> 4);
+  std::optional<WindowSums> sums;
   for (const int log_group : {1, 2}) {
     Grouping g{log_group, 0, false};
+    // Digits and outliers together have the entropy of the codes or more, and every outlier adds a quarter of a bit or
+    // more; logarithms that are rounded down change that by less than n / 32.
+    const uint64_t entropy = c.entropy_q16 + (n >> (4 + log_group)), most = least + (n >> 5);
+    if (most < entropy || !may_hold(c, g.width(), (most - entropy) >> 14)) continue;
+    if (!sums) sums.emplace(c);
     uint64_t outside;
-    g.minimum = choose_minimum(c, g.width(), &outside);
-    const uint64_t cost = cost_q16(c, g, outside);
+    g.minimum = sums->choose_minimum(g.width(), &outside);
+    const uint64_t cost = sums->cost_q16(g, outside);
     if (cost > least) continue;
     least = cost;
     best = g;
   }
-  const Grouping sparse{0, c.median, true};
-  const uint64_t cost = cost_q16(c, sparse, c.counted - c.by_code[size_t(c.median + 128)]);
-  return cost < least ? sparse : best;
+  return sparse_cost_q16(c) < least ? Grouping{0, c.median, true} : best;
 }
 
 // Codes outside the window are noted and replaced by its centre.
@@ -160,22 +209,14 @@ void write_outliers(const Kernels& kernels, Scratch& scratch, Writer& out) {
   write_values(kernels, code_coding, codes.data(), n, scratch.symbols, scratch.slots, out);
 }
 
-// value(0) ... value(n - 1), `width` bits each.
-template <typename Value>
-void write_bits(size_t n, int width, const Value& value, Writer& out) {
-  uint32_t values[4096];  // a multiple of 8 values fills whole bytes
-  for (size_t start = 0; start < n; start += 4096) {
-    const size_t count = std::min<size_t>(4096, n - start);
-    for (size_t i = 0; i < count; ++i) values[i] = value(start + i);
-    pack_bits(values, count, width, out);
-  }
+// Of the codes that were counted, times 256.
+uint64_t mean_distance_q8(const CodeCounts& c, int centre) {
+  uint32_t distance = 0;  // few codes were counted
+  for (int v = c.low; v <= c.high; ++v) distance += c.by_code[size_t(v + 128)] * uint32_t(std::abs(v - centre));
+  return (uint64_t(distance) << 8) / c.counted;
 }
 
-template <typename Value>
-void write_packed(size_t n, int width, const Value& value, Writer& out) {
-  out.byte(uint8_t(width << 2));
-  write_bits(n, width, value, out);
-}
+uint8_t packed_kind(int width) { return uint8_t(width << 2); }
 
 int first_symbol(const Histogram& histogram) {
   int first = 0;
@@ -201,8 +242,10 @@ CodeCounts count_codes(const int8_t* codes, size_t n) {
 CodeCounts count_codes(const int16_t* codes, size_t n, int low_bits) {
   CodeCounts c;
   c.total = n;
+  uint8_t parts[kCountAll];
   each_run(n, [&](size_t first, size_t length) {
-    for (size_t i = first; i < first + length; ++i) ++c.by_code[high_part(codes[i], low_bits)];
+    high_parts(codes + first, length, low_bits, parts);
+    count_symbols(parts, length, c.by_code);
     c.counted += length;
   });
   summarize(c);
@@ -229,23 +272,23 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   else offset = uint8_t(grouping.minimum);
 
   Histogram histogram{};
-  if (grouping.log_group || counts.counted < n) {
-    Histogram by_byte{};
-    count_symbols(symbols, m, by_byte);
-    std::rotate_copy(by_byte.begin(), by_byte.begin() + offset, by_byte.end(), histogram.begin());
-  } else {
-    for (int v = counts.low; v <= counts.high; ++v)
-      histogram[uint8_t(v - grouping.minimum)] = counts.by_code[size_t(v + 128)];
+  if (grouping.log_group) {
+    count_symbols(symbols, m, histogram);
+  } else if (counts.counted < n) {
+    count_symbols(symbols, m, histogram);
+    std::rotate(histogram.begin(), histogram.begin() + offset, histogram.end());
+  } else {  // all codes lie in the window
+    std::copy_n(&counts.by_code[size_t(counts.low + 128)], counts.high - counts.low + 1,
+                &histogram[size_t(counts.low - grouping.minimum)]);
   }
-  uint64_t distance = 0;
-  for (int v = counts.low; v <= counts.high; ++v)
-    distance += uint64_t(counts.by_code[size_t(v + 128)]) * uint64_t(std::abs(v - grouping.centre()));
   const Coding coding =
-      choose_coding(histogram, m, grouping.log_group, 0, true, (distance << 8) / counts.counted);
+      choose_coding(histogram, m, grouping.log_group, 0, true, mean_distance_q8(counts, grouping.centre()));
   if (coding.mode == Mode::kPacked) {
     const int first = first_symbol(histogram);
     out.signed_varint(grouping.minimum + first);
-    write_packed(m, coding.width, [&](size_t i) { return uint32_t(uint8_t(symbols[i] - offset) - first); }, out);
+    out.byte(packed_kind(coding.width));
+    for (size_t i = 0; i < m; ++i) symbols[i] = uint8_t(symbols[i] - offset - first);
+    pack_bits(symbols, m, coding.width, out);
   } else {
     out.signed_varint(grouping.minimum);
     write_symbols(kernels, coding, symbols, offset, m, threads, scratch.slots, out);
@@ -254,26 +297,34 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
   return coding.mode;
 }
 
-Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low_bits, int threads,
-                 Scratch& scratch, Writer& out) {
+Mode write_codes(const Kernels& kernels, const CodeCounts& counts, const int16_t* codes, size_t n, int low_bits,
+                 int threads, Scratch& scratch, Writer& out) {
   if (scratch.symbols.size() < n) scratch.symbols.resize(n);
   uint8_t* symbols = scratch.symbols.data();
-  const int32_t minimum = -(128 << low_bits);
-  for (size_t i = 0; i < n; ++i) symbols[i] = high_part(codes[i], low_bits);
+  high_parts(codes, n, low_bits, symbols);
   Histogram histogram{};
-  count_symbols(symbols, n, histogram);
+  if (counts.counted < n) count_symbols(symbols, n, histogram);
+  else histogram = counts.by_code;
   uint64_t distance = 0;
   for (int s = 0; s < 256; ++s) distance += uint64_t(histogram[size_t(s)]) * uint64_t(std::abs(s - 128));
   const Coding coding = choose_coding(histogram, n, 0, low_bits, true, (distance << 8) / n);
+  const int32_t minimum = -(128 << low_bits);
   if (coding.mode == Mode::kPacked) {
     const int32_t smallest = minimum + (first_symbol(histogram) << low_bits);
     out.signed_varint(smallest);
-    write_packed(n, coding.width, [&](size_t i) { return uint32_t(int32_t(codes[i]) - smallest); }, out);
+    out.byte(packed_kind(coding.width));
+    uint16_t values[4096];  // a multiple of 8 values fills whole bytes
+    for (size_t start = 0; start < n; start += std::size(values)) {
+      const size_t count = std::min(std::size(values), n - start);
+      for (size_t i = 0; i < count; ++i) values[i] = uint16_t(codes[start + i] - smallest);
+      pack_bits(values, count, coding.width, out);
+    }
   } else {
     out.signed_varint(minimum);
     write_symbols(kernels, coding, symbols, 0, n, threads, scratch.slots, out);
-    const uint32_t mask = (1u << low_bits) - 1;
-    write_bits(n, low_bits, [&](size_t i) { return uint32_t(int32_t(codes[i]) - minimum) & mask; }, out);
+    const int mask = (1 << low_bits) - 1;  // the minimum has no low bits
+    for (size_t i = 0; i < n; ++i) symbols[i] = uint8_t(codes[i] & mask);
+    pack_bits(symbols, n, low_bits, out);
   }
   out.varint(0);  // no outliers
   return coding.mode;
@@ -292,6 +343,7 @@ void CodeReader::read_outliers(Reader& in, const Kernels& kernels) {
   const uint64_t count = in.varint("outliers");
   expect(count <= n_ && !(wide_ && count), "outliers: more than there are codes, or beside wide codes");
   expect(count / 8 <= in.left(), "outliers: more than eight for every byte left");  // each takes a bit or more
+  outliers_.reserve(size_t(count));
   if (count < kFewOutliers) {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t gap = in.varint("outlier position");
@@ -313,6 +365,17 @@ void CodeReader::add_outlier(uint64_t gap, uint64_t code) {
   outliers_.push_back({next + gap, uint32_t(code >> 1) ^ (0u - uint32_t(code & 1))});
 }
 
+void CodeReader::place(const Kernels& kernels, const uint8_t* symbols, int8_t* codes) const {
+  kernels.ungroup(symbols, sequence_.symbols() << sequence_.log_group(), sequence_.log_group(), int(minimum_), codes);
+}
+
+void CodeReader::place(const Kernels&, const uint8_t* symbols, int16_t* codes) const {
+  uint32_t values[kManyStreams];
+  std::copy_n(symbols, n_, values);
+  sequence_.append_raw(0, size_t(n_), values);
+  for (size_t i = 0; i < n_; ++i) codes[i] = int16_t(int32_t(values[i]) + int32_t(minimum_));
+}
+
 template <typename Code>
 CodeReader::Piece CodeReader::decode(const Kernels& kernels, size_t piece, uint8_t* symbols, Code* codes) const {
   const uint64_t first = first_code(piece);
@@ -321,6 +384,11 @@ CodeReader::Piece CodeReader::decode(const Kernels& kernels, size_t piece, uint8
     std::fill_n(codes, count, Code(minimum_));
     return {first, count};
   }
+  if constexpr (sizeof(Code) == 1)
+    if (packed()) {
+      sequence_.unpack(first, count, int(minimum_), codes);
+      return {first, count};
+    }
   static thread_local std::vector<uint32_t> values(kChunkSymbols);  // packed ones and wide ones are not grouped
   if (packed()) {
     std::fill_n(values.begin(), count, 0u);

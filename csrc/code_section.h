@@ -20,8 +20,8 @@ CodeCounts count_codes(const int16_t* codes, size_t n, int low_bits);
 // Returns the mode, which decides the form of a block without duplicates.
 Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes, size_t n, int threads,
                  Scratch& scratch, Writer& out);
-Mode write_codes(const Kernels& kernels, const int16_t* codes, size_t n, int low_bits, int threads,
-                 Scratch& scratch, Writer& out);
+Mode write_codes(const Kernels& kernels, const CodeCounts& counts, const int16_t* codes, size_t n, int low_bits,
+                 int threads, Scratch& scratch, Writer& out);
 
 class CodeReader {
  public:
@@ -42,14 +42,11 @@ class CodeReader {
   template <typename Code>
   Piece decode(const Kernels& kernels, size_t piece, uint8_t* symbols, Code* codes) const;
 
-  // All codes in one stream that the caller decodes, if they are; then place() makes codes of its symbols, as many as
-  // whole groups have.
-  std::optional<Stream> lone_stream(uint8_t* symbols) const {
-    return wide_ ? std::nullopt : sequence_.lone_stream(symbols);
-  }
-  void place(const Kernels& kernels, const uint8_t* symbols, int8_t* codes) const {
-    kernels.ungroup(symbols, sequence_.symbols() << sequence_.log_group(), sequence_.log_group(), int(minimum_), codes);
-  }
+  // All codes in one stream that the caller decodes, if they are; then place() makes codes of its symbols: int16_t if they
+  // are wide, otherwise int8_t, and as many as whole groups have.
+  std::optional<Stream> lone_stream(uint8_t* symbols) const { return sequence_.lone_stream(symbols); }
+  void place(const Kernels& kernels, const uint8_t* symbols, int8_t* codes) const;
+  void place(const Kernels& kernels, const uint8_t* symbols, int16_t* codes) const;
 
   const std::vector<Patch>& outliers() const { return outliers_; }
 

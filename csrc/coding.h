@@ -11,7 +11,7 @@ namespace laconic {
 inline constexpr size_t kManyStreams = 384;  // symbols from which a chunk has six streams
 inline constexpr size_t kByteSizes = 1008;   // symbols up to which stream sizes fit a byte: 42 quads of 12-bit codes
 // Stream sizes, six paddings and the slack of the encoder included; fits 16 bits.
-inline constexpr size_t kMaxChunkBytes = kChunkSymbols * kMaxCodeLength / 8 + 64;
+inline constexpr size_t max_chunk_bytes(size_t symbols) { return symbols * kMaxCodeLength / 8 + 64; }
 
 enum class Mode : uint8_t { kPacked = 0, kStatic = 1, kCustom = 2 };
 
@@ -34,6 +34,9 @@ void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram);
 // from its centre. Packed is considered for log_group 0 only.
 Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
                      uint64_t mean_q8);
+
+// The same for the symbols themselves, whose digits are not centred.
+Coding choose_coding(const uint8_t* symbols, size_t n, int log_group, int low_bits, uint64_t mean_q8);
 
 // Unsigned values below `limit`: the cheapest of packed, one value per symbol, and as many
 // values per symbol as fit.

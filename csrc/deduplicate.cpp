@@ -56,10 +56,22 @@ void find_candidates(Distinct& d, size_t n) {
   for (size_t i = 0; i < n; ++i) d.candidate[i] = uint8_t(d.again[bit_of(i) >> 6] >> (bit_of(i) & 63) & 1);
 }
 
+constexpr size_t kFewRows = 64;
+
+// Whether few rows differ, as far as a small bitmap can tell: no two hashes share a bit.
+bool surely_distinct(const uint64_t* hashes, size_t n) {
+  uint64_t seen[64] = {}, again = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t bit = uint64_t(1) << (hashes[i] & 63);
+    uint64_t& word = seen[hashes[i] >> 6 & 63];
+    again |= word & bit;
+    word |= bit;
+  }
+  return !again;
+}
+
 // Fills ids (per row) and first, counts (per distinct row, as they come).
 void find_ids(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
-  d.hashes.resize(n);
-  for (size_t i = 0; i < n; ++i) d.hashes[i] = hash_row(rows + i * row_bytes, row_bytes);
   const bool filtered = n >= kFilterRows;
   size_t entries = n;
   if (filtered) {
@@ -110,6 +122,9 @@ void find_ids(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
 }  // namespace
 
 size_t find_distinct(const uint8_t* rows, size_t n, size_t row_bytes, Distinct& d) {
+  d.hashes.resize(n);
+  for (size_t i = 0; i < n; ++i) d.hashes[i] = hash_row(rows + i * row_bytes, row_bytes);
+  if (n <= kFewRows && surely_distinct(d.hashes.data(), n)) return n;
   find_ids(rows, n, row_bytes, d);
   const size_t distinct = d.first.size();
   if (distinct == n) return distinct;  // nothing to number

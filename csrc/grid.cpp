@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
-#include "huffman_code.h"
+#include "code_window.h"
 
 namespace laconic {
 namespace {
 
-constexpr size_t kRangeAll = size_t(1) << 18, kRangeRun = 1024, kSample = 4096;
-constexpr int kMaxLowBits = 8;
-constexpr uint64_t kPatchBits = 64;     // what an escaped value costs, roughly
+constexpr size_t kRangeAll = size_t(1) << 18, kRangeRun = 1024;
 constexpr double kShrink = 1.0 - 0x1p-12;  // of the step, so that float32 rounding rarely misses the bound
 constexpr float kLimit = 4194304.0f;
 
@@ -49,37 +46,6 @@ size_t sampled_range(const Kernels& kernels, const float* x, size_t n, float* lo
   return finite;
 }
 
-// Codes do not fit int8 around zero: centre them on the median and choose how many low bits
-// go out raw, by the cost over a sample.
-void fit_window(const float* x, size_t n, Lattice& lattice) {
-  const size_t count = std::min(n, kSample), stride = n / count;
-  std::vector<int32_t> codes;
-  codes.reserve(count);
-  for (size_t i = 0; i < count; ++i)
-    if (std::isfinite(x[i * stride])) codes.push_back(nearest_code(x[i * stride], lattice.grid.inverse));
-  if (codes.empty()) return;
-  std::nth_element(codes.begin(), codes.begin() + std::ptrdiff_t(codes.size() / 2), codes.end());
-  const int32_t base = codes[codes.size() / 2];
-  uint64_t best = UINT64_MAX;
-  for (int s = 0; s <= kMaxLowBits; ++s) {
-    Histogram histogram{};
-    uint64_t outside = 0;
-    for (const int32_t code : codes) {
-      const int32_t high = ((code - base) >> s) + 128;
-      if (high < 0 || high > 255) ++outside;
-      else ++histogram[size_t(high)];
-    }
-    const uint64_t cost =
-        entropy_q16(histogram.data(), 256) + ((uint64_t(s) * codes.size() + kPatchBits * outside) << 16);
-    if (cost < best) {
-      best = cost;
-      lattice.low_bits = s;
-    }
-    if (!outside) break;  // more low bits only make the others' code coarser
-  }
-  lattice.grid.base = base;
-}
-
 // What a relative bound is a share of, in float64; every value was looked at.
 double scale_of(const Kernels& kernels, const float* x, size_t n, Relative relative, float low, float high,
                 size_t finite) {
@@ -107,8 +73,17 @@ Lattice choose_lattice(const Kernels& kernels, const float* x, size_t n, const B
   const uint64_t key = splitmix(spec.seed);
   grid.key[0] = uint32_t(key);
   grid.key[1] = uint32_t(key >> 32);
-  const bool fits = nearest_code(low, grid.inverse) >= -127 && nearest_code(high, grid.inverse) <= 126;
-  if (!fits) fit_window(x, n, lattice);
+  int32_t lowest = nearest_code(low, grid.inverse), highest = nearest_code(high, grid.inverse);
+  const bool fits = lowest >= -127 && highest <= 126;
+  if (!all) {  // what was not looked at may lie anywhere
+    lowest = -int32_t(kLimit);
+    highest = int32_t(kLimit);
+  }
+  if (!fits) {
+    const CodeWindow window = fit_window(kernels, x, n, finite == n, grid.inverse, lowest, highest);
+    grid.base = window.base;
+    lattice.low_bits = window.low_bits;
+  }
   grid.clamped = !(fits && all);
   grid.smallest = -128 * (1 << lattice.low_bits);
   grid.largest = 128 * (1 << lattice.low_bits) - 1;

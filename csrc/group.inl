@@ -15,6 +15,14 @@ static void group(const int8_t* codes, size_t n, int log_group, int minimum, uin
       const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(symbols + i / 2), bytes);
     }
+  } else if (log_group == 2) {
+    const __m256i weights = _mm256_set1_epi16(0x0401), pair_weights = _mm256_set1_epi32(0x00100001);
+    for (; i + 32 <= n; i += 32) {
+      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i));
+      const __m256i quads = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_sub_epi8(v, low), weights), pair_weights);
+      const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(symbols + i / 4), _mm_packus_epi16(words, words));
+    }
   }
 #endif
   for (; i < n; i += size_t(size)) {

@@ -48,17 +48,23 @@ static void huffman_encode(const uint8_t* symbols, size_t n, const uint32_t* cod
   }
 }
 
-// A stream read with no assumption about what follows it.
+// A stream read without looking beyond what is readable. Codes that end inside the stream do not depend on what follows it,
+// and a position beyond its end is noticed.
 struct CarefulReader {
   const uint8_t* in;
-  const uint8_t* end;  // bytes from here on count as zero
+  const uint8_t* readable_end;  // bytes from here on count as zero
   uint64_t bit;
 
   uint32_t window(int size) const {
-    const uint64_t at = bit >> 3, left = uint64_t(end - in) < at ? 0 : uint64_t(end - in) - at;
+    const uint64_t at = bit >> 3, all = uint64_t(readable_end - in), left = all < at ? 0 : all - at;
     uint32_t bits = 0;
-    for (uint64_t k = 0; k < 3; ++k) bits = bits << 8 | (k < left ? in[at + k] : 0u);
-    return (bits << (8 + (bit & 7))) >> (32 - size);
+    if (left >= 4) {
+      std::memcpy(&bits, in + at, 4);
+      bits = __builtin_bswap32(bits);
+    } else {
+      for (uint64_t k = 0; k < 4; ++k) bits = bits << 8 | (k < left ? in[at + k] : 0u);
+    }
+    return (bits << (bit & 7)) >> (32 - size);
   }
 
   uint8_t next(const uint16_t* table, int log_size) {
@@ -269,12 +275,29 @@ static bool decode_streams(const uint8_t* in, const size_t* sizes, const uint8_t
   }
   for (int k = 0; k < streams; ++k) {
     const uint8_t* stream = in + start[k] / 8;
-    CarefulReader reader{stream, stream + sizes[k], bit[k] - start[k]};
+    CarefulReader reader{stream, readable_end, bit[k] - start[k]};
     for (size_t q = i + size_t(k) * kQuad; q < n; q += kRound)
       for (size_t s = q; s < q + kQuad && s < n; ++s) symbols[s] = reader.next(table, decoder.log_size);
     if ((reader.bit + 7) / 8 != sizes[k]) return false;
   }
   return true;
+}
+
+// What is left of a stream by itself: quads, and the last symbols with care. False if it does not end where it should.
+static bool finish_quads(const Stream& s, const uint8_t* readable_end, size_t done, uint64_t bit) {
+  constexpr size_t kBytes = (7 + kQuad * kMaxCodeLength) / 8;
+  const unsigned shift = 64u - unsigned(s.decoder.log_size);
+  for (;;) {
+    const uint64_t left = uint64_t(readable_end - s.in) - (bit >> 3);
+    const size_t safe = left < 8 ? 0 : size_t(left - 8) / kBytes + 1, quads = (s.n - done) / kQuad;
+    size_t rounds = safe < quads ? safe : quads;
+    if (!rounds) break;
+    for (; rounds; --rounds, done += kQuad)
+      bit = decode_quad(s.in, bit, s.decoder.table, shift, s.symbols + done);
+  }
+  CarefulReader reader{s.in, readable_end, bit};
+  for (; done < s.n; ++done) s.symbols[done] = reader.next(s.decoder.table, s.decoder.log_size);
+  return (reader.bit + 7) / 8 == s.size;
 }
 
 // Quads of all streams in their order.
@@ -290,7 +313,7 @@ static void interleave(uint8_t* const* parts, size_t n, uint8_t* symbols) {
 static bool finish_run(const uint8_t* in, size_t size, const uint8_t* readable_end, const HuffmanDecoder& decoder,
                        uint8_t* part, size_t count, size_t done, uint64_t bit) {
   decode_run(in, readable_end, decoder.runs, part, count, &done, &bit);
-  CarefulReader reader{in, in + size, bit};
+  CarefulReader reader{in, readable_end, bit};
   reader.take(decoder.runs, decoder.lengths, part + done, count - done);
   return (reader.bit + 7) / 8 == size;
 }
@@ -319,14 +342,43 @@ static bool decode_by_runs(const uint8_t* in, const size_t* sizes, const uint8_t
   return true;
 }
 
+constexpr size_t kWorthInterleaving = 1024;  // symbols from which runs, whose streams come apart, save more than that takes
+
 static bool huffman_decode(const uint8_t* in, const size_t* sizes, int streams, const uint8_t* readable_end,
                            const HuffmanDecoder& decoder, uint8_t* symbols, size_t n) {
-  const auto decode = streams == 1 ? (decoder.runs ? decode_by_runs<1> : decode_streams<1>)
-                                   : (decoder.runs ? decode_by_runs<kStreams> : decode_streams<kStreams>);
-  return decode(in, sizes, readable_end, decoder, symbols, n);
+  if (streams == 1) {
+    if (decoder.runs) return decode_by_runs<1>(in, sizes, readable_end, decoder, symbols, n);
+    return finish_quads({in, *sizes, decoder, symbols, n}, readable_end, 0, 0);
+  }
+  const bool by_runs = decoder.runs && (n >= kWorthInterleaving || !decoder.table);
+  return (by_runs ? decode_by_runs<kStreams> : decode_streams<kStreams>)(in, sizes, readable_end, decoder, symbols, n);
 }
 
-static bool huffman_decode_abreast(const Stream* streams, const uint8_t* readable_end) {
+static bool quads_abreast(const Stream* streams, const uint8_t* readable_end) {
+  constexpr size_t kBytes = (7 + kQuad * kMaxCodeLength) / 8;
+  uint64_t bit[kAbreast] = {};
+  size_t done = 0;
+  for (;;) {
+    size_t rounds = ~size_t(0);
+    for (size_t k = 0; k < kAbreast; ++k) {
+      const uint64_t left = uint64_t(readable_end - streams[k].in) - (bit[k] >> 3);
+      const size_t safe = left < 8 ? 0 : size_t(left - 8) / kBytes + 1, quads = (streams[k].n - done) / kQuad;
+      rounds = std::min(rounds, std::min(safe, quads));
+    }
+    if (!rounds) break;
+    for (; rounds; --rounds, done += kQuad)
+#pragma GCC unroll 3
+      for (size_t k = 0; k < kAbreast; ++k) {
+        const HuffmanDecoder& d = streams[k].decoder;
+        bit[k] = decode_quad(streams[k].in, bit[k], d.table, 64u - unsigned(d.log_size), streams[k].symbols + done);
+      }
+  }
+  bool fine = true;
+  for (size_t k = 0; k < kAbreast; ++k) fine &= finish_quads(streams[k], readable_end, done, bit[k]);
+  return fine;
+}
+
+static bool runs_abreast(const Stream* streams, const uint8_t* readable_end) {
   constexpr unsigned shift = 64u - unsigned(kMaxCodeLength);
   constexpr size_t kLookUps = 4, kMost = 3 * kLookUps, kBytes = (7 + kLookUps * kMaxCodeLength) / 8;
   uint8_t* out[kAbreast];
@@ -364,4 +416,8 @@ static bool huffman_decode_abreast(const Stream* streams, const uint8_t* readabl
     if (!finish_run(s.in, s.size, readable_end, s.decoder, s.symbols, s.n, size_t(out[k] - s.symbols), at[k])) return false;
   }
   return true;
+}
+
+static bool huffman_decode_abreast(const Stream* streams, const uint8_t* readable_end) {
+  return streams[0].decoder.runs ? runs_abreast(streams, readable_end) : quads_abreast(streams, readable_end);
 }

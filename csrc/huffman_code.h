@@ -52,22 +52,31 @@ constexpr std::array<uint32_t, kSmallCounts> make_small_terms() {
 }
 inline constexpr std::array<uint32_t, kSmallCounts> kSmallTerms = make_small_terms();
 
+inline uint64_t entropy_term(uint32_t x) { return x < kSmallCounts ? kSmallTerms[x] : x * log2_q16(x); }
+
 // Sum of count * log2(total / count), in 2^-16 bits.
 uint64_t entropy_q16(const uint32_t* counts, size_t n);
 
+// The smallest and the largest symbol that occur; 255 both if none does.
+struct Span {
+  size_t first, last;
+};
+Span live_span(const Histogram& histogram);
+
 // Lengths of at most 12 bits whose Kraft sum is exactly 1. At least two counts are positive.
-Lengths code_lengths(const std::array<uint64_t, 256>& counts);
-
-// Canonical codes: shorter first, then by symbol. Entry: code << 8 | length.
-void canonical_codes(const Lengths& lengths, uint32_t* codes);
-
-// From the order of symbols to the order of codes.
-CanonicalOrder canonical_order(const CanonicalOrder& by_symbol);
+Lengths code_lengths(const Histogram& counts);
 
 // The symbols that have a code, in their own order.
 CanonicalOrder live_codes(const Lengths& lengths);
 
-// The decoder of a complete code; returns log2 of the table's size.
+// From the order of symbols to the order of codes.
+CanonicalOrder canonical_order(const CanonicalOrder& by_symbol);
+
+// Canonical codes: shorter first, then by symbol. codes[symbol + minimum, modulo 256] = code << 8 | length, 0 for others.
+void canonical_codes(const CanonicalOrder& by_symbol, uint8_t minimum, uint32_t* codes);
+
+// The decoder of a complete code; returns log2 of the table's size. The table needs kDecoderRoom.
+inline constexpr size_t kDecoderRoom = (size_t(1) << kMaxCodeLength) + 3;
 int fill_decoder(const CanonicalOrder& order, uint16_t* table);
 
 // Codes that need no table on the wire: products of one digit's distribution.
@@ -85,12 +94,17 @@ struct StaticCode {
   std::vector<uint32_t> runs;
   bool has_runs;
   int log_size;
-  uint64_t mean_q8;  // expected distance of a digit from its centre
 
   HuffmanDecoder decoder() const { return {table.data(), log_size, has_runs ? runs.data() : nullptr, lengths.data()}; }
 };
 
-// The kLevels codes of one shape, from narrow to wide.
-const std::array<StaticCode, kLevels>& static_codes(int log_group, Shape shape);
+// The codes of one shape, from narrow to wide.
+struct StaticCodes {
+  std::array<uint64_t, kLevels> means_q8;  // expected distance of a digit from its centre
+  std::array<StaticCode, kLevels> codes;
+
+  const StaticCode& operator[](size_t level) const { return codes[level]; }
+};
+const StaticCodes& static_codes(int log_group, Shape shape);
 
 }  // namespace laconic

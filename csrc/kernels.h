@@ -35,7 +35,7 @@ struct CanonicalOrder {
 
 inline constexpr size_t kRuns = size_t(1) << kMaxCodeLength;
 
-// By single symbols, or by runs of them: `table` and `log_size`, or `runs` and `lengths`.
+// By single symbols, or by runs of them: `table` and `log_size`, or `runs` and `lengths`; or either.
 struct HuffmanDecoder {
   const uint16_t* table;   // 2^log_size entries: symbol << 8 | length
   int log_size;            // 1..12
@@ -165,6 +165,10 @@ struct Kernels {
   // Sum of the squares of the finite values, in the order of squares.inl.
   double (*finite_squares)(const float* x, size_t n);
 
+  // For the choice of a grid, see code_window.inl: codes of finite values, and how many of them are below a limit.
+  void (*nearest_codes)(const float* x, size_t n, float inverse, int32_t* codes);
+  size_t (*count_below)(const int32_t* codes, size_t n, int32_t limit);
+
   // Codes of x[0..n); positions whose code misses the bound get code 0 and are
   // listed in `failed` (room for n). `first` is the flat index of x[0], for the
   // dither. Returns the number of failures.
@@ -205,7 +209,8 @@ struct Kernels {
                          const uint8_t* readable_end, const HuffmanDecoder& decoder,
                          uint8_t* symbols, size_t n);
 
-  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs.
+  // kAbreast streams that have nothing to do with each other, each as huffman_decode would; all decoders have runs or
+  // none has.
   bool (*huffman_decode_abreast)(const Stream* streams, const uint8_t* readable_end);
   // values[i] = values[i] << width | bits i * width to (i + 1) * width of `raw`, which has `size` bytes, enough
   // for that. 1 <= width <= 32.

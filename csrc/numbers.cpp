@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "packed_bits.h"
+
 namespace laconic {
 namespace {
 
@@ -78,9 +80,7 @@ Coding choose_for_numbers(const uint64_t* numbers, size_t n, std::vector<uint8_t
     raw += uint64_t(k.raw_bits);
     sum += k.symbol;
   }
-  Histogram histogram{};
-  count_symbols(symbols.data(), n, histogram);
-  Coding coding = choose_coding(histogram, n, 0, 0, false, n ? (sum << 8) / n : 0);
+  Coding coding = choose_coding(symbols.data(), n, 0, 0, n ? (sum << 8) / n : 0);
   coding.bits += raw;
   return coding;
 }
@@ -89,9 +89,8 @@ void write_numbers(const Kernels& kernels, const Coding& coding, const uint64_t*
                    std::vector<uint8_t>& symbols, std::vector<uint8_t>& slots, Writer& out) {
   for (size_t i = 0; i < n; ++i) symbols[i] = classify(numbers[i]).symbol;
   if (coding.mode == Mode::kPacked) {
-    const std::vector<uint32_t> values(symbols.begin(), symbols.begin() + std::ptrdiff_t(n));
     out.byte(uint8_t(coding.width << 2));
-    pack_bits(values.data(), n, coding.width, out);
+    pack_bits(symbols.data(), n, coding.width, out);
   } else {
     write_symbols(kernels, coding, symbols.data(), 0, n, 1, slots, out);
   }

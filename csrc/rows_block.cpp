@@ -84,7 +84,7 @@ Form write_block(const Kernels& kernels, size_t rows, size_t cols, const Lattice
   if constexpr (sizeof(Code) == 1)
     mode = write_codes(kernels, counts, source, n, threads, scratch, out);
   else
-    mode = write_codes(kernels, source, n, lattice.low_bits, threads, scratch, out);
+    mode = write_codes(kernels, counts, source, n, lattice.low_bits, threads, scratch, out);
   write_patches(scratch.patches, out);
   return references.worthwhile ? Form::kDeduplicated : mode == Mode::kPacked ? Form::kPacked : Form::kEntropy;
 }
@@ -128,6 +128,13 @@ void dequantize(const Kernels& kernels, const Code* codes, size_t n, const GridH
   else kernels.dequantize16(codes, n, h.step, h.base, out);
 }
 
+template <typename Code>
+void expand(const Kernels& kernels, const Code* codes, const uint32_t* refs, size_t rows, size_t cols,
+            const GridHeader& h, float* out) {
+  if constexpr (sizeof(Code) == 1) kernels.expand8(codes, refs, rows, cols, h.step, h.base, out);
+  else kernels.expand16(codes, refs, rows, cols, h.step, h.base, out);
+}
+
 void place_outliers(const CodeReader& reader, const GridHeader& h, float* out) {
   for (const Patch& o : reader.outliers()) out[o.index] = float(int32_t(o.bits) + h.base) * h.step;
 }
@@ -160,11 +167,23 @@ void decode_shared(const Kernels& kernels, const CodeReader& reader, const GridH
   const size_t share = std::max<size_t>(1, kShare / cols);
   parallel_for((rows + share - 1) / share, threads, [&](size_t part) {
     const size_t first = part * share, count = std::min(share, rows - first);
-    if constexpr (sizeof(Code) == 1)
-      kernels.expand8(codes.data(), refs.data() + first, count, cols, h.step, h.base, out + first * cols);
-    else
-      kernels.expand16(codes.data(), refs.data() + first, count, cols, h.step, h.base, out + first * cols);
+    expand(kernels, codes.data(), refs.data() + first, count, cols, h, out + first * cols);
   });
+}
+
+// From the symbols of an open block to its values.
+template <typename Code>
+void place_codes(const Kernels& kernels, const OpenBlock& open) {
+  Code codes[8 * kManyStreams + 64];  // a symbol holds at most eight
+  open.codes->place(kernels, open.symbols, codes);
+  const GridHeader& h = open.header;
+  if (open.shared) {
+    for (const Patch& o : open.codes->outliers()) codes[o.index] = Code(int32_t(o.bits));
+    expand(kernels, codes, open.refs.data(), open.rows, open.cols, h, open.out);
+  } else {
+    dequantize(kernels, codes, open.rows * open.cols, h, open.out);
+    place_outliers(*open.codes, h, open.out);
+  }
 }
 
 }  // namespace
@@ -201,22 +220,26 @@ bool open_rows(const Kernels& kernels, const uint8_t* block, size_t size, const 
     const uint64_t distinct = shared ? read_references(in, kernels, rows, scratch) : rows;
     const CodeReader& reader = open.codes.emplace(in, kernels, distinct * cols);
     expect(shared || (form == Form::kPacked) == reader.packed(), "form: it does not match the code sequence");
-    if (!shared) {
-      if (const auto stream = reader.lone_stream(open.symbols)) {
-        open.stream = *stream;
-        open.in = in;
-        open.header = header;
-        open.n = n;
-        open.out = out;
-        return true;
-      }
-      if (reader.wide()) decode_plain<int16_t>(kernels, reader, header, threads, out);
-      else decode_plain<int8_t>(kernels, reader, header, threads, out);
-    } else if (reader.wide()) {
-      decode_shared(kernels, reader, header, distinct, rows, cols, threads, scratch.refs, scratch.distinct16, out);
-    } else {
-      decode_shared(kernels, reader, header, distinct, rows, cols, threads, scratch.refs, scratch.distinct8, out);
+    const auto stream = n <= kShare ? reader.lone_stream(open.symbols) : std::nullopt;  // more rows are for several threads
+    if (stream) {
+      open.stream = *stream;
+      open.in = in;
+      open.header = header;
+      open.shared = shared;
+      if (shared) open.refs.swap(scratch.refs);
+      open.rows = rows;
+      open.cols = cols;
+      open.out = out;
+      return true;
     }
+    if (shared && reader.wide())
+      decode_shared(kernels, reader, header, distinct, rows, cols, threads, scratch.refs, scratch.distinct16, out);
+    else if (shared)
+      decode_shared(kernels, reader, header, distinct, rows, cols, threads, scratch.refs, scratch.distinct8, out);
+    else if (reader.wide())
+      decode_plain<int16_t>(kernels, reader, header, threads, out);
+    else
+      decode_plain<int8_t>(kernels, reader, header, threads, out);
     apply_patches(in, n, out);
   }
   expect(in.left() == 0, "block: bytes after its end");
@@ -224,11 +247,9 @@ bool open_rows(const Kernels& kernels, const uint8_t* block, size_t size, const 
 }
 
 void close_rows(const Kernels& kernels, OpenBlock& open) {
-  int8_t codes[8 * kManyStreams + 64];  // a symbol holds at most eight
-  open.codes->place(kernels, open.symbols, codes);
-  kernels.dequantize8(codes, open.n, open.header.step, open.header.base, open.out);
-  place_outliers(*open.codes, open.header, open.out);
-  apply_patches(*open.in, open.n, open.out);
+  if (open.codes->wide()) place_codes<int16_t>(kernels, open);
+  else place_codes<int8_t>(kernels, open);
+  apply_patches(*open.in, open.rows * open.cols, open.out);
   expect(open.in->left() == 0, "block: bytes after its end");
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "code_section.h"
 #include "grid.h"
@@ -23,7 +24,9 @@ struct OpenBlock {
   std::optional<Reader> in;
   std::optional<CodeReader> codes;
   GridHeader header;
-  size_t n;
+  bool shared;                 // rows refer to distinct ones
+  std::vector<uint32_t> refs;  // if so
+  size_t rows, cols;
   float* out;
   Stream stream;
   uint8_t symbols[kManyStreams + 16];

@@ -86,7 +86,7 @@ bool start_block(const Quantized& q, const float* x, size_t n, Form form, Writer
 Coding huffman_coding(const uint8_t* bytes, size_t n) {
   Histogram histogram{};
   count_symbols(bytes, n, histogram);
-  std::array<uint64_t, 256> counts{};
+  Histogram counts;
   std::rotate_copy(histogram.begin(), histogram.begin() + 128, histogram.end(), counts.begin());
   if (std::count(counts.begin(), counts.end(), 0u) == 255) counts[counts[0] ? 1 : 0] = 1;  // a code needs two symbols
   Coding coding;

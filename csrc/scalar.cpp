@@ -11,6 +11,7 @@
 namespace laconic {
 namespace {
 #include "quantize.inl"
+#include "code_window.inl"
 #include "dequantize.inl"
 #include "group.inl"
 #include "huffman.inl"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "packed_bits.h"
 #include "parallel.h"
 
 namespace laconic {
@@ -9,20 +10,17 @@ namespace {
 
 constexpr size_t kWorthRuns = 8192;  // symbols from which a table of runs saves more time than it takes
 
-void write_lengths(const Lengths& lengths, Writer& out) {
-  int last = 255;
-  while (!lengths[size_t(last)]) --last;
+void write_lengths(const CanonicalOrder& by_symbol, Writer& out) {
   uint8_t live[32] = {}, nibbles[128] = {};
-  size_t count = 0;
-  for (size_t s = 0; s <= size_t(last); ++s) {
-    if (!lengths[s]) continue;
-    live[s / 8] = uint8_t(live[s / 8] | 1u << (s % 8));
-    nibbles[count / 2] = uint8_t(nibbles[count / 2] | lengths[s] << (count % 2 * 4));
-    ++count;
+  for (size_t i = 0; i < by_symbol.count; ++i) {
+    const auto [symbol, length] = by_symbol.codes[i];
+    live[symbol / 8] = uint8_t(live[symbol / 8] | 1u << (symbol % 8));
+    nibbles[i / 2] = uint8_t(nibbles[i / 2] | length << (i % 2 * 4));
   }
-  out.byte(uint8_t(last));
+  const uint8_t last = by_symbol.codes[by_symbol.count - 1].symbol;
+  out.byte(last);
   out.bytes(live, size_t(last) / 8 + 1);
-  out.bytes(nibbles, (count + 1) / 2);
+  out.bytes(nibbles, (by_symbol.count + 1) / 2);
 }
 
 // One chunk: stream sizes but the last, then the streams. Sizes take one byte where none can need two.
@@ -52,18 +50,17 @@ size_t encode_chunk(const Kernels& kernels, const uint8_t* symbols, size_t n, co
 void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* bytes, uint8_t minimum, size_t n,
                    int threads, std::vector<uint8_t>& slots, Writer& out) {
   out.byte(uint8_t(uint8_t(coding.mode) | coding.log_group << 2 | coding.low_bits << 4));
-  uint32_t own[256], by_byte[256];
-  const uint32_t* codes = own;
+  uint32_t by_byte[256];
+  const uint32_t* codes = by_byte;
   if (coding.mode == Mode::kStatic) {
     out.byte(uint8_t(uint8_t(coding.shape) << 4 | coding.level));
-    codes = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes.data();
+    const auto& by_symbol = static_codes(coding.log_group, coding.shape)[size_t(coding.level)].codes;
+    if (minimum) std::rotate_copy(by_symbol.begin(), by_symbol.end() - minimum, by_symbol.end(), by_byte);
+    else codes = by_symbol.data();
   } else {
-    write_lengths(coding.lengths, out);
-    canonical_codes(coding.lengths, own);
-  }
-  if (minimum) {
-    std::rotate_copy(codes, codes + uint8_t(-minimum), codes + 256, by_byte);
-    codes = by_byte;
+    const CanonicalOrder by_symbol = live_codes(coding.lengths);
+    write_lengths(by_symbol, out);
+    canonical_codes(by_symbol, minimum, by_byte);
   }
   const size_t chunks = (n + kChunkSymbols - 1) / kChunkSymbols;
   uint8_t* directory = out.reserve(2 * chunks);
@@ -75,43 +72,26 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
     const uint16_t field = uint16_t(size);
     std::memcpy(directory + 2 * c, &field, 2);
   };
-  // Some chunks at a time into slots, then in order to their place; one thread needs a slot
-  // only where the room left is smaller than a chunk may become.
+  // Straight to their place; by several threads, and where the room left is smaller than a chunk may become, some at a
+  // time into slots and from there in order.
   const size_t batch = threads > 1 ? std::min(size_t(threads) * 4, chunks) : 1;
-  if (slots.size() < batch * kMaxChunkBytes) slots.resize(batch * kMaxChunkBytes);
-  std::vector<size_t> sizes(batch);
   for (size_t first = 0; first < chunks && !out.overflowed(); first += batch) {
-    if (uint8_t* to = batch == 1 ? out.peek(kMaxChunkBytes) : nullptr) {
+    const size_t most = max_chunk_bytes(std::min(kChunkSymbols, n - first * kChunkSymbols));
+    if (uint8_t* to = batch == 1 ? out.peek(most) : nullptr) {
       const size_t size = encode(first, to);
       enter(first, size);
       out.advance(size);
       continue;
     }
-    const size_t count = std::min(batch, chunks - first);
-    parallel_for(count, threads, [&](size_t k) { sizes[k] = encode(first + k, slots.data() + k * kMaxChunkBytes); });
+    const size_t count = std::min(batch, chunks - first), room = max_chunk_bytes(kChunkSymbols);
+    if (slots.size() < batch * room) slots.resize(batch * room);
+    std::vector<size_t> sizes(batch);
+    parallel_for(count, threads, [&](size_t k) { sizes[k] = encode(first + k, slots.data() + k * room); });
     for (size_t k = 0; k < count; ++k) {
       enter(first + k, sizes[k]);
-      out.bytes(slots.data() + k * kMaxChunkBytes, sizes[k]);
+      out.bytes(slots.data() + k * room, sizes[k]);
     }
   }
-}
-
-void pack_bits(const uint32_t* values, size_t n, int width, Writer& out) {
-  uint64_t acc = 0;
-  int used = 0;
-  uint8_t buffer[4096];
-  size_t filled = 0;
-  for (size_t i = 0; i < n; ++i) {
-    acc |= uint64_t(values[i]) << used;
-    used += width;
-    for (; used >= 8; used -= 8, acc >>= 8) buffer[filled++] = uint8_t(acc);
-    if (filled > sizeof(buffer) - 8) {
-      out.bytes(buffer, filled);
-      filled = 0;
-    }
-  }
-  if (used) buffer[filled++] = uint8_t(acc);
-  out.bytes(buffer, filled);
 }
 
 void write_values(const Kernels& kernels, const Coding& coding, const uint32_t* values, size_t n,
@@ -146,13 +126,14 @@ void SequenceReader::read_code(Reader& in) {
     for (unsigned bits = live[byte]; bits; bits &= bits - 1)
       codes.codes[codes.count++].symbol = uint8_t(8 * byte + unsigned(__builtin_ctz(bits)));
   const uint8_t* nibbles = in.take((codes.count + 1) / 2, "code lengths");
-  uint32_t sum = 0;
+  uint32_t sum = 0, beyond = 0;
   for (size_t k = 0; k < codes.count; ++k) {
-    const uint8_t length = nibbles[k / 2] >> (k % 2 * 4) & 15;
-    expect(length >= 1 && length <= kMaxCodeLength, "code lengths: outside 1..12");
-    codes.codes[k].length = length;
-    sum += 1u << (kMaxCodeLength - length);
+    const uint32_t length = nibbles[k / 2] >> (k % 2 * 4) & 15;
+    codes.codes[k].length = uint8_t(length);
+    beyond |= uint32_t(length - 1 >= uint32_t(kMaxCodeLength));
+    sum += 1u << kMaxCodeLength >> length;
   }
+  expect(!beyond, "code lengths: outside 1..12");
   expect(sum == 1u << kMaxCodeLength, "code lengths: they do not form a complete prefix code");
   const CanonicalOrder order = canonical_order(codes);
   if (symbols_ >= kWorthRuns) {
@@ -163,9 +144,8 @@ void SequenceReader::read_code(Reader& in) {
       return;
     }
   }
-  table_.reset(new uint16_t[size_t(1) << kMaxCodeLength]);
-  const int log_size = fill_decoder(order, table_.get());
-  decoder_ = {table_.get(), log_size, nullptr, nullptr};
+  const int log_size = fill_decoder(order, table_);
+  decoder_ = {table_, log_size, nullptr, nullptr};
 }
 
 SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
@@ -185,12 +165,12 @@ SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
   expect(!(log_group_ && low_bits_), "sequence kind: groups of digits have no low bits");
   symbols_ = size_t((n + (uint64_t(1) << log_group_) - 1) >> log_group_);
   read_code(in);
-  const size_t chunks = (symbols_ + kChunkSymbols - 1) / kChunkSymbols;
-  const uint8_t* directory = in.take(2 * uint64_t(chunks), "chunk sizes");
-  chunks_.resize(chunks);
-  for (size_t c = 0; c < chunks; ++c) {
-    chunks_[c].size = size_t(directory[2 * c] | directory[2 * c + 1] << 8);
-    chunks_[c].data = in.take(chunks_[c].size, "chunk");
+  chunks_ = (symbols_ + kChunkSymbols - 1) / kChunkSymbols;
+  const uint8_t* directory = in.take(2 * uint64_t(chunks_), "chunk sizes");
+  if (chunks_ > 1) later_chunks_.resize(chunks_ - 1);
+  for (size_t c = 0; c < chunks_; ++c) {
+    chunk(c).size = size_t(directory[2 * c] | directory[2 * c + 1] << 8);
+    chunk(c).data = in.take(chunk(c).size, "chunk");
   }
   raw_size_ = size_t((uint64_t(low_bits_) * n + 7) / 8);
   raw_ = in.take(raw_size_, "low bits");
@@ -198,8 +178,8 @@ SequenceReader::SequenceReader(const Kernels& kernels, Reader& in, uint64_t n)
 
 size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
   const size_t n = std::min(kChunkSymbols, symbols_ - c * kChunkSymbols);
-  const uint8_t* data = chunks_[c].data;
-  size_t left = chunks_[c].size, sizes[kStreams];
+  const uint8_t* data = chunk(c).data;
+  size_t left = chunk(c).size, sizes[kStreams];
   int streams = 1;
   if (n >= kManyStreams) {
     streams = kStreams;
@@ -221,8 +201,8 @@ size_t SequenceReader::decode_chunk(size_t c, uint8_t* symbols) const {
 }
 
 std::optional<Stream> SequenceReader::lone_stream(uint8_t* symbols) const {
-  if (mode_ == Mode::kPacked || symbols_ >= kManyStreams || !decoder_.runs) return std::nullopt;
-  return Stream{chunks_[0].data, chunks_[0].size, decoder_, symbols, symbols_};
+  if (mode_ == Mode::kPacked || !symbols_ || symbols_ >= kManyStreams) return std::nullopt;
+  return Stream{first_chunk_.data, first_chunk_.size, decoder_, symbols, symbols_};
 }
 
 void SequenceReader::append_raw(uint64_t first, size_t count, uint32_t* values) const {
@@ -230,6 +210,11 @@ void SequenceReader::append_raw(uint64_t first, size_t count, uint32_t* values) 
   if (!width) return;
   const size_t at = size_t(first * uint64_t(width) / 8);
   kernels_.append_bits(raw_ + at, raw_size_ - at, width, values, count);
+}
+
+void SequenceReader::unpack(uint64_t first, size_t count, int minimum, int8_t* codes) const {
+  const size_t at = size_t(first * uint64_t(width_) / 8);
+  unpack_bits(raw_ + at, raw_size_ - at, width_, count, minimum, codes);
 }
 
 namespace {

@@ -22,8 +22,6 @@ void write_symbols(const Kernels& kernels, const Coding& coding, const uint8_t* 
 void write_values(const Kernels& kernels, const Coding& coding, const uint32_t* values, size_t n,
                   std::vector<uint8_t>& scratch, std::vector<uint8_t>& slots, Writer& out);
 
-void pack_bits(const uint32_t* values, size_t n, int width, Writer& out);
-
 // A parsed sequence; chunks decode in any order.
 class SequenceReader {
  public:
@@ -35,7 +33,7 @@ class SequenceReader {
   int log_group() const { return log_group_; }
   int low_bits() const { return low_bits_; }
   int width() const { return width_; }
-  size_t chunks() const { return chunks_.size(); }
+  size_t chunks() const { return chunks_; }
   size_t symbols() const { return symbols_; }
 
   // Symbols of chunk c, at most kChunkSymbols of them; returns how many.
@@ -46,6 +44,10 @@ class SequenceReader {
 
   // Puts below each of `values` the low bits, or, packed, the values, of as many from `first` on, which is a multiple of 8.
   void append_raw(uint64_t first, size_t count, uint32_t* values) const;
+  // Packed with 1 to 8 bits: as many values from `first` on, which is a multiple of 8, plus `minimum`, modulo 256; whole
+  // groups of 8 are written.
+  void unpack(uint64_t first, size_t count, int minimum, int8_t* codes) const;
+
   // All values, each below `limit`.
   void values(uint32_t* out, uint32_t limit, const char* field) const;
 
@@ -64,9 +66,15 @@ class SequenceReader {
   size_t symbols_ = 0;
   Mode mode_;
   int log_group_ = 0, low_bits_ = 0, width_ = 0;
-  std::vector<Chunk> chunks_;
+  Chunk& chunk(size_t c) { return c ? later_chunks_[c - 1] : first_chunk_; }
+  const Chunk& chunk(size_t c) const { return c ? later_chunks_[c - 1] : first_chunk_; }
+
+  // Short sequences get along without memory of their own: one chunk, and a table of single symbols.
+  size_t chunks_ = 0;
+  Chunk first_chunk_;
+  std::vector<Chunk> later_chunks_;
   HuffmanDecoder decoder_{};
-  std::unique_ptr<uint16_t[]> table_;
+  uint16_t table_[kDecoderRoom];
   std::unique_ptr<uint32_t[]> runs_;
   uint8_t lengths_[256];  // beside runs_
   const uint8_t* raw_ = nullptr;
