@@ -10,10 +10,12 @@ from laconic.bench.serving.bags import measure_bags
 from laconic.bench.serving.benchmark import Result, _measure
 from laconic.bench.serving.complexity import flops, measure_complexity
 from laconic.bench.serving.engines import ENGINES
+from laconic.bench.serving.precisions import with_precisions
 from laconic.bench.serving.steps import Steps
 from laconic.bench.serving.tables import render
 from laconic.data import SyntheticSettings
 from laconic.quant import ModelShape
+from laconic.quantize.workbench import make_workbench
 
 
 def silent() -> Steps:
@@ -22,8 +24,32 @@ def silent() -> Steps:
 
 @pytest.fixture(scope="module")
 def case():
-    data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=600)
-    return models.trained_case("small", data, 5, 2, silent())
+    pytest.importorskip("scipy")  # which the search needs
+    data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=6000)
+    return with_precisions(models.trained_case("small", models.run_settings(data), 5, silent()), silent())
+
+
+def test_neither_training_nor_the_search_has_the_samples_that_are_scored(case):
+    def keys(parts):
+        return {tuple(row.tolist()) for part in parts for row in part.dense_BF}
+
+    bench = make_workbench(
+        case.trained,
+        case.source,
+        most=models.search_samples(case.source),
+        seed=0,
+        tell=lambda what, done, total: None,
+    )
+    scored = keys(case.parts)
+    assert len(scored) == 256 * len(case.parts) > 2000
+    assert not scored & keys([*bench.halves.search, *bench.halves.verification])
+
+
+def test_laconic_serves_what_the_search_chose(case):
+    found = case.artefact
+    assert found.metrics["budget"] == 0.0005
+    assert found.metrics["ne_change"] <= 0.0005
+    assert ENGINES["laconic"](case).size_bytes == found.size_bytes
 
 
 def test_engines_agree_on_the_model(case):
@@ -64,7 +90,7 @@ def test_flops_count_layers_and_dot_products():
 def test_larger_models_stand_beside_the_reference():
     small = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), eval_samples=600)
     large = SyntheticSettings(kind="synthetic", rows=(500, 10_000, 150), eval_samples=600)
-    cases = [models._drawn_case("drawn", data, 2, silent()) for data in (small, large)]
+    cases = [models.drawn_case("drawn", data, 2, silent()) for data in (small, large)]
     reference, *wider = measure_complexity(*cases, 1, silent(), widths=(1.5, 2.0))
     assert reference.row.model == "complexity reference"
     assert reference.fits(reference)

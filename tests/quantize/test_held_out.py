@@ -8,7 +8,7 @@ import torch
 from laconic.data import Samples, Synthetic
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quantize.held_out import BATCH, divide, joined, labels, select, thinned
+from laconic.quantize.held_out import BATCH, divide, joined, labels, select, thinned, undrawn
 
 
 def source(samples=9000, **changes):
@@ -39,6 +39,13 @@ def test_fewer_samples_are_drawn_when_fewer_are_asked_for():
     assert abs(count - 1000) < 5 * 32
     assert keys(some.search) <= keys(whole.search) | keys(whole.verification)
     assert not keys(some.search) & keys(some.verification)
+
+
+def test_what_is_left_is_in_neither_part():
+    some, rest = divide(source(), most=2000), keys(undrawn(source(), most=2000))
+    drawn = keys(some.search) | keys(some.verification)
+    assert not rest & drawn
+    assert len(rest) + len(drawn) == 9000
 
 
 def test_selected_samples_keep_their_bags():
