@@ -8,7 +8,7 @@ import torch
 from laconic.data import Samples, Synthetic
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quantize.held_out import BATCH, divide, joined, labels, select, thinned, undrawn
+from laconic.quantize.held_out import BATCH, divide, joined, labels, select, thinned
 
 
 def source(samples=9000, **changes):
@@ -42,8 +42,9 @@ def test_fewer_samples_are_drawn_when_fewer_are_asked_for():
 
 
 def test_what_is_left_is_in_neither_part():
-    some, rest = divide(source(), most=2000), keys(undrawn(source(), most=2000))
-    drawn = keys(some.search) | keys(some.verification)
+    left = []
+    some = divide(source(), most=2000, left=left.append)
+    rest, drawn = keys(left), keys(some.search) | keys(some.verification)
     assert not rest & drawn
     assert len(rest) + len(drawn) == 9000
 

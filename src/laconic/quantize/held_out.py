@@ -40,10 +40,11 @@ def divide(
     most: int,
     seed: int = 0,
     done: Callable[[int], None] = lambda samples: None,
+    left: Callable[[Samples], None] | None = None,
 ) -> HeldOut:
     """Draw up to about ``most`` of the evaluation samples, half for each part.
 
-    ``done`` is called with the samples of every batch that was read.
+    ``done`` is called with the number of samples of every batch that was read, ``left`` with those that neither part has.
     """
     total, taken = source.samples_in("eval"), _share(source, most)
     parts: tuple[list[Samples], list[Samples]] = ([], [])
@@ -52,6 +53,8 @@ def divide(
             chosen = np.flatnonzero((drawn_B >= low) & (drawn_B < low + taken / 2))
             if len(chosen):
                 part.append(select(samples, torch.from_numpy(chosen)))
+        if left is not None:
+            left(select(samples, torch.from_numpy(np.flatnonzero(drawn_B >= taken))))
         done(len(samples))
     for name, part in zip(("search", "verification"), parts, strict=True):
         _check(name, part, total)

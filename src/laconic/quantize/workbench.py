@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from laconic.data import Source, open_source
+from laconic.data import Samples, Source, open_source
 from laconic.quant.observe import Observed, observe
 from laconic.quant.trained_model import TrainedModel
 from laconic.quantize.held_out import HeldOut, divide, thinned
@@ -44,8 +44,19 @@ def open_workbench(run: Path, *, most: int, seed: int, tell: Tell) -> Workbench:
     return make_workbench(trained, open_source(settings.data), most=most, seed=seed, tell=tell)
 
 
-def make_workbench(trained: TrainedModel, source: Source, *, most: int, seed: int, tell: Tell) -> Workbench:
-    """Put a model beside up to ``most`` of the evaluation samples of the source that it was trained on."""
+def make_workbench(
+    trained: TrainedModel,
+    source: Source,
+    *,
+    most: int,
+    seed: int,
+    tell: Tell,
+    left: Callable[[Samples], None] | None = None,
+) -> Workbench:
+    """Put a model beside up to ``most`` of the evaluation samples of the source that it was trained on.
+
+    ``left`` is called with the others, batch by batch.
+    """
     total, read = source.samples_in("eval"), 0
 
     def done(samples: int) -> None:
@@ -53,7 +64,7 @@ def make_workbench(trained: TrainedModel, source: Source, *, most: int, seed: in
         read += samples
         tell("reading samples", read, total)
 
-    halves = divide(source, most=most, seed=seed, done=done)
+    halves = divide(source, most=most, seed=seed, done=done, left=left)
     some = thinned(halves.search, _CALIBRATION)
     observed = observe(trained, [(samples.dense_BF, samples.lookups) for samples in some])
     return Workbench(trained, halves, observed, _digest(trained, halves))
@@ -64,7 +75,7 @@ def _digest(trained: TrainedModel, halves: HeldOut) -> str:
     digest = blake2b(trained.shape.model_dump_json().encode(), digest_size=16)
     for name, values in sorted({**trained.tables, **trained.state}.items()):
         digest.update(name.encode())
-        digest.update(values.double().sum(dim=0).contiguous().numpy().tobytes())
+        digest.update(values.sum(dim=0, dtype=torch.float64).numpy().tobytes())
     for samples in halves.search:
         for tensor in (samples.label_B, samples.dense_BF, samples.lookups.ids_L):
             digest.update(torch.as_tensor(tensor).contiguous().numpy().tobytes())

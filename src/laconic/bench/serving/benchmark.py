@@ -24,14 +24,14 @@ from laconic.bench.serving.models import (
 from laconic.bench.serving.precisions import with_precisions
 from laconic.bench.serving.row import Row
 from laconic.bench.serving.steps import Steps
-from laconic.bench.serving.timing import one_core, time_calls
+from laconic.bench.serving.timing import one_core, one_thread, time_calls
 from laconic.train.metrics import Evaluation, Predictions
 
 __all__ = ["Result", "run_serving_benchmark"]
 
 _TIMED = 96  # batches to time with; all are evaluated on
 _TRAINING_STEPS = 100
-_LARGE_STEPS = 400  # its rows are many, and seldom looked up
+_LARGE_STEPS = 200  # its rows are many, and seldom looked up
 _BAG_ROWS = 4_000_000
 
 
@@ -55,7 +55,7 @@ def run_serving_benchmark(
     """Measure every engine on every model; engines that are not installed are left out."""
     rounds, batches = (15, (1, 64, BATCH)) if full else (5, (1, BATCH))
     rows = []
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, one_thread():
         most = None if full else _TRAINING_STEPS
         runs = {name: (run_settings(set_), most) for name, set_ in data_sets(data, Path(scratch)).items()}
         runs["large"] = large_settings(), _LARGE_STEPS
@@ -63,9 +63,10 @@ def run_serving_benchmark(
         each = models.PARTS + searched + (2 + len(batches)) * len(engines) + len(batches)
         steps = Steps(len(runs) * each + 1 + complexity.PARTS + bags.PARTS, show)
         for name, (settings, most) in runs.items():
-            case = trained_case(name, settings, most, steps)
+            case, bench = trained_case(name, settings, most, steps)
             if searched:
-                case = with_precisions(case, steps)
+                case = with_precisions(case, bench, steps)
+            del bench
             with one_core():
                 rows += _measure(case, engines, batches, rounds, steps)
         with one_core():

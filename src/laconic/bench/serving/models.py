@@ -8,7 +8,7 @@ Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,8 @@ from laconic.bench.serving.steps import Steps
 from laconic.bench.training.real_data import real_data_sets
 from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
 from laconic.quant import Artefact, Features, ModelShape, TrainedModel
-from laconic.quantize.held_out import select, undrawn
+from laconic.quantize.held_out import select
+from laconic.quantize.workbench import Workbench, make_workbench
 from laconic.train.load_trained import trained_features
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings, RunSettings, TrainSettings
@@ -36,7 +37,6 @@ __all__ = [
     "large_settings",
     "reference_case",
     "run_settings",
-    "search_samples",
     "trained_case",
 ]
 
@@ -78,9 +78,6 @@ class Case:
     trained: TrainedModel
     parts: list[Part]
 
-    source: Source
-    """Where the samples come from."""
-
     artefact: Artefact | None = None
     """The model in the precisions that a search chose; None before it."""
 
@@ -100,13 +97,8 @@ def large_settings() -> RunSettings:
     return RunSettings(data=_LARGE, model=_PAPER, train=_LEARNING)
 
 
-def search_samples(source: Source) -> int:
-    """Return how many evaluation samples the search of precisions may have: half of them."""
-    return source.samples_in("eval") // 2
-
-
-def trained_case(name: str, settings: RunSettings, most: int | None, steps: Steps) -> Case:
-    """Train for an epoch, or for so many steps at most."""
+def trained_case(name: str, settings: RunSettings, most: int | None, steps: Steps) -> tuple[Case, Workbench]:
+    """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
     steps.begin(f"{name}: opening data")
     source = open_source(settings.data)
     steps.begin(f"{name}: drawing first weights")
@@ -124,8 +116,16 @@ def trained_case(name: str, settings: RunSettings, most: int | None, steps: Step
     trainer.embeddings.close()
     model = TrainedModel(_shape(settings, features), features, tables, state)
     steps.begin(f"{name}: reading samples")
-    parts = list(_parts(undrawn(source, most=search_samples(source))))
-    return Case(_title(name, source), model, parts, source)
+    parts: list[Part] = []
+    bench = make_workbench(
+        model,
+        source,
+        most=source.samples_in("eval") // 2,
+        seed=0,
+        tell=lambda what, done, total: steps.within(done, total),
+        left=lambda samples: parts.extend(_parts(samples)),
+    )
+    return Case(_title(name, source), model, parts), bench
 
 
 def reference_case(parts: int, steps: Steps) -> Case:
@@ -148,7 +148,7 @@ def drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> 
     shape = _shape(settings, features)
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
-    return Case(name, model, list(islice(_parts(evaluation), parts)), source)
+    return Case(name, model, [part for samples in islice(evaluation, parts) for part in _parts(samples)])
 
 
 def _shape(settings: RunSettings, features: Features) -> ModelShape:
@@ -165,10 +165,9 @@ def _title(name: str, source: Source) -> str:
     return f"{name}, {rows / 1e6:.0f} M rows" if rows >= 10_000_000 else name
 
 
-def _parts(batches: Iterable[Samples]) -> Iterator[Part]:
-    """Cut samples with one id a table into parts; what is left of a batch is dropped."""
-    for samples in batches:
-        for begin in range(0, len(samples) - BATCH + 1, BATCH):
-            some = select(samples, torch.arange(begin, begin + BATCH))
-            ids_TB = some.lookups.ids_L.view(some.lookups.tables, BATCH)
-            yield Part(some.dense_BF.contiguous(), ids_TB, some.label_B)
+def _parts(samples: Samples) -> Iterator[Part]:
+    """Cut samples with one id a table into parts; fewer than a part at the end are dropped."""
+    for begin in range(0, len(samples) - BATCH + 1, BATCH):
+        some = select(samples, torch.arange(begin, begin + BATCH))
+        ids_TB = some.lookups.ids_L.view(some.lookups.tables, BATCH)
+        yield Part(some.dense_BF.contiguous(), ids_TB, some.label_B)
