@@ -9,7 +9,7 @@ from laconic.bench.serving import models
 from laconic.bench.serving.bags import measure_bags
 from laconic.bench.serving.benchmark import Result, _measure
 from laconic.bench.serving.complexity import flops, measure_complexity
-from laconic.bench.serving.engines import ENGINES
+from laconic.bench.serving.engines import ENGINES, forget_compiled
 from laconic.bench.serving.precisions import with_precisions
 from laconic.bench.serving.steps import Steps
 from laconic.bench.serving.tables import render
@@ -58,6 +58,24 @@ def test_engines_agree_on_the_model(case):
         logits = ENGINES[name](case).logits(part)
         # 8 bits for weights and inputs of six layers
         assert (logits - exact).abs().max() < 0.05 * (exact.max() - exact.min()) + 0.01, name
+
+
+def test_every_model_is_compiled_for_every_batch(monkeypatch):
+    graphs, real = [], torch.compile
+
+    def counted(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    monkeypatch.setattr(torch, "compile", lambda model, **how: real(model, **how, backend=counted))
+    for tables in range(1, 6):  # twice as many as torch compiles of one function, unless it is told to forget
+        data = SyntheticSettings(kind="synthetic", rows=(10,) * tables, eval_samples=300)
+        case = models.drawn_case("drawn", data, 1, silent())
+        forget_compiled()
+        contender = ENGINES["compile"](case)
+        for batch in (1, 64, 256, 1):
+            contender.logits(case.parts[0].first(batch))
+    assert len(graphs) == 5 * 3
 
 
 def test_rows_have_figures_for_every_engine_and_batch(case):
