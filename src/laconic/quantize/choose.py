@@ -16,7 +16,7 @@ __all__ = ["Chosen", "Objective", "ParetoPoint", "choose", "pareto"]
 Objective = Literal["size", "latency"]
 
 _POINTS = 25
-_OTHER = 0.01  # weight of the objective that was not asked for
+_OTHER = 0.03  # weight of the objective that was not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ParetoPoint:
 def choose(parts: Sequence[Sequence[Measurement]], budget: float, objective: Objective) -> Chosen:
     """Choose a candidate of every part, so that all together take least and harm no more than the budget.
 
-    The other objective counts for a hundredth: nobody wants a model that is a kilobyte smaller and takes a layer's
+    The other objective counts for a thirtieth: nobody wants a model that is a kilobyte smaller and takes a layer's
     time longer, or one whose tables have formats that differ in the noise of a clock.
     """
     costs = _costs(parts, objective)
