@@ -1,6 +1,6 @@
 """The precisions that ``laconic quantize --budget 0.03%`` finds for a model of the benchmark: what Laconic serves there.
 
-NE is to change by 0.05 % at most, on samples that the search does not have. Those have noise of their own, about 0.015 %
+NE is to change by 0.05 % at most, on samples that the search does not have. Those have noise of their own, by calculation 0.015 %
 for a combination that harms by 0.03 %, so the search is told to leave room for it.
 """
 
