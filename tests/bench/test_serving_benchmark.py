@@ -9,7 +9,8 @@ from laconic.bench.serving import models
 from laconic.bench.serving.bags import measure_bags
 from laconic.bench.serving.benchmark import Result, _measure
 from laconic.bench.serving.complexity import flops, measure_complexity
-from laconic.bench.serving.engines import ENGINES
+from laconic.bench.serving.engines import ENGINES, forget_compiled
+from laconic.bench.serving.precisions import with_precisions
 from laconic.bench.serving.steps import Steps
 from laconic.bench.serving.tables import render
 from laconic.data import SyntheticSettings
@@ -21,9 +22,32 @@ def silent() -> Steps:
 
 
 @pytest.fixture(scope="module")
-def case():
-    data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=600)
-    return models.trained_case("small", data, 5, 2, silent())
+def trained():
+    data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=6000)
+    return models.trained_case("small", models.run_settings(data), 5, silent())
+
+
+@pytest.fixture(scope="module")
+def case(trained):
+    pytest.importorskip("scipy", reason="the search needs scipy")
+    return with_precisions(*trained, silent())
+
+
+def test_the_search_does_not_have_the_samples_that_are_scored(trained):
+    def keys(parts):
+        return {tuple(row.tolist()) for part in parts for row in part.dense_BF}
+
+    case, bench = trained
+    scored = keys(case.parts)
+    assert len(scored) == 256 * len(case.parts) > 2000
+    assert not scored & keys([*bench.halves.search, *bench.halves.verification])
+
+
+def test_laconic_serves_what_the_search_chose(case):
+    found = case.artefact
+    assert found.metrics["budget"] == 0.0003
+    assert found.metrics["ne_change"] <= 0.0003
+    assert ENGINES["laconic"](case).size_bytes == found.size_bytes
 
 
 def test_engines_agree_on_the_model(case):
@@ -34,6 +58,24 @@ def test_engines_agree_on_the_model(case):
         logits = ENGINES[name](case).logits(part)
         # 8 bits for weights and inputs of six layers
         assert (logits - exact).abs().max() < 0.05 * (exact.max() - exact.min()) + 0.01, name
+
+
+def test_every_model_is_compiled_for_every_batch(monkeypatch):
+    graphs, real = [], torch.compile
+
+    def counted(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    monkeypatch.setattr(torch, "compile", lambda model, **how: real(model, **how, backend=counted))
+    for tables in range(1, 6):  # twice as many as torch compiles of one function, unless it is told to forget
+        data = SyntheticSettings(kind="synthetic", rows=(10,) * tables, eval_samples=300)
+        case = models.drawn_case("drawn", data, 1, silent())
+        forget_compiled()
+        contender = ENGINES["compile"](case)
+        for batch in (1, 64, 256, 1):
+            contender.logits(case.parts[0].first(batch))
+    assert len(graphs) == 5 * 3
 
 
 def test_rows_have_figures_for_every_engine_and_batch(case):
@@ -64,7 +106,7 @@ def test_flops_count_layers_and_dot_products():
 def test_larger_models_stand_beside_the_reference():
     small = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), eval_samples=600)
     large = SyntheticSettings(kind="synthetic", rows=(500, 10_000, 150), eval_samples=600)
-    cases = [models._drawn_case("drawn", data, 2, silent()) for data in (small, large)]
+    cases = [models.drawn_case("drawn", data, 2, silent()) for data in (small, large)]
     reference, *wider = measure_complexity(*cases, 1, silent(), widths=(1.5, 2.0))
     assert reference.row.model == "complexity reference"
     assert reference.fits(reference)

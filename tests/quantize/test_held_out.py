@@ -41,6 +41,14 @@ def test_fewer_samples_are_drawn_when_fewer_are_asked_for():
     assert not keys(some.search) & keys(some.verification)
 
 
+def test_what_is_left_is_in_neither_part():
+    left = []
+    some = divide(source(), most=2000, left=left.append)
+    rest, drawn = keys(left), keys(some.search) | keys(some.verification)
+    assert not rest & drawn
+    assert len(rest) + len(drawn) == 9000
+
+
 def test_selected_samples_keep_their_bags():
     lookups = Lookups(torch.tensor([1, 2, 3, 4, 5, 6]), torch.tensor([0, 2, 2, 3, 3, 5, 6]), tables=2)
     samples = Samples(torch.tensor([0.0, 1.0, 0.0]), torch.arange(6.0).reshape(3, 2), lookups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, PlanError
-from laconic.quantize.knapsack import Option, solve
+from laconic.quantize.knapsack import Option, _silent_stdout, solve
 
 pytest.importorskip("scipy")
 
@@ -74,3 +75,10 @@ def test_no_budget_takes_what_does_no_harm():
 def test_a_budget_that_is_none_is_refused(budget):
     with pytest.raises(ConfigError, match="expected a budget of 0 or more"):
         solve([[Option(0, 0)]], budget)
+
+
+def test_what_the_solver_prints_is_not_among_the_output(capfd):
+    with _silent_stdout():
+        ctypes.CDLL(None).printf(b"of the solver\n")
+    print("of ours", flush=True)
+    assert capfd.readouterr().out == "of ours\n"

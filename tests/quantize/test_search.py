@@ -86,6 +86,19 @@ def test_latency_takes_what_is_fast(parts):
 
 
 def test_a_wide_budget_takes_the_smallest_of_everything(parts):
-    chosen = choose(parts, 10.0, "size")
+    alike = [[replace(m, us=0.0) for m in part] for part in parts]
+    chosen = choose(alike, 10.0, "size")
     assert chosen.bytes == sum(min(m.bytes for m in part) for part in parts)
     assert chosen.gap == 0
+
+
+def test_a_few_bytes_are_not_worth_the_time_of_a_layer(parts):
+    def timed(m):
+        return replace(m, us=0.0 if m.candidate.label == "int8 dynamic" else 100.0)
+
+    layer = next(part for part in parts if part[0].candidate.part.kind == "layer")
+    fast = next(m for m in layer if m.candidate.label == "int8 dynamic")
+    smaller = [replace(m, bytes=fast.bytes - 1) if m.candidate.label == "bf16" else m for m in layer]
+    others = [part for part in parts if part is not layer]
+    chosen = choose([[timed(m) for m in smaller], *others], 10.0, "size")
+    assert chosen.parts[0].candidate.label == "int8 dynamic"

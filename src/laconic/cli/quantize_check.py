@@ -45,14 +45,14 @@ def debug_run(
         )
     with work_bars() as tell:
         bench = open_workbench(run, most=samples, seed=seed, tell=tell)
-        artefact = _artefact(what, bench, tell)
+        artefact = _artefact(what, run, bench, tell)
         debugged = debug(bench.trained, artefact, thinned(bench.halves.search, probe), tell)
     if json_file is not None:
         write_json(asdict(debugged), json_file)
     _show_debugged(console, debugged)
 
 
-def _artefact(what: Path, bench: Workbench, tell: Tell) -> Artefact:
+def _artefact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artefact:
     from laconic.quant import Recipe, quantize_model, read_artefact
 
     if not what.is_dir():
@@ -70,7 +70,7 @@ def _artefact(what: Path, bench: Workbench, tell: Tell) -> Artefact:
         bench.trained.features.table_names,
     ):
         raise ConfigError(
-            f"--debug: {what} is of another model than {bench.run}; give the run that it was made from"
+            f"--debug: {what} is of another model than {run}; give the run that it was made from"
         )
     return artefact
 

@@ -6,11 +6,12 @@ of the file is, and the same at every run. Shape legend: ``T`` tables, ``B`` sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.data import Samples, Source
@@ -18,7 +19,7 @@ from laconic.data.mix64 import key64, mix64, uniform
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
-__all__ = ["BATCH", "HeldOut", "divide", "joined", "labels", "select", "thinned"]
+__all__ = ["BATCH", "HeldOut", "divide", "joined", "labels", "select", "thinned", "undrawn"]
 
 BATCH = 512  # scored at a time: what a model computes meanwhile stays in the cache, which takes half the time of 4096
 _READ = 4096
@@ -39,27 +40,46 @@ def divide(
     most: int,
     seed: int = 0,
     done: Callable[[int], None] = lambda samples: None,
+    left: Callable[[Samples], None] | None = None,
 ) -> HeldOut:
     """Draw up to about ``most`` of the evaluation samples, half for each part.
 
-    ``done`` is called with the samples of every batch that was read.
+    ``done`` is called with the number of samples of every batch that was read, ``left`` with those that neither part has.
     """
-    total = source.samples_in("eval")
-    taken = min(1.0, most / total) if total else 0.0
+    total, taken = source.samples_in("eval"), _share(source, most)
     parts: tuple[list[Samples], list[Samples]] = ([], [])
-    first, key = 0, key64("quantize", seed)
-    for samples in source.batches("eval", global_batch=_READ, rank=0, ranks=1):
-        number_B = np.arange(first, first + len(samples), dtype=np.uint64)
-        drawn_B = uniform(mix64(number_B ^ key))
+    for samples, drawn_B in _drawn(source, seed):
         for part, low in zip(parts, (0.0, taken / 2), strict=True):
             chosen = np.flatnonzero((drawn_B >= low) & (drawn_B < low + taken / 2))
             if len(chosen):
                 part.append(select(samples, torch.from_numpy(chosen)))
-        first += len(samples)
+        if left is not None:
+            left(select(samples, torch.from_numpy(np.flatnonzero(drawn_B >= taken))))
         done(len(samples))
     for name, part in zip(("search", "verification"), parts, strict=True):
         _check(name, part, total)
     return HeldOut(*(thinned(tuple(part), sum(map(len, part))) for part in parts))
+
+
+def undrawn(source: Source, *, most: int, seed: int = 0) -> Iterator[Samples]:
+    """Yield the evaluation samples that ``divide`` leaves: neither part of it has them."""
+    taken = _share(source, most)
+    for samples, drawn_B in _drawn(source, seed):
+        yield select(samples, torch.from_numpy(np.flatnonzero(drawn_B >= taken)))
+
+
+def _share(source: Source, most: int) -> float:
+    total = source.samples_in("eval")
+    return min(1.0, most / total) if total else 0.0
+
+
+def _drawn(source: Source, seed: int) -> Iterator[tuple[Samples, NDArray[np.float64]]]:
+    """All evaluation samples, and a number in [0, 1) for each."""
+    first, key = 0, key64("quantize", seed)
+    for samples in source.batches("eval", global_batch=_READ, rank=0, ranks=1):
+        number_B = np.arange(first, first + len(samples), dtype=np.uint64)
+        yield samples, uniform(mix64(number_B ^ key))
+        first += len(samples)
 
 
 def select(samples: Samples, chosen: Tensor) -> Samples:

@@ -12,8 +12,11 @@ Negative harm is noise and counts as none.
 
 from __future__ import annotations
 
+import ctypes
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -75,13 +78,17 @@ def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
     kept_X = scaled_X <= 1.0  # more than the whole budget: never, and a better-scaled program without
     scale = _COST / (float(np.abs(cost_X).sum()) or 1.0)
     one = csr_array((np.ones(len(part_X)), (part_X, np.arange(len(part_X)))), shape=(len(parts), len(part_X)))
-    answer = milp(
-        c=cost_X * scale,
-        constraints=[LinearConstraint(one, 1, 1), LinearConstraint(scaled_X * kept_X, -np.inf, 1 - _SLACK)],
-        integrality=np.ones(len(part_X)),
-        bounds=Bounds(0, kept_X.astype(float)),
-        options={"mip_rel_gap": 0.0, "time_limit": _MOST_S},
-    )
+    with _silent_stdout():
+        answer = milp(
+            c=cost_X * scale,
+            constraints=[
+                LinearConstraint(one, 1, 1),
+                LinearConstraint(scaled_X * kept_X, -np.inf, 1 - _SLACK),
+            ],
+            integrality=np.ones(len(part_X)),
+            bounds=Bounds(0, kept_X.astype(float)),
+            options={"mip_rel_gap": 0.0, "time_limit": _MOST_S},
+        )
     if answer.x is None:  # only what was kept back of the budget can be missing
         raise PlanError(_too_little(parts, usable, budget))
     chosen = {i: o for (i, o, _), x in zip(usable, answer.x, strict=True) if x > 0.5}
@@ -92,6 +99,22 @@ def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
         harm=math.fsum(max(option.harm, 0.0) for option in picked),
         lower_bound=float(answer.mip_dual_bound) / scale,
     )
+
+
+@contextmanager
+def _silent_stdout() -> Iterator[None]:
+    """Keep what HiGHS prints now and then, whatever it is told, out of standard output: JSON may go there."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _frontier(part: Sequence[Option]) -> list[int]:

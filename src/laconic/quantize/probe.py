@@ -119,6 +119,16 @@ class Probe(Scorer):
         with torch.inference_mode():
             self._embeddings = [self.embed(exact, batch) for batch in range(len(batches))]
             self._dense = [self._model.dense_part(samples.dense_BF) for samples in batches]
+        self._largest: dict[str, Tensor] = {}
+
+    def largest_row(self, name: str) -> Tensor:
+        """Row of a table with the value of largest magnitude, looked up or not: what a format must be able to hold."""
+        if name not in self._largest:
+            rows_RD = self.trained.tables[name]
+            low_R, high_R = torch.aminmax(rows_RD, dim=1)
+            largest = int(torch.maximum(-low_R, high_R).argmax())
+            self._largest[name] = rows_RD[largest : largest + 1]
+        return self._largest[name]
 
     def logits_with(self, candidate: Candidate) -> Tensor:
         """Logits of all samples."""

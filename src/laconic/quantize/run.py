@@ -23,7 +23,15 @@ from laconic.quantize.workbench import Tell, Workbench
 from laconic.report.quantize_result import ModelFigures, QuantizeResult, SampleCounts
 from laconic.train.metrics import Evaluation
 
-__all__ = ["Quantized", "SearchSettings", "measurement_file", "quantize_run", "with_figures"]
+__all__ = [
+    "Quantized",
+    "SearchSettings",
+    "Searched",
+    "measurement_file",
+    "quantize_run",
+    "search_run",
+    "with_figures",
+]
 
 _POPULATION = 16384  # samples that histograms of inputs are made of
 
@@ -40,6 +48,16 @@ class SearchSettings:
     batch: int = 256
     """Samples of a batch whose time is measured."""
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """An artefact, and what it was chosen from."""
+
+    artefact: Artefact
+    found: Found
+    parts: list[list[Measurement]]
+    """Every candidate of every part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +79,25 @@ def measurement_file(
 def quantize_run(
     bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, tell: Tell
 ) -> Quantized:
+    """Search, and say all that there is to say about what was found."""
+    searched = search_run(bench, settings, file, tell)
+    curve = pareto(searched.parts, settings.budget)
+    us = _engine_times(bench, searched.artefact, settings.batch, tell)
+    return Quantized(searched.artefact, _result(bench, settings, searched, us, curve, title))
+
+
+def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell) -> Searched:
     """Search, and make the artefact that was found."""
-    trained = bench.trained
     parts = _measure(bench, settings, file, tell)
-    drafts = Drafts(trained, bench.observed, tell)
+    drafts = Drafts(bench.trained, bench.observed, tell)
     tell("scoring in fp32", 0, 2)
     search_half = Half(drafts, bench.halves.search)
     tell("scoring in fp32", 1, 2)
     verification_half = Half(drafts, bench.halves.verification)
     tell("scoring in fp32", 2, 2)
     found = search(parts, settings.budget, settings.objective, search_half, verification_half, tell)
-    curve = pareto(parts, settings.budget)
     artefact = with_figures(bench, drafts.artefact(found.chosen.recipe), found.verified, settings.budget)
-    us = _engine_times(bench, artefact, settings.batch, tell)
-    return Quantized(artefact, _result(bench, settings, parts, found, artefact, us, curve, title))
+    return Searched(artefact, found, parts)
 
 
 def _measure(
@@ -124,13 +147,12 @@ def _engine_times(bench: Workbench, artefact: Artefact, batch: int, tell: Tell) 
 def _result(
     bench: Workbench,
     settings: SearchSettings,
-    parts: list[list[Measurement]],
-    found: Found,
-    artefact: Artefact,
+    searched: Searched,
     us: tuple[float, ...],
     curve: list[ParetoPoint],
     title: str,
 ) -> QuantizeResult:
+    found, parts = searched.found, searched.parts
     served = found.verified
     exact_bytes = sum(part[0].bytes for part in parts)
     return quantize_result(
@@ -145,7 +167,7 @@ def _result(
             verification=served.harm.samples,
         ),
         exact=_figures(served.exact, exact_bytes, us[0]),
-        low=_figures(served.low, artefact.size_bytes, us[1]),
+        low=_figures(served.low, searched.artefact.size_bytes, us[1]),
         harm=served.harm,
         found=found,
         parts=parts,

@@ -137,17 +137,11 @@ def _harm(probe: Probe, candidate: Candidate) -> Harm:
         return Harm(0.0, 0.0, 0.0, 0.0, len(probe.label_B))
     try:
         if isinstance(candidate.choice, TableChoice):
-            _check_largest(probe.trained, candidate.part.name, candidate.choice)
+            quantize_rows(probe.largest_row(candidate.part.name), candidate.choice.format)
         changed_B = probe.logits_with(candidate)
     except ConfigError:  # beyond what the format holds
         return Harm(math.inf, 0.0, math.inf, 0.0, len(probe.label_B))
     return measure_harm(probe.exact_B, changed_B, probe.label_B)
-
-
-def _check_largest(trained: TrainedModel, name: str, choice: TableChoice) -> None:
-    """Raise where some row of the table, looked up or not, is beyond the format."""
-    largest = int(trained.tables[name].abs().amax(dim=1).argmax())
-    quantize_rows(trained.tables[name][largest : largest + 1], choice.format)
 
 
 def stored_bytes(trained: TrainedModel, candidate: Candidate) -> int:

@@ -1,4 +1,4 @@
-"""A trained run, ready to be quantised: the model, held-out samples in two halves, calibration."""
+"""A trained model, ready to be quantised: held-out samples in two halves, calibration."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-from laconic.data import open_source
+from laconic.data import Samples, Source, open_source
 from laconic.quant.observe import Observed, observe
 from laconic.quant.trained_model import TrainedModel
 from laconic.quantize.held_out import HeldOut, divide, thinned
 from laconic.train.load_trained import load_trained, run_settings
 
-__all__ = ["Tell", "Workbench", "open_workbench"]
+__all__ = ["Tell", "Workbench", "make_workbench", "open_workbench"]
 
 Tell = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much of it."""
@@ -27,7 +27,6 @@ _CALIBRATION = 8192
 class Workbench:
     """All that a search begins with."""
 
-    run: Path
     trained: TrainedModel
     halves: HeldOut
     observed: dict[str, Observed]
@@ -42,7 +41,22 @@ def open_workbench(run: Path, *, most: int, seed: int, tell: Tell) -> Workbench:
     tell("loading the model", 0, 1)
     trained = load_trained(run, settings)
     tell("loading the model", 1, 1)
-    source = open_source(settings.data)
+    return make_workbench(trained, open_source(settings.data), most=most, seed=seed, tell=tell)
+
+
+def make_workbench(
+    trained: TrainedModel,
+    source: Source,
+    *,
+    most: int,
+    seed: int,
+    tell: Tell,
+    left: Callable[[Samples], None] | None = None,
+) -> Workbench:
+    """Put a model beside up to ``most`` of the evaluation samples of the source that it was trained on.
+
+    ``left`` is called with the others, batch by batch.
+    """
     total, read = source.samples_in("eval"), 0
 
     def done(samples: int) -> None:
@@ -50,10 +64,10 @@ def open_workbench(run: Path, *, most: int, seed: int, tell: Tell) -> Workbench:
         read += samples
         tell("reading samples", read, total)
 
-    halves = divide(source, most=most, seed=seed, done=done)
+    halves = divide(source, most=most, seed=seed, done=done, left=left)
     some = thinned(halves.search, _CALIBRATION)
     observed = observe(trained, [(samples.dense_BF, samples.lookups) for samples in some])
-    return Workbench(run, trained, halves, observed, _digest(trained, halves))
+    return Workbench(trained, halves, observed, _digest(trained, halves))
 
 
 def _digest(trained: TrainedModel, halves: HeldOut) -> str:
@@ -61,7 +75,7 @@ def _digest(trained: TrainedModel, halves: HeldOut) -> str:
     digest = blake2b(trained.shape.model_dump_json().encode(), digest_size=16)
     for name, values in sorted({**trained.tables, **trained.state}.items()):
         digest.update(name.encode())
-        digest.update(values.double().sum(dim=0).contiguous().numpy().tobytes())
+        digest.update(values.sum(dim=0, dtype=torch.float64).numpy().tobytes())
     for samples in halves.search:
         for tensor in (samples.label_B, samples.dense_BF, samples.lookups.ids_L):
             digest.update(torch.as_tensor(tensor).contiguous().numpy().tobytes())

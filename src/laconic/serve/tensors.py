@@ -163,7 +163,9 @@ def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
 def _shape(value: Any, where: str) -> tuple[int, ...]:
     fits = isinstance(value, list) and 1 <= len(value) <= 2
     if not fits or any(type(size) is not int or not 0 <= size < 1 << 31 for size in value):
-        raise Refusal(400, f"{where}: expected a shape of one or two sizes >= 0, got {str(value)[:80]}")
+        raise Refusal(
+            400, f"{where}: expected a shape of one or two sizes from 0 to 2^31 - 1, got {str(value)[:80]}"
+        )
     return tuple(value)
 
 

@@ -8,27 +8,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from laconic.bench.serving import bags, complexity
+from laconic.bench.serving import bags, complexity, models, precisions
 from laconic.bench.serving.complexity import Fit, measure_complexity
-from laconic.bench.serving.engines import ENGINES, Contender
+from laconic.bench.serving.engines import ENGINES, Contender, forget_compiled
 from laconic.bench.serving.models import (
     BATCH,
     Case,
     Part,
     data_sets,
-    large_case,
+    large_settings,
     reference_case,
+    run_settings,
     trained_case,
 )
+from laconic.bench.serving.precisions import with_precisions
 from laconic.bench.serving.row import Row
 from laconic.bench.serving.steps import Steps
-from laconic.bench.serving.timing import one_core, time_calls
+from laconic.bench.serving.timing import one_core, one_thread, time_calls
 from laconic.train.metrics import Evaluation, Predictions
 
 __all__ = ["Result", "run_serving_benchmark"]
 
-_PARTS = 96  # batches to evaluate on and to time with
+_TIMED = 96  # batches to time with; all are evaluated on
 _TRAINING_STEPS = 100
+_LARGE_STEPS = 200  # its rows are many, and seldom looked up
 _BAG_ROWS = 4_000_000
 
 
@@ -52,25 +55,32 @@ def run_serving_benchmark(
     """Measure every engine on every model; engines that are not installed are left out."""
     rounds, batches = (15, (1, 64, BATCH)) if full else (5, (1, BATCH))
     rows = []
-    with tempfile.TemporaryDirectory() as scratch, one_core():
-        sets = data_sets(data, Path(scratch))
-        each = 1 + (2 + len(batches)) * len(engines) + len(batches)
-        steps = Steps((len(sets) + 1) * each + 1 + complexity.PARTS + bags.PARTS, show)
-        for name, settings in sets.items():
-            case = trained_case(name, settings, None if full else _TRAINING_STEPS, _PARTS, steps)
-            rows += _measure(case, engines, batches, rounds, steps)
-        case = large_case(_PARTS, steps)
-        rows += _measure(case, engines, batches, rounds, steps)
-        fits = measure_complexity(reference_case(_PARTS, steps), case, rounds, steps)
-        del case
-        gc.collect()
-        rows += bags.measure_bags(_BAG_ROWS, rounds, steps)
+    with tempfile.TemporaryDirectory() as scratch, one_thread():
+        most = None if full else _TRAINING_STEPS
+        runs = {name: (run_settings(set_), most) for name, set_ in data_sets(data, Path(scratch)).items()}
+        runs["large"] = large_settings(), _LARGE_STEPS
+        searched = precisions.PARTS if "laconic" in engines else 0
+        each = models.PARTS + searched + (2 + len(batches)) * len(engines) + len(batches)
+        steps = Steps(len(runs) * each + 1 + complexity.PARTS + bags.PARTS, show)
+        for name, (settings, most) in runs.items():
+            case, bench = trained_case(name, settings, most, steps)
+            if searched:
+                case = with_precisions(case, bench, steps)
+            del bench
+            with one_core():
+                rows += _measure(case, engines, batches, rounds, steps)
+        with one_core():
+            fits = measure_complexity(reference_case(_TIMED, steps), case, rounds, steps)
+            del case
+            gc.collect()
+            rows += bags.measure_bags(_BAG_ROWS, rounds, steps)
     return Result(rows, fits)
 
 
 def _measure(
     case: Case, engines: Sequence[str], batches: Sequence[int], rounds: int, steps: Steps
 ) -> list[Row]:
+    forget_compiled()
     contenders = []
     for name in engines:
         steps.begin(f"{case.name}: loading {name}")
@@ -84,7 +94,7 @@ def _measure(
         accuracy[contender.name] = _evaluate(contender, case)
     rows = []
     for batch in batches:
-        parts = [part.first(batch) for part in case.parts]
+        parts = [part.first(batch) for part in case.parts[:_TIMED]]
         for contender in contenders:
             steps.begin(f"{case.name}: batch {batch}, warming {contender.name} up")
             for part in parts[:3]:
@@ -101,8 +111,8 @@ def _measure(
                     model=case.name,
                     batch=batch,
                     size_bytes=contender.size_bytes,
-                    ne=None if found is None else found.normalized_entropy,
-                    auc=None if found is None else found.auc,
+                    ne=found.normalized_entropy,
+                    auc=found.auc,
                 )
             )
     return rows
@@ -112,9 +122,7 @@ def _calls(contender: Contender, parts: list[Part]) -> Callable[[int], object]:
     return lambda i: contender.logits(parts[i % len(parts)])
 
 
-def _evaluate(contender: Contender, case: Case) -> Evaluation | None:
-    if not case.labelled:
-        return None
+def _evaluate(contender: Contender, case: Case) -> Evaluation:
     predictions = Predictions()
     for part in case.parts:
         assert len(part.label_B) == BATCH

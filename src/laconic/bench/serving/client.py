@@ -42,6 +42,8 @@ class Client:
 
     async def ask(self, request: bytes) -> int:
         """Send and wait; the status, 0 where the connection failed."""
+        if self._streams is not None and self._streams[0].at_eof():
+            self.close()  # by the server, which does not keep idle connections
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_connection(*self._address)

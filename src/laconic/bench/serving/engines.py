@@ -1,6 +1,7 @@
 """Everybody who serves a model: torch as it is, compiled, torchao, ONNX Runtime, Laconic; one core each.
 
-torch's engines and ONNX Runtime keep tables in float32, which is what their tools leave them in.
+torch's engines and ONNX Runtime keep tables in float32, which is what their tools leave them in. A model is compiled
+anew for every batch size; ``fullgraph`` makes what torch can not compile an error, where it would run as it is otherwise.
 Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 """
 
@@ -17,10 +18,10 @@ from torch import Tensor, nn
 
 from laconic.bench.serving.models import Case, Part
 from laconic.lookups import Lookups
-from laconic.quant import Artefact, LayerChoice, Recipe, RowFormat, TableChoice, TrainedModel, quantize_model
+from laconic.quant import Artefact, TrainedModel
 from laconic.serve import Engine
 
-__all__ = ["ENGINES", "Contender", "engine_contender"]
+__all__ = ["ENGINES", "Contender", "engine_contender", "forget_compiled"]
 
 Score = Callable[[Part], Tensor]
 
@@ -64,8 +65,17 @@ def _fp32(case: Case) -> Contender:
     return Contender("fp32", _torch_score(_Whole(case.trained)), _fp32_bytes(case.trained))
 
 
+def _compile(model: nn.Module) -> Callable[..., Tensor]:
+    return torch.compile(model, dynamic=False, fullgraph=True)
+
+
+def forget_compiled() -> None:
+    """Begin a count anew: torch compiles one function for so many models and batch sizes, and then no more."""
+    torch.compiler.reset()
+
+
 def _compiled(case: Case) -> Contender:
-    model = torch.compile(_Whole(case.trained), dynamic=False)
+    model = _compile(_Whole(case.trained))
     return Contender("compile", _torch_score(model), _fp32_bytes(case.trained))
 
 
@@ -80,9 +90,8 @@ def _torchao(case: Case) -> Contender:
 
         whole = _Whole(case.trained)
         quantize_(whole.dense, Int8DynamicActivationInt8WeightConfig())
-    model = torch.compile(whole, dynamic=False)
     layers = _dense_bytes(case.trained) // 4  # one byte a weight; scales and biases are few
-    return Contender("torchao", _torch_score(model), _table_bytes(case.trained) + layers)
+    return Contender("torchao", _torch_score(_compile(whole)), _table_bytes(case.trained) + layers)
 
 
 def _onnxruntime(case: Case) -> Contender:
@@ -112,14 +121,8 @@ def _onnxruntime(case: Case) -> Contender:
 
 
 def _laconic(case: Case) -> Contender:
-    trained = case.trained
-    recipe = Recipe.uniform(
-        trained.features.table_names,
-        trained.shape.layer_names(),
-        table=TableChoice(format=RowFormat.INT8),
-        layer=LayerChoice(kind="int8_dynamic"),
-    )
-    return engine_contender(quantize_model(trained, recipe))
+    assert case.artefact is not None, "with_precisions comes first"
+    return engine_contender(case.artefact)
 
 
 def engine_contender(artefact: Artefact) -> Contender:

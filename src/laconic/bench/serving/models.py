@@ -1,4 +1,7 @@
-"""The models that are served: trained shortly on real sets, and a large one that is only drawn.
+"""The models that are served: trained shortly, on real sets and on generated samples with ten million rows.
+
+Of the large one's tables, rows that no sample of its training looked up have their first values still, as they would
+after any training that ends: they take as much room, and lookups of unseen samples find them as often as they occur.
 
 Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 """
@@ -15,22 +18,39 @@ from torch import Tensor
 
 from laconic.bench.serving.steps import Steps
 from laconic.bench.training.real_data import real_data_sets
-from laconic.data import DataSettings, Samples, SyntheticSettings, open_source
-from laconic.quant import Features, ModelShape, TrainedModel
+from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
+from laconic.quant import Artefact, Features, ModelShape, TrainedModel
+from laconic.quantize.held_out import select
+from laconic.quantize.workbench import Workbench, make_workbench
 from laconic.train.load_trained import trained_features
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
-__all__ = ["BATCH", "Case", "Part", "data_sets", "large_case", "reference_case", "trained_case"]
+__all__ = [
+    "BATCH",
+    "PARTS",
+    "Case",
+    "Part",
+    "data_sets",
+    "drawn_case",
+    "large_settings",
+    "reference_case",
+    "run_settings",
+    "trained_case",
+]
 
 BATCH = 256
 """Samples of a part: what is scored at once where throughput counts."""
 
-_GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19)
-_LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000)
+PARTS = 4
+"""Steps of training a model."""
+
+_GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19, eval_samples=1 << 17)
+_LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000, eval_samples=1 << 18)
 _REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
 _PAPER = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))
+_LEARNING = TrainSettings(batch=1024, rate_warmup=50)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,14 +72,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A model, and batches of samples that it was not trained on."""
+    """A model, and batches of samples that neither its training nor the search of its precisions has seen."""
 
     name: str
     trained: TrainedModel
     parts: list[Part]
 
-    labelled: bool
-    """Whether the model has learnt something: otherwise accuracy means nothing."""
+    artefact: Artefact | None = None
+    """The model in the precisions that a search chose; None before it."""
 
 
 def data_sets(data: Path | None, scratch: Path) -> Mapping[str, DataSettings]:
@@ -67,40 +87,54 @@ def data_sets(data: Path | None, scratch: Path) -> Mapping[str, DataSettings]:
     return {"generated": _GENERATED} if data is None else real_data_sets(data, scratch)
 
 
-def trained_case(name: str, data: DataSettings, most: int | None, parts: int, steps: Steps) -> Case:
-    """Train for an epoch, or for so many steps at most."""
-    steps.begin(f"{name}: training")
-    settings = RunSettings(
-        data=data, model=ModelSettings(dim=64), train=TrainSettings(batch=1024, rate_warmup=50)
-    )
-    source = open_source(data)
+def run_settings(data: DataSettings) -> RunSettings:
+    """Say how a model of the usual size is trained."""
+    return RunSettings(data=data, model=ModelSettings(dim=64), train=_LEARNING)
+
+
+def large_settings() -> RunSettings:
+    """Say the same of one with layers of a paper's size, and tables far larger than any cache."""
+    return RunSettings(data=_LARGE, model=_PAPER, train=_LEARNING)
+
+
+def trained_case(name: str, settings: RunSettings, most: int | None, steps: Steps) -> tuple[Case, Workbench]:
+    """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
+    steps.begin(f"{name}: opening data")
+    source = open_source(settings.data)
+    steps.begin(f"{name}: drawing first weights")
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
-    total = min(-(-source.samples_in("train") // 1024), most or 1 << 40)
-    batches = source.batches("train", global_batch=1024, rank=0, ranks=1, epoch=0, start=0)
+    steps.begin(f"{name}: training")
+    batch = settings.train.batch
+    total = min(-(-source.samples_in("train") // batch), most or 1 << 40)
+    batches = source.batches("train", global_batch=batch, rank=0, ranks=1, epoch=0, start=0)
     for step, samples in enumerate(islice(batches, total)):
         trainer.step(samples)
         steps.within(step + 1, total)
     features = trained_features(settings, source)
-    tables = {
-        feature.name: trainer.embeddings.table_shard(feature.name)[1].clone() for feature in features.tables
-    }
+    tables = {feature.name: trainer.embeddings.table_shard(feature.name)[1] for feature in features.tables}
     state = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    trainer.embeddings.close()
     model = TrainedModel(_shape(settings, features), features, tables, state)
-    evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
-    return Case(name, model, _parts(evaluation, parts), labelled=True)
-
-
-def large_case(parts: int, steps: Steps) -> Case:
-    """Draw a model whose tables are far larger than any cache."""
-    return _drawn_case("large", _LARGE, parts, steps)
+    steps.begin(f"{name}: reading samples")
+    parts: list[Part] = []
+    bench = make_workbench(
+        model,
+        source,
+        most=source.samples_in("eval") // 2,
+        seed=0,
+        tell=lambda what, done, total: steps.within(done, total),
+        left=lambda samples: parts.extend(_parts(samples)),
+    )
+    return Case(_title(name, source), model, parts), bench
 
 
 def reference_case(parts: int, steps: Steps) -> Case:
-    """Draw one with the same layers and a fifth of the rows, which a larger model is to replace."""
-    return _drawn_case("reference", _REFERENCE, parts, steps)
+    """Draw a model with the large one's layers and a fifth of its rows, which a larger one is to replace."""
+    return drawn_case("reference", _REFERENCE, parts, steps)
 
 
-def _drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> Case:
+def drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> Case:
+    """Draw a model of paper size; its accuracy means nothing."""
     steps.begin(f"{name}: drawing tables")
     settings = RunSettings(data=data, model=_PAPER)
     source = open_source(data)
@@ -114,12 +148,7 @@ def _drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) ->
     shape = _shape(settings, features)
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
-    return Case(
-        f"{name}, {sum(source.schema.rows) / 1e6:.0f} M rows",
-        model,
-        _parts(evaluation, parts),
-        labelled=False,
-    )
+    return Case(name, model, [part for samples in islice(evaluation, parts) for part in _parts(samples)])
 
 
 def _shape(settings: RunSettings, features: Features) -> ModelShape:
@@ -131,13 +160,14 @@ def _shape(settings: RunSettings, features: Features) -> ModelShape:
     )
 
 
-def _parts(batches: Iterator[Samples], count: int) -> list[Part]:
-    whole = (samples for samples in batches if len(samples) == BATCH)
-    return [
-        Part(
-            samples.dense_BF.contiguous(),
-            samples.lookups.ids_L.view(samples.lookups.tables, BATCH),
-            samples.label_B,
-        )
-        for samples in islice(whole, count)
-    ]
+def _title(name: str, source: Source) -> str:
+    rows = sum(source.schema.rows)
+    return f"{name}, {rows / 1e6:.0f} M rows" if rows >= 10_000_000 else name
+
+
+def _parts(samples: Samples) -> Iterator[Part]:
+    """Cut samples with one id a table into parts; fewer than a part at the end are dropped."""
+    for begin in range(0, len(samples) - BATCH + 1, BATCH):
+        some = select(samples, torch.arange(begin, begin + BATCH))
+        ids_TB = some.lookups.ids_L.view(some.lookups.tables, BATCH)
+        yield Part(some.dense_BF.contiguous(), ids_TB, some.label_B)

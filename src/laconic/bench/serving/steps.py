@@ -21,6 +21,10 @@ class Steps:
         self._text = text
         self._show(text, self._begun - 1, self._total)
 
+    def say(self, text: str) -> None:
+        """Say what is done now, within this part."""
+        self._show(text, self._begun - 1, self._total)
+
     def within(self, done: int, total: int) -> None:
         """Say how much of this part is done."""
         self._show(f"{self._text}, {done} of {total}", self._begun - 1 + done / total, self._total)

@@ -28,7 +28,17 @@ def _title(row: Row) -> str:
 
 def _table(rows: list[Row]) -> Table:
     table = figures_table(
-        _title(rows[0]), "engine", "samples/s", "faster", "median", "99 %", "size", "NE", "AUC"
+        _title(rows[0]),
+        "engine",
+        "samples/s",
+        "faster",
+        "median",
+        "99 %",
+        "size",
+        "of fp32",
+        "NE",
+        "change",
+        "AUC",
     )
     first = rows[0]
     for row in rows:
@@ -39,7 +49,9 @@ def _table(rows: list[Row]) -> Table:
             f"{row.p50_ms:.3f} ms",
             f"{row.p99_ms:.3f} ms",
             f"{row.size_bytes / 1e6:,.1f} MB",
+            f"{row.size_bytes / first.size_bytes:.1%}",
             "" if row.ne is None else f"{row.ne:.5f}",
+            "" if row.ne is None or first.ne is None else f"{row.ne / first.ne - 1:+.3%}",
             "" if row.auc is None else f"{row.auc:.5f}",
         )
     return table

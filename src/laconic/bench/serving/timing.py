@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Times", "one_core", "time_calls"]
+__all__ = ["Times", "one_core", "one_thread", "time_calls"]
 
 Times = NDArray[np.float64]
 
@@ -21,13 +21,23 @@ _FEW = 5  # calls: fewer of them make no median
 @contextmanager
 def one_core() -> Iterator[None]:
     """Keep this process on a single core, with one thread in torch."""
-    cores, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    cores = os.sched_getaffinity(0)
+    with one_thread():
+        os.sched_setaffinity(0, {max(cores)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread: two that wait for each other are slow where others use the machine."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    os.sched_setaffinity(0, {max(cores)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)
 
 
