@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coding.h"
+#include "packed_bits.h"
 #include "parallel.h"
 #include "quantized_block.h"
 #include "sequence.h"
