@@ -249,14 +249,14 @@ class RowExchange:
 
     def _round_trip_own(self, coder: Coder, routed: Routed, step: int, own: Rows) -> None:
         """Give this rank's replicas the gradients that the other ranks decode, so that all stay equal."""
-        counts_1T = routed.request.answers_NT[self.layout.rank][None]
-        ends = np.cumsum(counts_1T[0])
-        payload, sizes_1T = coder.encode(own, counts_1T, self._seed(step))
-        decoded = np.empty_like(own)
-        coder.decode(payload, sizes_1T, counts_1T, decoded)
-        for t in np.flatnonzero(self.layout.replicated_T):
-            rows = slice(int(ends[t] - counts_1T[0, t]), int(ends[t]))
-            own[rows] = decoded[rows]
+        changed_T = self.layout.replicated_T & ~coder.exact_T
+        answers_T = routed.request.answers_NT[self.layout.rank]
+        counts_1T = np.where(changed_T, answers_T, 0)[None]
+        at = np.flatnonzero(np.repeat(changed_T, answers_T))
+        rows = own[at]
+        payload, sizes_1T = coder.encode(rows, counts_1T, self._seed(step))
+        coder.decode(payload, sizes_1T, counts_1T, rows)
+        own[at] = rows
 
     def _replicated_index(self, answers_NT: Ints, sent_NT: Ints) -> Ints:
         """Rows of the gradient in the order in which they are sent: those of replicas go to everyone."""

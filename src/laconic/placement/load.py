@@ -166,6 +166,8 @@ class TableCosts:
         """Every rank has the rows, and sends its gradients to every other, or exact ones to owners, who send sums."""
         backward = self.table.backward
         lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
+        if not backward.lossless:  # a rank gives its own copies what the others decode
+            coded += sent * self._codec_s(backward)
         by_owners = (sent + united) / self.ranks
         if self.ranks >= 3 and (backward.ratio == 1 or backward.lossless) and by_owners < sent:
             lane, coded = by_owners, 0.0  # as they are

@@ -195,5 +195,5 @@ def time_contenders(
 
 
 def median_ms(answer: Placed) -> float:
-    """Of all steps."""
-    return statistics.median(time for turn in answer.round_ms for time in turn)
+    """Of turns, each the mean of its steps: those of a turn may differ by what they do."""
+    return statistics.median(statistics.fmean(turn) for turn in answer.round_ms)

@@ -35,7 +35,7 @@ def time_placements(
     rows = []
     with Crew("laconic.bench.placement.worker", hosts, lab=True, rate="200mbit") as crew:
         for case in cases:
-            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds, steps=steps)
+            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds, steps=2 * steps)
             rates = list(rates_mbit)
             if match_profile:
                 say(f"{case.name}: looking for the rate that matches the profile")
@@ -66,10 +66,14 @@ def _time(
     rows = [
         _row(case, crew.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)
     ]
+    # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
+    slower = median_ms(answers[ALONE.name]) - engine.alone_ms
     for places, contender in zip(chosen, named, strict=True):
         for name in places.names:
             own = contender.model_copy(update={"placement": name})
-            rows.append(_row(case, crew.ranks, rate, own, answers[contender.name], places.predicted_ms))
+            rows.append(
+                _row(case, crew.ranks, rate, own, answers[contender.name], places.predicted_ms + slower)
+            )
     return rows
 
 

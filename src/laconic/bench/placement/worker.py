@@ -38,6 +38,7 @@ class _Timed:
         self._batches: list[Samples] = []
         self._trainers: dict[str, Trainer] = {}
         self._done: dict[str, int] = {}
+        self._every: dict[str, int] = {}
 
     def measure(self, job: PlacedSteps) -> list[Placed]:
         self._prepare(job)
@@ -63,7 +64,8 @@ class _Timed:
         self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
             if contender.name not in self._trainers:
-                self._trainers[contender.name] = _trainer(contender, job.data, self.ranks)
+                trainer, every = _trainer(contender, job.data, self.ranks)
+                self._trainers[contender.name], self._every[contender.name] = trainer, every
                 self._done[contender.name] = 0
 
     def _forget(self, kept: set[str]) -> None:
@@ -72,10 +74,14 @@ class _Timed:
             del self._done[name]
 
     def _turn(self, name: str, steps: int) -> tuple[float, ...]:
-        """Time some steps; the first one, which finds caches full of others' data, is not counted."""
+        """Time some steps; the first one, which finds caches full of others' data, is not counted.
+
+        Where copies are synchronized every k steps there are as many as make whole periods: none is like another.
+        """
         self.ranks.barrier()
         trainer, times = self._trainers[name], []
-        for _ in range(steps + 1):
+        every = self._every[name]
+        for _ in range(-(-steps // every) * every + 1):
             done = self._done[name]
             samples = self._batches[done % _BATCHES]
             start = perf_counter()
@@ -113,7 +119,8 @@ def _dense_work_ms(trainer: Trainer) -> float:
     return 1e3 * compressor.work_s / compressor.step if compressor is not None and compressor.step else 0.0
 
 
-def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> Trainer:
+def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> tuple[Trainer, int]:
+    """Make a trainer; in how many steps its copies of hot rows become equal."""
     settings = RunSettings(
         data=data,
         model=MODEL,
@@ -126,7 +133,7 @@ def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> Trainer:
     schema = open_source(data).schema
     placement = make_placement(settings, schema, ranks.count, contender.plan)
     world = Joined(pairwise=contender.codec != "plain")
-    return Trainer(settings, schema, ranks, world=world, placement=placement)
+    return Trainer(settings, schema, ranks, world=world, placement=placement), placement.hot_every
 
 
 if __name__ == "__main__":
