@@ -29,7 +29,7 @@ from laconic.tuning.tune import Tuned
 __all__ = ["policy_text"]
 
 _COMMENT_AT = 24  # column in which reasons begin
-_NEAREST = "next to no row is so small that it would always arrive as zero, so half the error costs nothing"
+_NEAREST = "next to no row is so small that it would always arrive as zero; half the error on the same grid"
 
 
 def policy_text(tuned: Tuned, title: str) -> str:
