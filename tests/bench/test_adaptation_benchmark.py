@@ -10,11 +10,12 @@ from rich.console import Console
 
 from laconic.bench.adaptation import policies, timing
 from laconic.bench.adaptation.benchmark import _named
+from laconic.bench.adaptation.parts import Parts, bar, parts_of
 from laconic.bench.adaptation.row import Row, accuracy_rows
 from laconic.bench.adaptation.tables import render
 from laconic.bench.adaptation.trial import Outcome, Trial, run_trial
 from laconic.bench.training.driver import Driver
-from laconic.bench.training.jobs import Steps
+from laconic.bench.training.jobs import Answer, Steps
 from laconic.bench.training.row import step_ms
 from laconic.data import SyntheticSettings
 from laconic.train.settings import ModelSettings
@@ -147,10 +148,10 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     monkeypatch.setattr(timing, "_FIXED", fixed)
     data = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=2048, eval_samples=256)
     model = ModelSettings(dim=8, bottom=(8,), top=(8,))
-    job = Steps(data=data, model=model, methods=(*fixed, "auto"), batch=64, rounds=2, steps=2)
+    job = Steps(data=data, model=model, methods=("alone", *fixed, "auto"), batch=64, rounds=2, steps=2)
     with Driver(2, lab=False) as driver:
         answers = driver.time_steps(job)
-    assert list(answers) == [*fixed, "auto"]
+    assert list(answers) == ["alone", *fixed, "auto"]
     assert all(step_ms(answer) > 0 for answer in answers.values())
     assert answers["auto"].bytes_forward <= answers["plain_pairwise"].bytes_forward
     *others, auto = rows = timing._rows(answers, None)
@@ -158,6 +159,27 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     assert 0 <= auto.bypassed_tables <= 2 * 3
     assert auto.ratio_to_best[0] > 0
     assert {found.ratio_to_best for found in others} == {None}
+    for name, found in zip((*fixed, "auto"), rows, strict=True):
+        parts = found.parts_ms
+        assert min(parts.forward, parts.backward, parts.compute) > 0
+        assert sum(parts.each()) >= found.step_ms - 1e-9
+        assert parts.compute == step_ms(answers["alone"])
+        assert parts.backward == answers[name].ms_backward
+
+
+def test_a_step_is_divided_as_the_paper_does():
+    answer = Answer(method="m", round_ms=((10.0, 10.0),), ms_ids=1.0, ms_forward=2.0, ms_backward=1.5)
+    alone = Answer(method="alone", round_ms=((4.0,),))
+    assert parts_of(answer, alone) == Parts(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
+    hidden = answer.model_copy(update={"ms_forward": 7.0})
+    assert parts_of(hidden, alone) == Parts(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)
+
+
+def test_bars_are_as_long_as_their_parts():
+    parts = Parts(forward=10.0, backward=5.0, all_reduce=0.0, compute=5.0)
+    assert bar(parts, 20.0) == "█" * 20 + "▓" * 10 + "░" * 10
+    assert bar(parts, 40.0) == "█" * 10 + "▓" * 5 + "░" * 5
+    assert bar(Parts(0.0, 0.0, 0.0, 0.0), 0.0) == ""
 
 
 def test_tables_show_every_row():
@@ -178,6 +200,7 @@ def test_tables_show_every_row():
             rate_mbit=200.0,
             step_ms=4.5,
             ratio_to_best=(0.9, 0.8, 1.0),
+            parts_ms=Parts(forward=1.25, backward=0.5, all_reduce=0.0, compute=2.75),
             bypassed_tables=3,
         ),
         Row(data="synthetic", policy="auto", step_ms=4.5, ratio_to_best=(0.9, 0.8, 1.0), bypassed_tables=3),
@@ -187,7 +210,17 @@ def test_tables_show_every_row():
         console.print(render(rows))
     text = capture.get()
     assert "books: one epoch, 4 rehearsed ranks, 2 paired runs" in text
-    for words in ("7.2x", "100.0 kB", "-0.00012", "0.00020", "+0.00034", "200 Mbit/s", "loopback"):
+    for words in (
+        "7.2x",
+        "100.0 kB",
+        "-0.00012",
+        "0.00020",
+        "+0.00034",
+        "200 Mbit/s",
+        "loopback",
+        "1.2 ms",
+        "2.8 ms",
+    ):
         assert words in text
     assert text.count("0.900 (0.800 - 1.000)") == 2
     assert set(asdict(rows[0])) >= {"data", "policy", "decay", "auc_delta", "step_ms"}

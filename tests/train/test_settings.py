@@ -182,6 +182,20 @@ def test_a_direction_that_is_exact_has_no_bound(rule, direction):
     )
 
 
+def test_a_rule_rounds_its_rows_as_it_says():
+    rule = {"tables": "c_ad", "bound": 0.1, "rounding": "nearest"}
+    _, site, ad = plan_of(rounding="unbiased", rules=[rule]).tables
+    assert ad.forward == BoundedRows(bound=0.1, relative=True)
+    assert site.forward == BoundedRows(bound=0.03, relative=True, dither=0)
+
+
+@pytest.mark.parametrize(("kind", "exact"), [("cast", False), ("bounded", True), ("bounded", "rows")])
+def test_rounding_of_rows_that_are_not_bounded_is_refused(kind, exact):
+    message = r"^exchange.rules: 'c_ad' says how rows are rounded, but they are not bounded; leave it out$"
+    with pytest.raises(ConfigError, match=message):
+        plan_of(kind=kind, rules=[{"tables": "c_ad", "exact": exact, "rounding": "nearest"}])
+
+
 def test_one_direction_of_a_table_may_be_exact():
     rules = [
         {"tables": "c_site", "exact": "rows", "gradient_bound": 2.0},

@@ -48,7 +48,9 @@ def test_as_many_pieces_of_work_are_done_as_were_announced(counted):
 def test_wide_bounds_send_less_and_err_more(measured):
     for table in measured.tables:
         for curve in (table.forward, table.backward):
-            assert list(curve.error) == sorted(curve.error)
+            for nearest in (True, False):  # within a bound, rounding to the nearest errs more and sends less
+                errors = [e for i, e in enumerate(curve.error) if curve.rounds_to_nearest(i) is nearest]
+                assert errors == sorted(errors)
             assert curve.bytes_sent[-1] < curve.bytes_sent[0] < curve.bytes_exact
         assert list(table.homogenization) == sorted(table.homogenization, reverse=True)
 
@@ -84,7 +86,7 @@ def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():
         work_of(SETTINGS, OneTableMatters(samples=64 * 20), RANKS, None)
     assert str(caught.value) == (
         f"tune: an epoch has 20 batches of 32 samples on 2 ranks, and measuring takes {needed} of them; "
-        "expected --steps of 8 to 0, got 14"
+        "expected --steps of 8 to 0, got 18"
     )
     with pytest.raises(ConfigError, match=rf"expected --steps of 8 to {128 - needed}, got 128$"):
         work_of(SETTINGS, OneTableMatters(), RANKS, 128)
@@ -93,7 +95,7 @@ def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():
 def test_the_default_budget_is_a_share_of_what_was_learnt(measured):
     entropy = math.log(2)
     known = replace(measured, entropy=entropy, loss=0.8 * entropy)
-    assert default_budget(known) == pytest.approx(0.003 * 0.2 / 0.8, rel=1e-12)
+    assert default_budget(known) == pytest.approx(0.0035 * 0.2 / 0.8, rel=1e-12)
     assert default_budget(known, 0.01) == pytest.approx(0.01 * 0.2 / 0.8, rel=1e-12)
     assert choose(known).budget == default_budget(known)
     nothing = replace(measured, entropy=entropy, loss=1.1 * entropy)

@@ -34,6 +34,9 @@ class Choice:
     damage: float
     reason: str
 
+    nearest: bool = False
+    """Whether values are rounded to the nearest, not without bias."""
+
 
 @dataclass(frozen=True, slots=True)
 class TunedBounds:
@@ -78,6 +81,7 @@ def _offered(curve: Curve, direction: str) -> Curve:
         bounds=tuple(curve.bounds[i] for i in kept),
         bytes_sent=tuple(curve.bytes_sent[i] for i in kept),
         error=tuple(curve.error[i] for i in kept),
+        nearest=tuple(curve.rounds_to_nearest(i) for i in kept),
     )
 
 
@@ -101,4 +105,8 @@ def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> Choice:
             words.append(f"{bound:g} would save {saved:.0%} more at +{more:.4%}")
     else:
         words.append("the loosest that is offered")
-    return Choice(curve.bounds[chosen - 1] if chosen else None, option.cost, option.damage, "; ".join(words))
+    if not chosen:
+        return Choice(None, option.cost, option.damage, "; ".join(words))
+    i = chosen - 1
+    nearest = curve.rounds_to_nearest(i)
+    return Choice(curve.bounds[i], option.cost, option.damage, "; ".join(words), nearest)

@@ -1,4 +1,4 @@
-"""``laconic report``: a page to look at, from a result file."""
+"""``laconic report``: a page to look at, from a result file or the metrics of a run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import typer
 
 def report(
     result: Path = typer.Argument(
-        help="Result file of a comparison, of laconic tune, laconic simulate or laconic quantize, JSON."
+        help="Result file of a comparison, of laconic tune, laconic simulate or laconic quantize, JSON; or the "
+        "folder of a run, or its metrics.jsonl."
     ),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write; replaced if it exists."),
 ) -> None:
-    """Turn a result file into one HTML page that needs no network."""
+    """Turn a result file, or what a run wrote down, into one HTML page that needs no network."""
     from laconic.report import read_any, write_report
 
     write_report(read_any(result), out)

@@ -26,12 +26,12 @@ def tune(
     ),
     ranks: int = typer.Option(4, min=2, help="Ranks that the run will have."),
     steps: int | None = typer.Option(
-        None, min=8, help="Steps to train before measuring. Default: 0.7 of an epoch, at most 1,000."
+        None, min=8, help="Steps to train before measuring. Default: 0.9 of an epoch, at most 1,200."
     ),
     budget: str | None = typer.Option(
         None,
         help="Largest increase of the loss, as a share of it: 0.05% or 0.0005. "
-        "Default: what takes back 0.3% of all that has been learnt.",
+        "Default: what takes back 0.35% of all that has been learnt.",
     ),
     out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
     force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),

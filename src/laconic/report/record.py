@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from laconic.errors import FormatError
 
-__all__ = ["Bytes", "Count", "Maybe", "Record", "Text", "read_record"]
+__all__ = ["Bytes", "Count", "Maybe", "Record", "Text", "read_record", "what_is_wrong"]
 
 
 def _null_if_nan(value: Any) -> Any:
@@ -38,13 +38,14 @@ def read_record(path: str | Path, kind: type[Some]) -> Some:
         return kind.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
         lines = [
-            ": ".join(filter(None, (str(path), ".".join(map(str, problem["loc"])), _what(problem))))
+            ": ".join(filter(None, (str(path), ".".join(map(str, problem["loc"])), what_is_wrong(problem))))
             for problem in error.errors()
         ]
         raise FormatError("\n".join(lines)) from None
 
 
-def _what(problem: Any) -> str:
+def what_is_wrong(problem: Any) -> str:
+    """Say in a few words what pydantic found wrong with a field."""
     kind, message = problem["type"], problem["msg"]
     if kind == "missing":
         return "required, but not given"

@@ -22,6 +22,8 @@ _INDEX = (
     "the choices do not depend on it."
 )
 
+_CHOICES = "Bytes of all ranks in a step; below, against float32. Rounding is without bias, but for bounds with the word nearest."
+
 
 def render_tuned(result: TuneResult) -> str:
     """Lay out a result as HTML."""
@@ -36,7 +38,7 @@ def render_tuned(result: TuneResult) -> str:
         + section("Rows", _map("rows", harm_map(shown, "forward")), _HARM + some)
         + section("Gradients", _map("gradients", harm_map(shown, "backward")), _HARM + some)
         + section("Homogenization index", _map("homogenization", homogenization_map(shown)), _INDEX + some)
-        + section("Choices", _choices(result), "Bytes of all ranks in a step; below, against float32."),
+        + section("Choices", _choices(result), _CHOICES),
     )
 
 
@@ -96,7 +98,7 @@ def _choice(direction: TunedDirection) -> list[str]:
     chosen = direction.chosen
     return [
         cell(bytes_text(chosen.bytes_sent), times(ratio(direction.bytes_exact, chosen.bytes_sent))),
-        cell(NONE if chosen.bound is None else plain(chosen.bound)),
+        cell(NONE if chosen.bound is None else plain(chosen.bound), "nearest" if chosen.nearest else ""),
         f"<small>{escape(chosen.reason)}</small>",
     ]
 

@@ -10,6 +10,8 @@ from laconic.report.page import render
 from laconic.report.quantize_page import render_quantized
 from laconic.report.quantize_result import QuantizeResult, read_quantize_result
 from laconic.report.result import Result, read_result
+from laconic.report.run_page import render_run
+from laconic.report.run_result import RunResult, read_run_result
 from laconic.report.simulate_page import render_simulated
 from laconic.report.simulate_result import SimulateResult, read_simulate_result
 from laconic.report.tune_page import render_tuned
@@ -19,11 +21,13 @@ from laconic.whole_file import write_whole
 __all__ = ["read_any", "write_report"]
 
 
-AnyResult = QuantizeResult | Result | SimulateResult | TuneResult
+AnyResult = QuantizeResult | Result | RunResult | SimulateResult | TuneResult
 
 
 def read_any(path: str | Path) -> AnyResult:
-    """Read a result file of a comparison or of one of the commands; FormatError says what is wrong with another."""
+    """Read a result file of a comparison or of one of the commands, or the metrics of a run; FormatError says what is wrong."""
+    if Path(path).is_dir() or Path(path).suffix == ".jsonl":
+        return read_run_result(path)
     try:
         tree = json.loads(Path(path).read_bytes())
     except ValueError:
@@ -41,6 +45,8 @@ def write_report(result: AnyResult, path: str | Path) -> None:
     path = Path(path)
     if isinstance(result, SimulateResult):
         page = render_simulated(result)
+    elif isinstance(result, RunResult):
+        page = render_run(result)
     elif isinstance(result, QuantizeResult):
         page = render_quantized(result)
     else:

@@ -34,6 +34,10 @@ def _check_bounds(rule: RuleSettings, kind: str) -> None:
             raise ConfigError(
                 f"exchange.rules: {rule.tables!r} has exact {direction} and a bound of them; leave one out"
             )
+    if rule.rounding is not None and (kind != "bounded" or rule.exact in (True, "rows")):
+        raise ConfigError(
+            f"exchange.rules: {rule.tables!r} says how rows are rounded, but they are not bounded; leave it out"
+        )
 
 
 def _rule(settings: ExchangeSettings, rule: RuleSettings) -> TableRule:
@@ -48,7 +52,7 @@ def _of_rows(settings: ExchangeSettings, rule: RuleSettings) -> BlockCodec | Non
     if settings.kind != "bounded":
         return _without_bound(settings)
     bound = settings.bound if rule.bound is None else rule.bound
-    dither = 0 if settings.rounding == "unbiased" else None
+    dither = 0 if (rule.rounding or settings.rounding) == "unbiased" else None
     return BoundedRows(bound=bound, relative=settings.relative, dither=dither)
 
 

@@ -111,6 +111,9 @@ class RuleSettings(Settings):
     bound: float | None = Field(default=None, gt=0)
     """Bound of their rows."""
 
+    rounding: Literal["nearest", "unbiased"] | None = None
+    """Of their rows; left out: as ``[exchange]`` says."""
+
     gradient_bound: float | None = Field(default=None, gt=0)
     """Bound of their gradients."""
 

@@ -1,7 +1,8 @@
 """Measure every table: bytes and errors at all bounds, and how much an error of each harms the loss.
 
 Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm
-done (``train.harm``) over the error of those rows is the table's sensitivity.
+done (``train.harm``) over the error of those rows is the table's sensitivity. Bounds are measured with rounding to the nearest where a
+table allows it (``tuning.rounding``), without bias elsewhere; the sensitivity to an error is the same.
 
 Backward: short forks with one table's gradients rounded, see ``tuning.gradient_harm``.
 
@@ -30,6 +31,7 @@ from laconic.data import Samples
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.train.harm import curvature_harm, sample_losses
 from laconic.tuning.gradient_harm import gradient_harm
+from laconic.tuning.rounding import may_be_nearest
 from laconic.tuning.stage import Stage
 
 __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "measure_tables"]
@@ -49,7 +51,7 @@ class Effort:
     """Whose bytes and errors are measured."""
     scored_batches: int = 8
     """On which losses are compared."""
-    forks: int = 3
+    forks: int = 5
     fork_steps: int = 8
     """Trained with coarse and with exact gradients, in each fork."""
 
@@ -60,12 +62,12 @@ class Effort:
 
     def count(self, tables: int) -> int:
         """Pieces of work that ``measure_tables`` reports."""
-        return 1 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + tables + self.forks * (tables + 1)
+        return 2 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + tables + self.forks * (tables + 1)
 
 
-def forward_codec(bound: float) -> BlockCodec:
-    """Of rows: unbiased, for a rare row that always rounds to zero would be trained as if it had no effect."""
-    return BoundedRows(bound=bound, relative=True, dither=0)
+def forward_codec(bound: float, *, nearest: bool = False) -> BlockCodec:
+    """Of rows: unbiased unless told otherwise."""
+    return BoundedRows(bound=bound, relative=True, dither=None if nearest else 0)
 
 
 def backward_codec(bound: float) -> BlockCodec:
@@ -86,32 +88,33 @@ def measure_tables(
     scored = stage.take(effort.scored_batches)
     rows, gradients = _sampled_rows(stage, sampled), _sampled_gradients(stage, sampled)
     done()
-    forward = _Errors.of(stage, rows, "forward", FORWARD_BOUNDS, done)
+    tables = range(len(stage.names))
+    rows_T = [np.concatenate([_of_table(batch, values, t) for batch, values in rows]) for t in tables]
+    nearest = np.array([may_be_nearest(rows_RD, FORWARD_BOUNDS) for rows_RD in rows_T]).T
+    forward = _Errors.of(stage, rows, "forward", FORWARD_BOUNDS, done, nearest)
+    tried = _Errors.of(stage, rows, "forward", (_TRIED_FORWARD,), done)
     backward = _Errors.of(stage, gradients, "backward", GRADIENT_BOUNDS, done)
     harm_F = _forward_harm(stage, scored, done)
     harm_B = gradient_harm(
         stage,
         forks,
         scored,
-        [_only(stage, t, None, _TRIED_BACKWARD) for t in range(len(stage.names))],
+        [_only(stage, t, None, _TRIED_BACKWARD) for t in tables],
         ExchangePlan((TableCodecs(backward=backward_codec(_TRIED_BACKWARD)),) * len(stage.names)),
         trained=trained,
         slope=slope,
         done=done,
     )
-    tables = []
-    for t, table in enumerate(stage.embeddings.layout.tables):
-        rows_RD = np.concatenate([_of_table(batch, values, t) for batch, values in rows])
-        tables.append(
-            TableCurves(
-                name=table.name,
-                rows=table.rows,
-                forward=forward.curve(t, _TRIED_FORWARD, harm_F[t]),
-                backward=backward.curve(t, _TRIED_BACKWARD, harm_B[t]),
-                homogenization=tuple(homogenization_index(rows_RD, bound) for bound in FORWARD_BOUNDS),
-            )
+    return [
+        TableCurves(
+            name=table.name,
+            rows=table.rows,
+            forward=forward.curve(t, tried.error(_TRIED_FORWARD, t), harm_F[t]),
+            backward=backward.curve(t, backward.error(_TRIED_BACKWARD, t), harm_B[t]),
+            homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
         )
-    return tables
+        for t, table in enumerate(stage.embeddings.layout.tables)
+    ]
 
 
 Sampled = list[tuple[RehearsedBatch, Tensor]]
@@ -145,6 +148,8 @@ class _Errors:
     bytes_sent: Floats
     errors: Floats
     bytes_exact_T: Floats
+    nearest: NDArray[np.bool_]
+    """Where values are rounded to the nearest."""
 
     @classmethod
     def of(
@@ -154,15 +159,19 @@ class _Errors:
         direction: Literal["forward", "backward"],
         bounds: tuple[float, ...],
         done: Callable[[], None],
+        nearest: NDArray[np.bool_] | None = None,
     ) -> _Errors:
         tables = len(stage.names)
+        if nearest is None:
+            nearest = np.zeros((len(bounds), tables), bool)
         bytes_sent, errors = np.zeros((len(bounds), tables)), np.zeros((len(bounds), tables))
         before_T = np.zeros(tables)
         for i, bound in enumerate(bounds):
             ledger = stage.embeddings.ledger.like()
             error = UpdateError(tables)
+            plan = _everywhere(direction, bound, nearest[i])
             for step, (batch, exact_RD) in enumerate(sampled):
-                arrived_RD = _arrived(stage, batch, exact_RD, direction, bound, step, ledger)
+                arrived_RD = _arrived(stage, batch, exact_RD, direction, plan, step, ledger)
                 table_R = batch.table_of_sent
                 sent = slice(len(table_R))
                 error.add(table_R, exact_RD[sent].numpy(), arrived_RD[sent].numpy())
@@ -170,11 +179,14 @@ class _Errors:
             bytes_sent[i], before_T = account.after_T / len(sampled), account.before_T / len(sampled)
             errors[i] = relative_error_T(error.sums_4T)
             done()
-        return cls(bounds, bytes_sent, errors, before_T)
+        return cls(bounds, bytes_sent, errors, before_T, nearest)
 
-    def curve(self, t: int, tried: float, harm: tuple[float, float]) -> Curve:
-        """Curve of a table that did this harm, give or take its standard error, at the bound that was tried."""
-        error = float(self.errors[self.bounds.index(tried), t])
+    def error(self, bound: float, t: int) -> float:
+        """Of a table at a bound."""
+        return float(self.errors[self.bounds.index(bound), t])
+
+    def curve(self, t: int, error: float, harm: tuple[float, float]) -> Curve:
+        """Curve of a table that did this harm, give or take its standard error, when it had this error."""
         return Curve(
             bounds=self.bounds,
             bytes_sent=tuple(self.bytes_sent[:, t].tolist()),
@@ -182,6 +194,7 @@ class _Errors:
             error=tuple(self.errors[:, t].tolist()),
             sensitivity=harm[0] / error if error else 0.0,
             sensitivity_se=harm[1] / error if error else 0.0,
+            nearest=tuple(self.nearest[:, t].tolist()),
         )
 
 
@@ -190,19 +203,27 @@ def _arrived(
     batch: RehearsedBatch,
     exact_RD: Tensor,
     direction: Literal["forward", "backward"],
-    bound: float,
+    plan: ExchangePlan,
     step: int,
     ledger: Ledger,
 ) -> Tensor:
-    """Return what arrives of rows or gradients when all tables have this bound."""
-    exchange, tables = stage.embeddings.exchange, len(stage.names)
+    """Return what arrives of rows or gradients."""
+    exchange = stage.embeddings.exchange
     if direction == "forward":
-        plan = ExchangePlan((TableCodecs(forward=forward_codec(bound)),) * tables)
         return exchange.forward(batch, plan, step, ledger)
-    plan = ExchangePlan((TableCodecs(backward=backward_codec(bound)),) * tables)
     arrived_RD = exact_RD.clone()
     exchange.send_gradients(batch, plan, step, ledger, arrived_RD)
     return arrived_RD
+
+
+def _everywhere(
+    direction: Literal["forward", "backward"], bound: float, nearest_T: NDArray[np.bool_]
+) -> ExchangePlan:
+    """All tables have this bound, each its own rounding."""
+    if direction == "backward":
+        return ExchangePlan((TableCodecs(backward=backward_codec(bound)),) * len(nearest_T))
+    codecs = (forward_codec(bound, nearest=bool(nearest)) for nearest in nearest_T)
+    return ExchangePlan(tuple(TableCodecs(forward=codec) for codec in codecs))
 
 
 def _only(stage: Stage, t: int, forward: float | None, backward: float | None) -> ExchangePlan:

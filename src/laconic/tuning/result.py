@@ -46,6 +46,10 @@ def _direction(curve: Curve, choice: Choice, most_error: float) -> TunedDirectio
         sensitivity=curve.sensitivity,
         sensitivity_se=curve.sensitivity_se,
         chosen=Chosen(
-            bound=choice.bound, bytes_sent=choice.bytes_sent, harm=choice.damage, reason=choice.reason
+            bound=choice.bound,
+            bytes_sent=choice.bytes_sent,
+            harm=choice.damage,
+            reason=choice.reason,
+            nearest=choice.nearest,
         ),
     )

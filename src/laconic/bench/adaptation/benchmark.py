@@ -68,7 +68,7 @@ def _accuracy(name: str, data: DataSettings, seeds: int, full: bool, say: Callab
     bounds = policies.GLOBAL_BOUNDS if full else policies.GLOBAL_BOUNDS[1:3]
     candidates += [(f"global {bound:g}", "none", policies.global_bound(bound)) for bound in bounds]
     shares = policies.TUNE_SHARES if full else policies.TUNE_SHARES[:1]
-    candidates += [(f"tuned {share:.1%}", "none", policies.tuned(measured, share)) for share in shares]
+    candidates += [(f"tuned {100 * share:g} %", "none", policies.tuned(measured, share)) for share in shares]
     if full:
         steps = open_source(data).samples_in("train") // 1024
         base = policies.global_bound(policies.GLOBAL_BOUNDS[1])

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laconic.bench.adaptation.parts import Parts
 from laconic.bench.adaptation.trial import Outcome
 
 __all__ = ["Row", "accuracy_rows"]
@@ -34,6 +35,8 @@ class Row:
     step_ms: float | None = None
     ratio_to_best: tuple[float, float, float] | None = None
     """Step time over that of the fastest other: mean of paired ratios and its 95 % interval."""
+    parts_ms: Parts | None = None
+    """What the step is made of."""
     bypassed_tables: int | None = None
     """Directions of tables that the economy does not compress."""
 

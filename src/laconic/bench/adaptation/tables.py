@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from laconic.bench.adaptation.parts import bar
 from laconic.bench.adaptation.row import Row
 from laconic.bench.figures_table import figures_table
 
@@ -21,7 +22,8 @@ def render(rows: Sequence[Row]) -> RenderableType:
         tables.append(_accuracy(data, [row for row in accuracy if row.data == data]))
     timing = [row for row in rows if row.step_ms is not None]
     for rate in dict.fromkeys(row.rate_mbit for row in timing):
-        tables.append(_timing(rate, [row for row in timing if row.rate_mbit == rate]))
+        there = [row for row in timing if row.rate_mbit == rate]
+        tables += [_timing(rate, there), _parts(rate, there)]
     return Group(*tables)
 
 
@@ -53,9 +55,12 @@ def _accuracy(data: str, rows: list[Row]) -> Table:
 
 
 def _timing(rate: float | None, rows: list[Row]) -> Table:
-    where = "loopback" if rate is None else f"{rate:.0f} Mbit/s"
     table = figures_table(
-        f"step time: 2 hosts, {where}", "policy", "step", "over the best other (95 %)", "not compressed"
+        f"step time: 2 hosts, {_where(rate)}",
+        "policy",
+        "step",
+        "over the best other (95 %)",
+        "not compressed",
     )
     for row in rows:
         ratio = row.ratio_to_best
@@ -66,3 +71,25 @@ def _timing(rate: float | None, rows: list[Row]) -> Table:
             "" if row.bypassed_tables is None else str(row.bypassed_tables),
         )
     return table
+
+
+def _parts(rate: float | None, rows: list[Row]) -> Table:
+    """Bars as the paper's; parts that overlap are counted twice, so a bar may be longer than its step."""
+    table = figures_table(
+        f"parts of a step: 2 hosts, {_where(rate)}",
+        "policy",
+        "forward █",
+        "backward ▓",
+        "all-reduce ▒",
+        "compute ░",
+    )
+    table.add_column("", justify="left", no_wrap=True)
+    divided = [(row.policy, row.parts_ms) for row in rows if row.parts_ms is not None]
+    longest = max((sum(parts.each()) for _, parts in divided), default=0.0)
+    for policy, parts in divided:
+        table.add_row(policy, *(f"{part:.1f} ms" for part in parts.each()), bar(parts, longest))
+    return table
+
+
+def _where(rate: float | None) -> str:
+    return "loopback" if rate is None else f"{rate:.0f} Mbit/s"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from laconic.bench.adaptation.parts import parts_of
 from laconic.bench.adaptation.row import Row
 from laconic.bench.training.driver import Driver
 from laconic.bench.training.interval import paired_ratios
@@ -48,7 +49,7 @@ def _time(driver: Driver, rounds: int) -> dict[str, Answer]:
     job = Steps(
         data=SyntheticSettings(kind="synthetic", cap=_CAP),
         model=_MODEL,
-        methods=(*_FIXED, "auto"),
+        methods=("alone", *_FIXED, "auto"),
         batch=1024,
         rounds=rounds,
         steps=3,
@@ -60,6 +61,8 @@ def _rows(answers: dict[str, Answer], rate: float | None) -> list[Row]:
     best = min(_FIXED, key=lambda name: step_ms(answers[name]))
     rows = []
     for name, answer in answers.items():
+        if name == "alone":
+            continue
         off = sum(
             table[direction] is None or not str(table[direction]).startswith("Bounded")
             for table in answer.tables
@@ -74,6 +77,7 @@ def _rows(answers: dict[str, Answer], rate: float | None) -> list[Row]:
                 ratio_to_best=paired_ratios(answer.round_ms, answers[best].round_ms)
                 if name == "auto"
                 else None,
+                parts_ms=parts_of(answer, answers["alone"]),
                 bypassed_tables=off if name == "auto" else None,
             )
         )

@@ -62,6 +62,10 @@ class Answer(Settings):
     before_backward: float = 0.0
     before_ids: float = 0.0
     before_dense: float = 0.0
+    ms_forward: float = 0.0
+    """Encoding, the wire and decoding, per step; ``ms_ids`` and ``ms_backward`` likewise."""
+    ms_backward: float = 0.0
+    ms_ids: float = 0.0
     auc: float | None = None
     log_loss: float | None = None
     curve: tuple[dict[str, float | None], ...] = Field(default=())

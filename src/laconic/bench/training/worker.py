@@ -200,19 +200,24 @@ def _epoch(job: Epoch, ranks: Ranks) -> Answer:
 
 def _answer(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> Answer:
     ledger: Ledger = trainer.embeddings.ledger
-    everyone = ranks.gather(
-        {row["direction"]: (row["bytes_sent"], row["bytes_before"]) for row in ledger.summary()}
-    )
-    sums = {d: [sum(part[d][i] for part in everyone) / ranks.count for i in (0, 1)] for d in everyone[0]}
+    everyone = ranks.gather({row["direction"]: _figures(row) for row in ledger.summary()})
+    sums = {d: [sum(part[d][i] for part in everyone) / ranks.count for i in range(3)] for d in everyone[0]}
     return Answer(
         method=method,
         bytes_dense=trainer.dense_bytes,
         before_dense=trainer.dense_bytes_before,
-        **{f"bytes_{direction}": sent for direction, (sent, _) in sums.items()},
-        **{f"before_{direction}": before for direction, (_, before) in sums.items()},
+        **{f"bytes_{direction}": sent for direction, (sent, _, _) in sums.items()},
+        **{f"before_{direction}": before for direction, (_, before, _) in sums.items()},
+        **{f"ms_{direction}": taken for direction, (_, _, taken) in sums.items()},
         tables=tuple(_tables(trainer)),
         **figures,
     )
+
+
+def _figures(row: dict[str, Any]) -> tuple[float, float, float]:
+    """Bytes sent and before, and milliseconds, of one direction per step."""
+    taken = row["encode_ms"] + row["wire_ms"] + row["decode_ms"]
+    return row["bytes_sent"], row["bytes_before"], taken
 
 
 def _tables(trainer: Trainer) -> Iterator[dict[str, float | str | None]]:

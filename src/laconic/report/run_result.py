@@ -1,0 +1,150 @@
+"""What a run wrote down while it trained, from its ``metrics.jsonl``, and these classes.
+
+::
+
+    {"kind": "train", "step": 20, "loss": 0.61, "auc": 0.68, "samples_per_s": 5120.0, "ratio": 7.9}
+    {"kind": "eval", "step": 40, "auc": 0.71, "log_loss": 0.58, "normalized_entropy": 0.9, "samples": 4096}
+    {"kind": "decision", "step": 8, "part": "guard", "direction": "rows", "tables": ["c_user"],
+     "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
+    {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
+     "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
+    {"kind": "decision", "step": 50, "part": "decay", "multiplier": 1.8, "reason": "training loss 0.5802"}
+
+One entry a line (shown here on two where it is long). Entries of other kinds, and further fields, are
+for others. Of a run that is still training, the last line may be half of one; it is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from laconic.errors import FormatError
+from laconic.report.record import Count, Text, what_is_wrong
+
+__all__ = ["Decided", "Evaluated", "RunResult", "Trained", "read_run_result"]
+
+
+def _null_unless_finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Maybe = Annotated[float | None, BeforeValidator(_null_unless_finite)]
+"""A loss may run away to infinity, which no axis has room for."""
+
+
+class _Entry(BaseModel):
+    """One line; fields that the page does not show are none of its business."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    step: Count
+
+
+class Trained(_Entry):
+    """Training since the entry before."""
+
+    loss: Maybe = None
+    auc: Maybe = None
+    samples_per_s: Maybe = None
+    ratio: Maybe = None
+    """Bytes before compression over those sent, since the start."""
+
+
+class Evaluated(_Entry):
+    """All evaluation samples."""
+
+    auc: Maybe = None
+    log_loss: Maybe = None
+    normalized_entropy: Maybe = None
+    samples: Count
+
+
+class Decided(_Entry):
+    """One change of how tables travel, and the evidence for it."""
+
+    part: Text
+    """Who decided: guard, economy or decay."""
+    direction: str | None = None
+    table: Text | None = None
+    tables: tuple[Text, ...] = ()
+    factor: Annotated[float, Field(ge=0)] | None = None
+    """By which the guard multiplied bounds."""
+    multiplier: Annotated[float, Field(gt=0)] | None = None
+    """Of the bounds of rows, as training goes on."""
+    old: str | None = None
+    new: str | None = None
+    reason: str
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """Tables that it concerns; none: all of them."""
+        return (*self.tables, *(() if self.table is None else (self.table,)))
+
+    @property
+    def way(self) -> Literal["rows", "gradients"] | None:
+        """The direction in the words of the page; None: rows of all tables, by the schedule."""
+        if self.direction in ("rows", "forward"):
+            return "rows"
+        return "gradients" if self.direction in ("gradients", "backward") else None
+
+
+class RunResult(BaseModel):
+    """All that a page shows of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    title: Text
+    trained: tuple[Trained, ...]
+    evaluated: tuple[Evaluated, ...]
+    decided: tuple[Decided, ...]
+
+
+_KINDS: dict[str, type[_Entry]] = {"train": Trained, "eval": Evaluated, "decision": Decided}
+
+
+def read_run_result(path: str | Path) -> RunResult:
+    """Read the metrics of a run, or those in its folder; FormatError names the line that is not as it should be."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "metrics.jsonl"
+    if not path.is_file():
+        raise FormatError(f"{path}: no such file; a run writes it into its train.out")
+    entries: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last line break is not finished
+        if not line.strip():
+            continue
+        kind, entry = _entry(line, f"{path}, line {number}")
+        if entry is not None:
+            entries[kind].append(entry)
+    if not any(entries.values()):
+        raise FormatError(f"{path}: no metrics in it yet; a run writes them every train.log_every steps")
+    return RunResult(
+        title=str(path.parent.resolve().name or path.parent),
+        trained=tuple(entries["train"]),
+        evaluated=tuple(entries["eval"]),
+        decided=tuple(entries["decision"]),
+    )
+
+
+def _entry(line: str, where: str) -> tuple[str, _Entry | None]:
+    try:
+        tree = json.loads(line)
+    except ValueError as error:
+        raise FormatError(f"{where}: not JSON: {error}") from None
+    if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):
+        raise FormatError(f"{where}: expected an object with a kind, got {line[:80]!r}")
+    of_kind = _KINDS.get(tree["kind"])
+    if of_kind is None:
+        return tree["kind"], None
+    try:
+        return tree["kind"], of_kind.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise FormatError(f"{where}: {field}: {what_is_wrong(first)}") from None
