@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from laconic.bench.placement.calibration import DenseCost, Engine
+from laconic.bench.placement.calibration import DenseCost, Engine, Links
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.jobs import Sends
 from laconic.bench.placement.tables import render
@@ -34,7 +34,7 @@ def test_predicted_bytes_are_those_of_a_rehearsal(case):
 
 def test_what_is_exact_is_coded_where_that_is_predicted_to_pay(case):
     dense = {"exact": DenseCost(2.4e6, 0.0), "lossless": DenseCost(1.2e6, 0.004)}
-    engine = Engine(50.0, 1.0, 0.0, 0.0, dense, {"lossless": (0.2, 0.2)})
+    engine = Engine(50.0, Links(), Links(), dense, {"lossless": (0.2, 0.2)})
     # a byte of rows takes 10 ns to code and saves a sixth of itself; dense gradients take 4 ms and save 1.2 MB
     assert engine.exact_sends(case, 2, 50.0) == Sends(rows="lossless", dense="lossless")
     assert engine.exact_sends(case, 2, 500.0) == Sends(rows="exact", dense="lossless")

@@ -4,7 +4,7 @@
    relaxation bounds what any plan can reach.
 2. ``improve`` chooses devices, and moves and swaps tables as long as that helps.
 3. Baselines are starts too, so none of them is better, but for the last point.
-4. What is gained by less than a thousandth of the step is given up for simplicity: rows dealt to all ranks need no
+4. What is predicted to gain less than 3 % of the step is given up for simplicity: rows dealt to all ranks need no
    balance between tables, and hot rows are only as good as the profile.
 """
 

@@ -24,7 +24,16 @@ from laconic.placement.planner import plan_tables
 from laconic.placement.problem import Problem
 from laconic.placement.topology import Cluster
 
-__all__ = ["CODED", "MEMORY_SHARE", "Engine", "calibrate", "median_ms", "time_contenders"]
+__all__ = [
+    "CODED",
+    "MEMORY_SHARE",
+    "DenseCost",
+    "Engine",
+    "Links",
+    "calibrate",
+    "median_ms",
+    "time_contenders",
+]
 
 MEMORY_SHARE = 0.6
 """Of all tables that each host has room for."""
