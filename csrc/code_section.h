@@ -6,6 +6,8 @@
 
 namespace laconic {
 
+constexpr uint64_t kFewOutliers = 16;  // below that many, each is written by itself
+
 // What the choice of a form rests on: all codes of a small block, runs of a large one.
 struct CodeCounts {
   Histogram by_code{};   // index: code + 128; wide codes: their high part

@@ -15,6 +15,7 @@ namespace {
 #include "dequantize.inl"
 #include "group.inl"
 #include "huffman.inl"
+#include "huffman_abreast.inl"
 #include "raw_bits.inl"
 #include "references.inl"
 #include "cast.inl"

@@ -22,7 +22,7 @@ RUN = """
 kind = "synthetic"
 rows = [50, 2000, 5]
 dense = 2
-samples = 4096
+samples = 5120
 eval_samples = 64
 [model]
 dim = 8
@@ -107,7 +107,7 @@ def test_a_policy_file_is_replaced_only_by_force(tuned):
         (("--out", "policy"), "--out: expected a file named *.toml, got 'policy'; a run knows it by that"),
         (
             ("--set", "data.samples=640"),
-            "tune: an epoch has 10 batches of 32 samples on 2 ranks, and measuring takes 36 of them; "
+            "tune: an epoch has 10 batches of 32 samples on 2 ranks, and measuring takes 52 of them; "
             "expected --steps of 8 to 0, got 16",
         ),
     ],
