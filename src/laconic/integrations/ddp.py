@@ -150,9 +150,8 @@ class Compressor:
         self._measured: Future[tuple[Any, Any]] | None = None
         self._counting = Lock()
         self._buckets: dict[tuple[int, ...], _Bucket] = {}
-        self._dense: dict[
-            int, tuple[int, int]
-        ] = {}  # bucket: its address, and the step until which DDP's way is best
+        # by bucket: its values, and the step until which DDP's way is best; the same on every rank, as choices must be
+        self._dense: dict[int, tuple[int, int]] = {}
         self._sum = dist.AllreduceOptions()
         self._memory: dict[str, np.ndarray[Any, Any]] = {}
         self._thresholds: dict[str, tuple[float, int]] = {}
@@ -176,13 +175,13 @@ class Compressor:
         self.buckets += 1
         self.step += bool(bucket.is_last())
         # what is not worth compressing is not worth a second thought either
-        address, until = self._dense.get(index, (0, 0))
-        dense = step < until and buffer.data_ptr() == address
+        values, until = self._dense.get(index, (0, 0))
+        dense = step < until and buffer.numel() == values
         if not dense:
             state = self._state_of(bucket)
             dense = self._bypasses(state, buffer, step)
             if dense and state.choice is not None:
-                self._dense[index] = (buffer.data_ptr(), state.looked + _LOOK_EVERY)
+                self._dense[index] = (buffer.numel(), state.looked + _LOOK_EVERY)
         if dense:
             self.bypassed += 1
             self._count(ring)
