@@ -1,4 +1,4 @@
-"""Bytes between ranks: a size message for all blocks of a direction, then one all-to-all of bytes.
+"""Bytes between ranks: the sizes of all blocks of a direction, and with them the bytes.
 
 The size message from one rank to another, int64::
 
@@ -12,7 +12,8 @@ a wire, so that the order of its messages is the same on every rank; what carrie
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -83,10 +84,9 @@ class Wire:
         out[:, :_HEADER] = (turn, digest, samples)
         out[:, _HEADER : _HEADER + blocks] = counts_NK
         out[:, _HEADER + blocks :] = bytes_NK
-        start = perf_counter()
-        heard, receives = (self.tell or self._tell_by_swaps)(out, messages, self._where(turn))
+        with self._waiting():
+            heard, receives = (self.tell or self._tell_by_swaps)(out, messages, self._where(turn))
         self._posted.extend(receives)
-        self.waited_s += perf_counter() - start
         for rank in np.flatnonzero((heard[:, 0] != turn) | (heard[:, 1] != digest)):
             raise CommError(
                 f"{self.name}: rank {rank} is at turn {heard[rank, 0]} with plan {heard[rank, 1]:016x}, "
@@ -96,19 +96,13 @@ class Wire:
 
     def receive(self, heard: Values, coming_N: Ints) -> None:
         """Take what the others announced, ``coming_N`` values from each; nothing comes from this rank."""
-        start = perf_counter()
-        try:
+        with self._waiting():
             self._posted.popleft()(heard, coming_N)
-        finally:
-            self.waited_s += perf_counter() - start
 
     def move(self, out: Values, heard: Values, sent_N: Ints, coming_N: Ints, turn: int) -> None:
         """Send ``sent_N`` values to each rank and hear theirs, whose sizes are known."""
-        start = perf_counter()
-        try:
+        with self._waiting():
             self.swap(heard, out, coming_N, sent_N, self._where(turn))
-        finally:
-            self.waited_s += perf_counter() - start
 
     def close(self) -> None:
         """Leave the process group."""
@@ -119,6 +113,14 @@ class Wire:
         """Return the time since the last call."""
         waited, self.waited_s = self.waited_s, 0.0
         return waited
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.waited_s += perf_counter() - start
 
     def _tell_by_swaps(
         self, heads_NH: Ints, messages: Sequence[tuple[Values, Ints]], where: str

@@ -103,15 +103,13 @@ class Parcels:
 
     def take(self, heard: Values, coming_N: Ints) -> None:
         """Fill ``heard`` with what every rank sent of the message that was announced, this one included."""
-        start, own = int(coming_N[: self.rank].sum()), self._kept.popleft()
-        heard[start : start + len(own)] = own
+        self._keep(heard, coming_N)
         self.wire.receive(heard, coming_N)
 
     def swap(self, heard: Values, message: Message, coming_N: Ints) -> None:
         """Send a message whose sizes all ranks know, and hear theirs."""
         out, sent_N = self._count(message)
-        start, own = int(coming_N[: self.rank].sum()), self._kept.popleft()
-        heard[start : start + len(own)] = own
+        self._keep(heard, coming_N)
         self.wire.move(out, heard, sent_N, coming_N, self.turn)
 
     def _count(self, message: Message) -> tuple[Values, Ints]:
@@ -119,6 +117,10 @@ class Parcels:
         self.bytes_sent += sent * message.out.itemsize
         self._kept.append(message.own)
         return message.out, message.sent_N
+
+    def _keep(self, heard: Values, coming_N: Ints) -> None:
+        start, own = int(coming_N[: self.rank].sum()), self._kept.popleft()
+        heard[start : start + len(own)] = own
 
 
 def bounds_of(sizes: Ints) -> Ints:
