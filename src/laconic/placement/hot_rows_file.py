@@ -60,6 +60,7 @@ def read_hot_rows(path: Path, sha256: str, expected: Mapping[str, tuple[int, int
             if sorted(archive.namelist()) != known:
                 raise FormatError(f"{path}: expected arrays {known}, got {sorted(archive.namelist())}")
             return {name: _read(path, archive, name, *counts) for name, counts in expected.items()}
+    # the last two: a way to compress that zipfile does not know, and a password
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FormatError(f"{path}: expected an .npz file, got one that is damaged: {error}") from None
 

@@ -26,7 +26,7 @@ from laconic.placement.step_time import all_reduce_s
 from laconic.placement.topology import Cluster
 from laconic.placement.workload import Workload
 
-__all__ = ["PHASES", "StepTime", "Timeline"]
+__all__ = ["PHASES", "ROUNDS", "StepTime", "Timeline"]
 
 Floats = NDArray[np.float64]
 PHASES: dict[str, slice] = {
@@ -38,7 +38,9 @@ PHASES: dict[str, slice] = {
 """Resources of what follows one another, each of which takes as long as its busiest."""
 
 _ALMOST_NOTHING = 1e-30  # what is not there has this rate: nothing of it takes no time, anything forever
-_ROUNDS = 6  # a size message and a message of data, for ids, forward and backward
+
+ROUNDS = 6
+"""Messages that a step waits for: for ids, forward and backward, sizes with bytes, and bytes that did not fit in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Timeline:
         self.file_space_N, self.file_rate_N = _files(cluster)
         self._dense_s = all_reduce_s(cluster, workload.dense_bytes)
         self._dense_codec_s = workload.dense_codec_s if self.ranks > 1 else 0.0
-        self._latency_s = _ROUNDS * float(cluster.latency_NN.max()) if self.ranks > 1 else 0.0
+        self._latency_s = ROUNDS * float(cluster.latency_NN.max()) if self.ranks > 1 else 0.0
         self.constant_s = self._dense_s + self._latency_s
 
     @cached_property

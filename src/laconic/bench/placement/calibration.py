@@ -22,6 +22,7 @@ from laconic.bench.placement.jobs import Codec, Contender, Placed, PlacedSteps, 
 from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.planner import plan_tables
 from laconic.placement.problem import Problem
+from laconic.placement.timeline import ROUNDS
 from laconic.placement.topology import Cluster
 
 __all__ = [
@@ -41,7 +42,6 @@ ALONE = Contender(placement="alone", codec="exact")
 CODED = Sends(rows="bounded", dense="levels")
 _LOSSLESS = Sends(rows="lossless", dense="lossless")
 _RATES = (150.0, 600.0)
-_ROUNDS = 6  # of messages in a step: what the planner's timeline counts
 _LEAST_EFFICIENCY = 0.3
 _LEAST_SHARE = 0.1  # of what a coded exchange computes that is the codec's, whatever the noise says
 
@@ -169,7 +169,7 @@ def calibrate(
         slope, k = np.polyfit(wires, waits, 1)
         return Links(
             efficiency=min(1 / max(float(slope), 1.0), 1.0) if slope > 0 else _LEAST_EFFICIENCY,
-            latency_us=1e3 * max(float(k), 0.0) / _ROUNDS,
+            latency_us=1e3 * max(float(k), 0.0) / ROUNDS,
             overlap=min(max(-float(k), 0.0) / engine.alone_ms, 1.0),
         )
 
