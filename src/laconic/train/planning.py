@@ -12,11 +12,8 @@ from laconic.train.trainer import make_model
 
 __all__ = ["RunFacts", "run_facts"]
 
-_BITS = {
-    "bf16": 16,
-    "levels": 6,
-    "lossless": 27,
-}  # per dense gradient; as many as it has, or not to be foretold, otherwise
+# per dense gradient; as many as it has, or not to be foretold, otherwise
+_BITS = {"bf16": 16, "levels": 6, "lossless": 27}
 
 
 @dataclass(frozen=True, slots=True)

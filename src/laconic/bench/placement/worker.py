@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -29,6 +30,17 @@ def main() -> None:
         do_jobs(ranks, lambda _, text: timed.measure(PlacedSteps.model_validate_json(text)))
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A trainer, from job to job."""
+
+    trainer: Trainer
+    every: int
+    """Steps in which its copies of hot rows become equal."""
+    done: int = 0
+    """Steps."""
+
+
 class _Timed:
     """Trainers of one data set, kept as long as jobs name them: tables take a while to make."""
 
@@ -36,14 +48,12 @@ class _Timed:
         self.ranks = ranks
         self._data = ""
         self._batches: list[Samples] = []
-        self._trainers: dict[str, Trainer] = {}
-        self._done: dict[str, int] = {}
-        self._every: dict[str, int] = {}
+        self._kept: dict[str, _Kept] = {}
 
     def measure(self, job: PlacedSteps) -> list[Placed]:
         self._prepare(job)
         for contender in job.contenders:
-            self._trainers[contender.name].embeddings.ledger.reset()
+            self._kept[contender.name].trainer.embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {contender.name: [] for contender in job.contenders}
         for turn in range(job.rounds):
             for k in range(len(job.contenders)):
@@ -63,15 +73,15 @@ class _Timed:
             self._batches = list(islice(parts, _BATCHES))
         self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
-            if contender.name not in self._trainers:
-                trainer, every = _trainer(contender, job.data, self.ranks)
-                self._trainers[contender.name], self._every[contender.name] = trainer, every
-                self._done[contender.name] = 0
+            if contender.name not in self._kept:
+                self._kept[contender.name] = _contending(contender, job.data, self.ranks)
 
-    def _forget(self, kept: set[str]) -> None:
-        for name in [name for name in self._trainers if name not in kept]:
-            self._trainers.pop(name).embeddings.close()
-            del self._done[name]
+    def _forget(self, wanted: set[str]) -> None:
+        for name in [name for name in self._kept if name not in wanted]:
+            trainer = self._kept.pop(name).trainer
+            trainer.embeddings.close()
+            if trainer.compressor is not None:
+                trainer.compressor.close()
 
     def _turn(self, name: str, steps: int) -> tuple[float, ...]:
         """Time some steps; the first one, which finds caches full of others' data, is not counted.
@@ -79,19 +89,17 @@ class _Timed:
         Where copies are synchronized every k steps there are as many as make whole periods: none is like another.
         """
         self.ranks.barrier()
-        trainer, times = self._trainers[name], []
-        every = self._every[name]
-        for _ in range(-(-steps // every) * every + 1):
-            done = self._done[name]
-            samples = self._batches[done % _BATCHES]
+        kept, times = self._kept[name], []
+        for _ in range(-(-steps // kept.every) * kept.every + 1):
+            samples = self._batches[kept.done % _BATCHES]
             start = perf_counter()
-            trainer.step(samples, self._batches[(done + 1) % _BATCHES].lookups)
+            kept.trainer.step(samples, self._batches[(kept.done + 1) % _BATCHES].lookups)
             times.append(1e3 * (perf_counter() - start))
-            self._done[name] += 1
+            kept.done += 1
         return tuple(times[1:])
 
     def _answer(self, name: str, round_ms: list[tuple[float, ...]]) -> Placed:
-        trainer = self._trainers[name]
+        trainer = self._kept[name].trainer
         rows = {row["direction"]: row for row in trainer.embeddings.ledger.summary()}
         everyone: list[dict[str, Any]] = self.ranks.gather(rows)
 
@@ -119,8 +127,7 @@ def _dense_work_ms(trainer: Trainer) -> float:
     return 1e3 * compressor.work_s / compressor.step if compressor is not None and compressor.step else 0.0
 
 
-def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> tuple[Trainer, int]:
-    """Make a trainer; in how many steps its copies of hot rows become equal."""
+def _contending(contender: Contender, data: DataSettings, ranks: Ranks) -> _Kept:
     settings = RunSettings(
         data=data,
         model=MODEL,
@@ -133,7 +140,7 @@ def _trainer(contender: Contender, data: DataSettings, ranks: Ranks) -> tuple[Tr
     schema = open_source(data).schema
     placement = make_placement(settings, schema, ranks.count, contender.plan)
     world = Joined(pairwise=contender.codec != "plain")
-    return Trainer(settings, schema, ranks, world=world, placement=placement), placement.hot_every
+    return _Kept(Trainer(settings, schema, ranks, world=world, placement=placement), placement.hot_every)
 
 
 if __name__ == "__main__":
