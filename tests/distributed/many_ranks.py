@@ -14,6 +14,15 @@ from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
 from tests.distributed.one_process import Scorer, bags_of, loss_sum
 
+TABLES = [
+    Table(name="split", rows=300, sharding="row"),
+    Table(name="whole", rows=200),
+    Table(name="copied", rows=40, sharding="replicated"),
+    Table(name="pooled", rows=100, send="pooled"),
+    Table(name="partial", rows=90, send="pooled", sharding="row", pooling="mean"),
+]
+"""One of every kind."""
+
 
 def random_batches(
     tables: list[Table],

@@ -16,19 +16,13 @@ from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks, one_process
+from tests.distributed.many_ranks import TABLES
 from tests.distributed.ranks import run_ranks
 
 DIM, BOUND = 8, 0.03
 CODECS = TableCodecs(
     BoundedRows(bound=BOUND, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0)
 )
-TABLES = [
-    Table(name="split", rows=300, sharding="row"),
-    Table(name="whole", rows=200),
-    Table(name="copied", rows=40, sharding="replicated"),
-    Table(name="pooled", rows=100, send="pooled"),
-    Table(name="partial", rows=90, send="pooled", sharding="row", pooling="mean"),
-]
 PLAIN = [Table(name="split", rows=4000, sharding="row"), Table(name="whole", rows=500)]
 
 

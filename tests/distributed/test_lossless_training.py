@@ -8,21 +8,15 @@ import torch
 
 from laconic import Lossless
 from laconic.adapt import FixedPolicy
-from laconic.collectives import RowwiseAdagrad, Table
+from laconic.collectives import RowwiseAdagrad
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from tests.distributed import many_ranks
+from tests.distributed.many_ranks import TABLES
 from tests.distributed.ranks import run_ranks
 from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_equal, checkpoint
 
 DIM, STEPS = 16, 6
-TABLES = [
-    Table(name="split", rows=300, sharding="row"),
-    Table(name="whole", rows=200),
-    Table(name="copied", rows=40, sharding="replicated"),
-    Table(name="pooled", rows=100, send="pooled"),
-    Table(name="partial", rows=90, send="pooled", sharding="row", pooling="mean"),
-]
 HOT = {"split": np.arange(0, 300, 7), "whole": np.array([1, 3])}
 MIXED = (
     TableCodecs(Lossless(), None),
