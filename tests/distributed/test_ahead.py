@@ -1,5 +1,7 @@
 """Messages of any length into receives that were posted before."""
 
+import time
+
 import numpy as np
 import pytest
 import torch.distributed as dist
@@ -85,3 +87,23 @@ def disagree(rank, ranks):
 
 def test_ranks_that_are_out_of_step_raise_and_do_not_hang():
     assert run_ranks(2, disagree) == [True, True]
+
+
+def last_turn_of_a_slow_rank(rank, ranks):
+    wire = Joined().wire("test")
+    nothing, ten = np.zeros((ranks, 0), np.int64), np.where(np.arange(ranks) == rank, 0, 10)
+    wire.announce(0, 1, 0, nothing, nothing, (np.full(10 * (ranks - 1), rank, np.uint8), ten))
+    if rank == 0:
+        time.sleep(1)  # meanwhile the others are done, and gone
+    theirs = np.zeros(10 * (ranks - 1), np.uint8)
+    wire.receive(theirs, ten)
+    if rank == 0:
+        with pytest.raises(CommError, match="lost a peer"):
+            wire.announce(1, 1, 0, nothing, nothing)
+    return theirs[::10].tolist()
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_may_leave_after_its_last_turn(ranks):
+    heard = run_ranks(ranks, last_turn_of_a_slow_rank)
+    assert heard == [[source for source in range(ranks) if source != rank] for rank in range(ranks)]

@@ -109,7 +109,10 @@ class Ahead:
         self._sends.clear()
         for source in self._sources:
             self._heard[source] = self._grown(self._heard[source], self._taken[source])
-        self._post_receives()
+        try:
+            self._post_receives()
+        except RuntimeError:  # a peer has left. This turn is whole, and may have been the last; another will say so
+            self._receives.clear()
 
     def _post_receives(self) -> None:
         for source in self._sources:
