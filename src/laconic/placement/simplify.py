@@ -12,15 +12,16 @@ from laconic.placement.choice import Choice, Kind
 from laconic.placement.improve import score
 from laconic.placement.problem import Problem
 
-__all__ = ["simplify"]
+__all__ = ["SLACK", "simplify"]
 
-_SLACK = 1.03  # a step may get longer by this factor, in all: less than predictions err by
+SLACK = 1.03
+"""A step may get longer by this factor, in all: less than predictions err by."""
 
 
 def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
     """Deal tables by rows and forget hot rows, first everywhere, then table by table, as long as that is free."""
     short, seconds = score(problem, choices)
-    limit = (short, seconds * _SLACK)
+    limit = (short, seconds * SLACK)
     simple = list(choices)
     for simpler in _SIMPLER:
         plan = [simpler(choice) for choice in simple]
