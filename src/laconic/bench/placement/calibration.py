@@ -34,7 +34,7 @@ __all__ = [
     "Engine",
     "Links",
     "calibrate",
-    "median_ms",
+    "least_ms",
     "time_contenders",
 ]
 
@@ -149,7 +149,7 @@ def calibrate(
         answers[rate] = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
     last = answers[_RATES[-1]]
     engine = Engine(
-        statistics.fmean(median_ms(found[ALONE.name]) for found in answers.values()),
+        statistics.fmean(least_ms(found[ALONE.name]) for found in answers.values()),
         ideal,
         ideal,
         dense={
@@ -173,8 +173,8 @@ def calibrate(
             for name, sends, places in timed:
                 step = engine.problem(case, crew.ranks, rate, sends).step(places.choices)
                 wires.append(1e3 * step.wire_s)
-                alone = median_ms(found[ALONE.name])
-                waits.append(median_ms(found[name]) - alone - 1e3 * (step.busy_s - step.compute_s))
+                alone = least_ms(found[ALONE.name])
+                waits.append(least_ms(found[name]) - alone - 1e3 * (step.busy_s - step.compute_s))
         slope, k = np.polyfit(wires, waits, 1)
         return Links(
             efficiency=min(1 / max(float(slope), 1.0), 1.0) if slope > 0 else _LEAST_EFFICIENCY,
@@ -202,8 +202,8 @@ def _looking_ahead(contender: Contender, path: Path) -> Contender:
 def _window(alone: Placed, without: Placed, ahead: Placed) -> float:
     """Share of computation that hides what looking ahead gains, and what it takes."""
     rows = ahead.before["forward"] / (4 * MODEL.dim)
-    gained_ms = median_ms(without) - median_ms(ahead) + 1e-6 * EngineSpeeds().early_ns * rows
-    return min(max(gained_ms / median_ms(alone), 0.0), 1.0)
+    gained_ms = least_ms(without) - least_ms(ahead) + 1e-6 * EngineSpeeds().early_ns * rows
+    return min(max(gained_ms / least_ms(alone), 0.0), 1.0)
 
 
 def _dense_cost(answer: Placed, ranks: int) -> DenseCost:
@@ -227,6 +227,6 @@ def time_contenders(
     return {answer.name: answer for answer in map(Placed.model_validate, crew.ask("steps", job))}
 
 
-def median_ms(answer: Placed) -> float:
-    """Of turns, each the mean of its steps: those of a turn may differ by what they do."""
-    return statistics.median(statistics.fmean(turn) for turn in answer.round_ms)
+def least_ms(answer: Placed) -> float:
+    """Of turns, each the mean of its steps, as these may differ by what they do; what else a machine does only adds to it."""
+    return min(statistics.fmean(turn) for turn in answer.round_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from laconic.bench.placement.case import Case
@@ -29,6 +30,8 @@ class Chosen:
     predicted_ms: float
     names: tuple[str, ...]
     """Of all who would choose these places."""
+    digest: str
+    """Of places and how they are used; plans that differ only in what is predicted have the same."""
 
 
 def choose_places(case: Case, problem: Problem, codec: Codec, sends: Sends, folder: Path) -> list[Chosen]:
@@ -70,7 +73,9 @@ def _chosen(
     planned = Planned(tuple(choices), time, time.step_s, look_ahead)
     plan = _write(case, problem, planned, folder / f"{names[0]}.toml")
     contender = Contender(placement=names[0], codec=codec, sends=sends, plan=plan)
-    return Chosen(contender, choices, 1e3 * time.step_s, tuple(names))
+    content = repr((choices, look_ahead, problem.workload.hot_every)).encode()
+    digest = blake2b(content, digest_size=4).hexdigest()
+    return Chosen(contender, choices, 1e3 * time.step_s, tuple(names), digest)
 
 
 def _write(case: Case, problem: Problem, planned: Planned, path: Path) -> Path:
