@@ -70,7 +70,7 @@ class RowExchange:
         self._table_P = hot.table_P
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._sent, self._arrived, self._gradients, self._scattered = Room(), Room(), Room(), Room()
-        self._changing = np.zeros(0, np.bool_)
+        self._changing, self._marked = np.zeros(0, np.bool_), np.empty(0, np.int64)
 
     def forward_early(
         self, routed: Routed, current: Routed, plan: ExchangePlan, step: int, ledger: Ledger
@@ -85,11 +85,7 @@ class RowExchange:
         if not may_T.any():
             return None
         start = perf_counter()
-        if not len(self._changing):
-            self._changing = np.zeros(len(self._weight), np.bool_)
-        self._changing[current.service.rows_C] = True
-        sent_R = unchanged(service, may_T, others, self._changing)
-        self._changing[current.service.rows_C] = False
+        sent_R = unchanged(service, may_T, others, self._rows_that_change(current))
         part = without(service.remote, ~sent_R)
         sent = self._rows(self._sent, part.rows)
         kernels.active().sum_bags(sent, self._weight, part.index, part.offsets)
@@ -99,7 +95,8 @@ class RowExchange:
         asked_N = np.where(others, service.answers_NT.sum(axis=1), 0)
         coming_N = np.where(others, answers_NT.sum(axis=1), 0)
         mine, mine_N = bytes_of_bits(sent_R, asked_N)
-        theirs, theirs_N = np.empty(int(((coming_N + 7) // 8).sum()), np.uint8), (coming_N + 7) // 8
+        theirs_N = (coming_N + 7) // 8
+        theirs = np.empty(int(theirs_N.sum()), np.uint8)
         heard, entry = self._send(coder, routed, plan, step, sent, sent_NT, start, (mine, mine_N))
         coming_MT = heard.counts_NK[others]
         if ((coming_MT < 0) | (coming_MT > answers_NT[others])).any():
@@ -213,6 +210,15 @@ class RowExchange:
             optimizer.rate,
             optimizer.epsilon,
         )
+
+    def _rows_that_change(self, current: Routed) -> NDArray[np.bool_]:
+        """Mark rows of this rank's matrix that a batch updates; the array is used again."""
+        if not len(self._changing):
+            self._changing = np.zeros(len(self._weight), np.bool_)
+        self._changing[self._marked] = False
+        self._marked = current.service.rows_C
+        self._changing[self._marked] = True
+        return self._changing
 
     def _owned(self, service: Service, coder: Coder) -> OwnedSums | None:
         """Find replicated tables whose gradients owners sum; none while somebody watches all that is sent."""
