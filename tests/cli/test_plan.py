@@ -69,7 +69,7 @@ def profiled(tmp_path_factory):
 def test_a_profile_becomes_a_plan_with_hot_rows(profiled):
     given = ("--profile", "access.parquet", "--run", "run.toml", "--hot-every", 50, "--overlap", 0)
     done = plan(profiled, *given, "--compare", "--out", "hot.toml", "--json", "hot.json")
-    written, hot_ids = read_plan(profiled / "hot.toml")
+    written, hot_ids, _ = read_plan(profiled / "hot.toml")
     assert (written.ranks, written.batch, written.dim, written.hot.every) == (2, 32, 8, 50)
     assert {name: table.rows for name, table in written.tables.items()} == {"c0": 50, "c1": 2000, "c2": 5}
     assert written.tables["c1"].hot > 0
@@ -93,7 +93,7 @@ def test_a_profile_becomes_a_plan_with_hot_rows(profiled):
 
 def test_without_a_profile_zipf_is_assumed_and_no_row_is_hot(profiled):
     plan(profiled, "--run", "run.toml", "--set", "train.batch=64", "--zipf", 1.2, "--out", "zipf.toml")
-    written, hot_ids = read_plan(profiled / "zipf.toml")
+    written, hot_ids, _ = read_plan(profiled / "zipf.toml")
     assert written.batch == 64
     assert hot_ids == {}
     assert written.predicted.dense_bytes > 0
@@ -121,7 +121,7 @@ def test_tuned_bounds_and_ratios_are_part_of_the_plan(profiled):
     (profiled / "tune.json").write_text(json.dumps({**TUNED, "tables": tables}))
     given = ("--profile", "access.parquet", "--tuned", "tune.json", "--hot-every", 1, "--force")
     plan(profiled, *given, "--out", "tuned.toml")
-    written, _ = read_plan(profiled / "tuned.toml")
+    written, _, _ = read_plan(profiled / "tuned.toml")
     user = written.tables["c1"]
     assert (user.bound, user.gradient_bound, user.exact) == (0.1, None, "gradients")
     assert (written.tables["c2"].bound, written.tables["c2"].exact) == (None, False)

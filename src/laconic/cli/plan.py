@@ -93,7 +93,7 @@ def plan(
         planned = plan_tables(problem)
         explained = explain(problem, planned.choices)
         others = _baselines(problem) if compare or json_file is not None else []
-    written = write_plan(out, plan_of(problem, planned, explained), _hot_ids(access, explained))
+    written = write_plan(out, plan_of(problem, planned, explained), _hot_ids(access, explained), {})
     if json_file is not None:
         write_json(plan_result(problem, planned, explained, others, written), json_file)
     console = Console(stderr=json_file is not None and str(json_file) == "-")

@@ -37,6 +37,8 @@ from laconic.collectives.link_probe import probe_link
 from laconic.collectives.row_exchange import RowExchange
 from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
+from laconic.collectives.warm_copies import WarmCopies
+from laconic.collectives.warm_rows import WarmRows
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.cost import Link
@@ -74,13 +76,14 @@ class ShardedEmbeddings(nn.Module):
         world: World | None = None,
         hot: Mapping[str, Any] | None = None,
         hot_every: int = 1,
+        warm: Mapping[str, Any] | None = None,
         cold_folder: str | Path | None = None,
     ) -> None:
         """``world`` says who the ranks are; None: those of the default process group, or this one alone.
 
         ``hot``: ascending ids of rows, by table, of which every rank has a copy; copies are always equal, or are made so
-        every ``hot_every`` steps (``HotSync`` says how). ``cold_folder``: where this rank keeps
-        the rows of cold tables, in files that are gone when it ends.
+        every ``hot_every`` steps (``HotSync`` says how). ``warm``: ascending ids of rows of cold tables that stay in memory.
+        ``cold_folder``: where this rank keeps the other rows of cold tables, in files that are gone when it ends.
         """
         super().__init__()
         if dim < 1:
@@ -96,20 +99,23 @@ class ShardedEmbeddings(nn.Module):
             raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
         self._hot_every = hot_every if self._hot.ids and ranks > 1 else 1
         alone = len(self._hot.ids) if self._hot_every > 1 else 0
-        self._parts = Layout(self._hot.parts, ranks, world.rank, alone)
+        warm_rows = WarmRows(tables, warm, self._hot)
+        self._parts = Layout(self._hot.parts, ranks, world.rank, alone, warm_rows.in_file(self.layout))
         self.dim = dim
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
         self._allocate(dtype, None if cold_folder is None else Path(cold_folder))
         initialize_rows(self.weight_RD, self._parts, self._hot, seed)
+        self._warm.take(*range(len(tables)))
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         parts = len(self._hot.parts)
         self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
-        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._hot.digest, hot_every)).encode()
+        self._placed = f"{self._hot.digest} {hot_every} {warm_rows.digest}"
+        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._placed)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
@@ -132,17 +138,16 @@ class ShardedEmbeddings(nn.Module):
         self.anchor = torch.zeros(0, requires_grad=True)
 
     def _allocate(self, dtype: torch.dtype, folder: Path | None) -> None:
-        warm, cold = self._parts.warm_rows, self._parts.cold_rows
-        if cold and folder is None:
-            raise ConfigError(
-                "embeddings: cold tables need cold_folder, a folder for the files with their rows"
-            )
+        memory, file = self._parts.memory_rows, self._parts.file_rows
+        if file and folder is None:
+            raise ConfigError("embeddings: cold tables need cold_folder, a folder for files of their rows")
         # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
-        self.weight_RD = allocate_rows(warm, cold, (self.dim,), dtype, folder)
+        self.weight_RD = allocate_rows(memory, file, (self.dim,), dtype, folder)
         has_state = self.optimizer.has_state
-        self.state_R = allocate_rows(warm, cold, (), dtype, folder) if has_state else None
+        self.state_R = allocate_rows(memory, file, (), dtype, folder) if has_state else None
         state = None if self.state_R is None else self.state_R.numpy()
         self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
+        self._warm = WarmCopies(self._parts, self.weight_RD.numpy(), state)
 
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
@@ -272,16 +277,15 @@ class ShardedEmbeddings(nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
         self._settle_copies()
-        return {"step": self.step, "weight": self.weight_RD, "state": self.state_R}
+        return {"step": self.step, "weight": self.weight_RD, "state": self.state_R, "placed": self._placed}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take back what ``get_extra_state`` returned on this rank of as many."""
-        if state["weight"].shape != self.weight_RD.shape or (state["state"] is None) != (
-            self.state_R is None
-        ):
+        kind = (self.weight_RD.shape, self.state_R is None, self._placed)
+        if (state["weight"].shape, state["state"] is None, state.get("placed", self._placed)) != kind:
             raise ConfigError(
                 f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, got "
-                f"{tuple(state['weight'].shape)}; tables, ranks or optimizer differ"
+                f"{tuple(state['weight'].shape)}; tables, ranks, optimizer, hot or warm rows differ"
             )
         self._settle()
         self.step = state["step"]
@@ -307,25 +311,24 @@ class ShardedEmbeddings(nn.Module):
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
         """Ids of a table's rows on this rank, the rows (a view), and their optimizer state.
 
-        What is written to hot ones comes to nobody; ``hot_rows`` has the copies.
+        What is written to hot ones comes to nobody; ``hot_rows`` has the copies. Of a cold table, ``take_shard`` after writing.
         """
         self._settle_copies()
-        self._copies.write_back()
         t = self._table(name)
+        self._copies.write_back()
+        self._warm.write_back(t)
         ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
-        return ids, *self._rows_of(t)
+        return ids, *self._rows_at(self._parts.shard(t))
+
+    def take_shard(self, name: str) -> None:
+        """Let lookups find what was written to the view that ``table_shard`` returned."""
+        self._warm.take(self._table(name))
 
     def hot_rows(self, name: str) -> tuple[NDArray[np.int64], Tensor, Tensor | None]:
         """Ids of a table's hot rows, this rank's copies (a view), and their optimizer state."""
         self._settle()
-        t = self._table(name)
-        if t not in self._hot.ids:
-            return (
-                np.empty(0, np.int64),
-                self.weight_RD[:0],
-                None if self.state_R is None else self.state_R[:0],
-            )
-        return self._hot.ids[t], *self._rows_of(len(self.layout.tables) + list(self._hot.ids).index(t))
+        ids_H, copies = self._copies.of(self._table(name))
+        return ids_H, *self._rows_at(copies)
 
     def _table(self, name: str) -> int:
         names = [table.name for table in self.layout.tables]
@@ -333,16 +336,14 @@ class ShardedEmbeddings(nn.Module):
             raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")
         return names.index(name)
 
-    def _rows_of(self, part: int) -> tuple[Tensor, Tensor | None]:
-        rows = self._parts.shard(part)
+    def _rows_at(self, rows: slice) -> tuple[Tensor, Tensor | None]:
         return self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
 
     def _route(self, lookups: Lookups) -> Future[Routed]:
         turn, self._turn = self._turn, self._turn + 1
         coded, ledger = self._plan(self.step).coded_ids, self.ledger if self.training else None
-        lookups = (
-            lookups.copy()
-        )  # read later, in another thread and by backward; a loader may reuse its memory
+        # read later, in another thread and by backward; a loader may reuse its memory
+        lookups = lookups.copy()
 
         def route() -> Routed:
             return exchange_ids(

@@ -85,7 +85,7 @@ class Trainer:
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
             every = placement.hot_every
             self.embeddings = ShardedEmbeddings(
-                tables, dim, world=world, cold_folder=cold, hot_every=every, **kind
+                tables, dim, world=world, cold_folder=cold, hot_every=every, warm=placement.warm, **kind
             )
         torch.manual_seed(settings.train.seed)
         self.model = make_model(settings.model, schema)

@@ -70,5 +70,5 @@ def _write(case: Case, problem: Problem, choices: Sequence[Choice], path: Path) 
         if choice.hot
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_plan(path, plan, hot)
+    write_plan(path, plan, hot, {})
     return path
