@@ -8,9 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from laconic.cli import app
+from laconic.config import load
 from laconic.errors import ConfigError, FormatError, LaconicError
 from laconic.placement.access_file import read_access
 from laconic.placement.plan_file import read_plan
+from laconic.train.run import run
+from laconic.train.settings import RunSettings
 
 RUN = """
 [data]
@@ -97,6 +100,35 @@ def test_without_a_profile_zipf_is_assumed_and_no_row_is_hot(profiled):
     assert written.batch == 64
     assert hot_ids == {}
     assert written.predicted.dense_bytes > 0
+
+
+def test_a_table_larger_than_memory_keeps_its_frequent_rows_and_trains_as_one_in_memory(profiled, tmp_path):
+    """Tables of 74 kB in 20 kB of memory."""
+    disk = 'devices.tiers = [{name = "disk", memory_gb = 1, mbps = 80}]'
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(f"devices.count = 1\ndevices.memory_gb = 0.00002\ndevices.mbps = 10\n{disk}\n")
+    for name in ("access.parquet", "run.toml"):
+        (tmp_path / name).symlink_to(profiled / name)
+    given = ("--profile", "access.parquet", "--run", "run.toml", "--out", "plan.toml", "--json", "plan.json")
+    done = plan(tmp_path, *given)
+    written, hot, warm = read_plan(tmp_path / "plan.toml")
+    table = written.tables["c1"]
+    assert (table.cold, table.hot, hot) == (True, 0, {})
+    assert 300 < table.warm < 556
+    access = read_access(tmp_path / "access.parquet").table("c1")
+    assert warm["c1"].tolist() == sorted(access.ids_H[: table.warm].tolist())
+    assert 18_000 < written.embeddings_memory.ram_N[0] <= 20_000
+    assert f"memory has the {table.warm} most frequent rows" in table.why
+    assert "c1: of 2,000 rows in files, memory has the" in " ".join(done.output.split())
+    shown = json.loads((tmp_path / "plan.json").read_text())["tables"][1]
+    assert shown["place"] == f"by rows, in files, {table.warm} warm"
+    assert shown["file_bytes"] > 0
+    assert shown["kept"] == pytest.approx(access.counts_H[: table.warm].sum() / access.lookups)
+    results = []
+    for name, file in (("memory", None), ("files", tmp_path / "plan.toml")):
+        settings = load(tmp_path / "run.toml", RunSettings, overrides=(f"train.out={tmp_path}/{name}",))
+        results.append(run(settings, resume=False, console=None, plan=file).evaluation)
+    assert results[0] == results[1]
 
 
 def test_json_goes_to_standard_output_alone(profiled):

@@ -2,7 +2,8 @@
 
 1. ``table_program`` places tables on groups of devices and cuts off hot rows: a mixed-integer program, whose
    relaxation bounds what any plan can reach.
-2. ``improve`` chooses devices, and moves and swaps tables as long as that helps.
+2. ``improve`` chooses devices, and moves and swaps tables as long as that helps; ``share_memory`` keeps the most
+   frequent rows of tables that are in files in the memory that is left.
 3. Baselines are starts too, so none of them is better, but for the last point.
 4. What is predicted to gain less than 3 % of the step is given up for simplicity: rows dealt to all ranks need no
    balance between tables, and hot rows are only as good as the profile.
@@ -17,6 +18,7 @@ from laconic.placement.choice import Choice
 from laconic.placement.improve import improve, score, spread_owners
 from laconic.placement.infeasible import does_not_fit
 from laconic.placement.problem import Problem
+from laconic.placement.share_memory import share_memory
 from laconic.placement.simplify import simplify
 from laconic.placement.table_program import solve_tables
 from laconic.placement.timeline import StepTime
@@ -46,15 +48,12 @@ def plan_tables(problem: Problem) -> Planned:
     relaxed = solve_tables(problem)
     if relaxed is None:
         raise does_not_fit(problem)
-    own = spread_owners(problem, relaxed.choices, within_groups=True)
+    own = share_memory(problem, spread_owners(problem, relaxed.choices, within_groups=True))
     starts = [own, *(baseline(problem) for baseline in BASELINES.values())]
     best_start = min(starts, key=lambda choices: score(problem, choices))
-    tried = (
-        [improve(problem, own), improve(problem, best_start)]
-        if best_start is not own
-        else [improve(problem, own)]
-    )
-    best = simplify(problem, min(tried, key=lambda choices: score(problem, choices)))
+    begun = [own] if best_start is own else [own, best_start]
+    tried = [share_memory(problem, improve(problem, start)) for start in begun]
+    best = share_memory(problem, simplify(problem, min(tried, key=lambda choices: score(problem, choices))))
     if problem.shortage(best) > 0:
         raise does_not_fit(problem)
     return Planned(tuple(best), problem.step(best), relaxed.bound_s)

@@ -62,7 +62,7 @@ def _chosen(
 
 def _write(case: Case, problem: Problem, choices: Sequence[Choice], path: Path) -> Path:
     time = problem.step(choices)
-    plan = plan_of(problem, Planned(tuple(choices), time, time.step_s), explain(problem, choices))
+    plan = plan_of(problem, Planned(tuple(choices), time, time.step_s), explain(problem, choices), {})
     tables = problem.workload.tables
     hot = {
         table.name: hottest_ids(case.access.table(table.name), choice.hot)
