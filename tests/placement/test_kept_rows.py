@@ -28,7 +28,7 @@ COLD = Kind("row", cold=True)
 def test_segments_never_save_less_than_rows_do_and_as_much_where_they_touch(rows, exponent, batch, share):
     needed = problem([table("t", rows, exponent=exponent)], batch=batch).costs[0].needed
     most = max(1, int(rows * share))
-    rows_S, saved_S = kept_segments(needed, most)
+    rows_S, saved_S = kept_segments(needed, most, 16)
     assert rows_S.sum() == pytest.approx(most)
     assert (np.diff(saved_S) < 0).all()
     at = np.unique(np.linspace(0, most, 60).astype(int))
@@ -37,12 +37,12 @@ def test_segments_never_save_less_than_rows_do_and_as_much_where_they_touch(rows
     true = np.array([needed.touched(0) - needed.touched(k) for k in at.tolist()])
     slack = 1e-6 * true[-1]
     assert (found >= true - slack).all()
-    assert (found <= true * 1.1 + 1).all()
+    assert (found <= true * 1.15 + 1).all()
     assert found[1 if at[1] == 1 else 0] == pytest.approx(true[1 if at[1] == 1 else 0], abs=slack)
 
 
 def test_no_rows_have_no_segments():
-    rows_S, saved_S = kept_segments(problem([table("t", 9)]).costs[0].needed, 0)
+    rows_S, saved_S = kept_segments(problem([table("t", 9)]).costs[0].needed, 0, 16)
     assert len(rows_S) == len(saved_S) == 0
 
 

@@ -17,7 +17,7 @@ __all__ = ["WarmCopies"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-_CHUNK = 1 << 18  # rows of a shard; lists of all places would be a good part of what they save
+_CHUNK = 1 << 16  # rows of a shard; lists of all places would be a good part of what they save
 
 
 class WarmCopies:

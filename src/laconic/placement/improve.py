@@ -98,7 +98,7 @@ def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Kind, hot: int
 
 def _fitting(problem: Problem, base_KN: Floats, t: int, choice: Choice) -> int:
     """Warm rows that memory has room for, on the rank that has most of it if the table is on one."""
-    size = problem.workload.row_bytes
+    size = problem.workload.row_bytes * (1 + 1e-12)  # rounding must not make room
     room_N = problem.cluster.memory_N - (base_KN + problem.spread_KN(t, choice))[Resource.RAM]
     if choice.kind.sharding == "table":
         return problem.warm_rows(t, choice, float(room_N[problem.owners(choice.kind)].max()) / size)

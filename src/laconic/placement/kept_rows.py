@@ -17,15 +17,19 @@ from laconic.placement.needed_rows import NeededRows
 __all__ = ["kept_segments"]
 
 Floats = NDArray[np.float64]
-_TANGENTS = 48  # touch S where rows differ by a factor of 1.4, in a table of ten million
 _FLATTER = 1e-9  # slopes that differ by less of the steepest one are the same
 
 
-def kept_segments(needed: NeededRows, most: int) -> tuple[Floats, Floats]:
-    """Rows of each segment, ``most`` in all, and reads that a row of it saves; the most frequent rows first."""
+def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats, Floats]:
+    """Rows of each segment, ``most`` in all, and reads that a row of it saves; the most frequent rows first.
+
+    At most so many ``tangents``. Half of them touch S where numbers of rows differ by a constant factor, for steep laws, and
+    half by a constant number, for flat ones.
+    """
     if most < 1:
         return np.empty(0), np.empty(0)
-    at_S = np.unique(np.append(np.rint(np.geomspace(1, most, _TANGENTS)) - 1, 0.0))
+    half = tangents // 2
+    at_S = np.unique(np.rint([*np.geomspace(1, most, half), *np.linspace(1, most, half)])) - 1
     read_S, next_S = (np.array([needed.touched(k) for k in rows.tolist()]) for rows in (at_S, at_S + 1))
     slope_S = read_S - next_S
     some = np.diff(slope_S, prepend=np.inf) < -_FLATTER * slope_S[0]

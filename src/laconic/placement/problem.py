@@ -78,7 +78,7 @@ class Problem:
 
     def warm_rows(self, t: int, choice: Choice, rows: float) -> int:
         """At most so many warm rows of a table: whole ones, known ones, and as many on each rank of a dealt one."""
-        count = int(min(rows * (1 - 1e-12), self.workload.tables[t].candidates - choice.hot))
+        count = int(min(rows, self.workload.tables[t].candidates - choice.hot))
         return max(count - count % self.ranks if choice.kind.sharding == "row" else count, 0)
 
     def load(self, t: int, choice: Choice) -> Load:

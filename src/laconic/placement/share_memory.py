@@ -18,6 +18,9 @@ from laconic.placement.problem import Problem
 
 __all__ = ["share_memory"]
 
+_TANGENTS = 128
+_SURELY = 1 - 1e-12  # rows that fit when rounding says that they just do
+
 
 def share_memory(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
     """Choose numbers of warm rows anew, all else being as it is; or return the choices, if they are better."""
@@ -36,7 +39,9 @@ def share_memory(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
         room_N[owners] -= fitting * each
         warm_T[t] += fitting
     filled = [
-        replace(choice, warm=problem.warm_rows(t, choice, warm_T[t])) if choice.kind.cold else choice
+        replace(choice, warm=problem.warm_rows(t, choice, warm_T[t] * _SURELY))
+        if choice.kind.cold
+        else choice
         for t, choice in enumerate(bare)
     ]
     return min([filled, list(choices)], key=lambda plan: score(problem, plan))
@@ -45,7 +50,7 @@ def share_memory(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
 def _pieces(problem: Problem, t: int, choice: Choice) -> list[tuple[float, int, float]]:
     """Segments of a table's rows behind its hot ones: what a row saves, negative, the table, and how many rows."""
     found, hot = [], float(choice.hot)
-    rows_S, saved_S = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates)
+    rows_S, saved_S = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
     for rows, saved in zip(rows_S.tolist(), saved_S.tolist(), strict=True):
         left = max(rows - hot, 0.0)
         hot -= rows - left

@@ -24,13 +24,13 @@ def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
     limit = (short, seconds * _SLACK)
     simple = list(choices)
     for simpler in _SIMPLER:
-        plan = [simpler(choice) for choice in simple]
+        plan = [_rounded(problem, t, simpler(choice)) for t, choice in enumerate(simple)]
         if score(problem, plan) <= limit:
             simple = plan
             break
     for t, choice in enumerate(simple):
         for simpler in _SIMPLER:
-            plan = [*simple[:t], simpler(choice), *simple[t + 1 :]]
+            plan = [*simple[:t], _rounded(problem, t, simpler(choice)), *simple[t + 1 :]]
             if score(problem, plan) <= limit:
                 simple = plan
                 break
@@ -39,6 +39,10 @@ def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
         if score(problem, plan) <= limit:
             simple = plan
     return simple
+
+
+def _rounded(problem: Problem, t: int, choice: Choice) -> Choice:
+    return replace(choice, warm=problem.warm_rows(t, choice, choice.warm))
 
 
 def _dealt(choice: Choice) -> Choice:

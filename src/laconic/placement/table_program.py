@@ -38,6 +38,7 @@ Floats = NDArray[np.float64]
 _TIE = 1e-4  # weight of what is hidden: of two plans that take equally long, the one that sends less
 _BUSY, _EXPOSED, _FIRST_PHASE = 0, 1, 2
 _FIRST_PLACE = _FIRST_PHASE + len(PHASES)
+_TANGENTS = 24  # a column each, for every table and place
 _LIMITED = (*range(Resource.CPU), Resource.RAM, Resource.FILE_SPACE)
 
 
@@ -48,8 +49,9 @@ class Relaxed:
     bound_s: float
     """No plan's step is shorter."""
 
-    choices: tuple[Choice, ...]
-    """Owners are first ranks of their groups."""
+    starts: tuple[tuple[Choice, ...], ...]
+    """Plans to begin with: of the program, if time sufficed, and of its relaxation, rounded. Owners are first ranks of their
+    groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,15 @@ class _Place:
 
 
 def solve_tables(problem: Problem, time_limit_s: float = 4.0) -> Relaxed | None:
-    """Solve the program; None where even fractions of tables do not fit."""
+    """Solve the program, to the end or as far as time allows; None where even fractions of tables do not fit."""
     program = _Program(problem)
-    relaxed = program.solve(integral=False, tie=0.0, time_limit_s=time_limit_s)
+    relaxed = program.solve(integral=False, tie=0.0, time_limit_s=None)  # None must mean that nothing fits
     if relaxed is None:
         return None
     bound = (relaxed[_BUSY] + relaxed[_EXPOSED]) / program.units_per_s
     found = program.solve(integral=True, tie=_TIE, time_limit_s=time_limit_s)
-    values = relaxed if found is None else found
-    return Relaxed(float(bound), tuple(program.choices(values)))
+    starts = [tuple(program.choices(values)) for values in (found, relaxed) if values is not None]
+    return Relaxed(float(bound), tuple(dict.fromkeys(starts)))
 
 
 class _Program:
@@ -112,7 +114,7 @@ class _Program:
             self._limit_owner(t)
         self._expose()
 
-    def solve(self, *, integral: bool, tie: float, time_limit_s: float) -> Floats | None:
+    def solve(self, *, integral: bool, tie: float, time_limit_s: float | None) -> Floats | None:
         """Values of all columns."""
         try:
             from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
@@ -139,7 +141,7 @@ class _Program:
             integrality=whole if integral else None,
             bounds=Bounds(0, upper),
             constraints=limits,
-            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-3},
+            options={"mip_rel_gap": 1e-3} | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
         )
         if found.x is None:
             return None
@@ -199,7 +201,7 @@ class _Program:
     def _kept_segments(self, t: int, kind: Kind, group: int | None) -> Iterable[_Place]:
         """Rows that memory has instead of the file: on the owner of a whole table, or a share on each rank."""
         problem = self._problem
-        segments = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates)
+        segments = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
         for rows, saved in zip(*(values.tolist() for values in segments), strict=True):
             load_K, none_K = np.zeros(len(Resource)), np.zeros(len(Resource))
             moved = rows * problem.workload.row_bytes / (problem.ranks if group is None else 1)
