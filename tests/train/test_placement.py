@@ -25,7 +25,19 @@ HOT = {"c0": [0, 1, 2, 3, 199], "c3": list(range(0, 900, 7))}
 WARM = {"c0": [10, 11, 13, 198], "c1": range(40)}
 
 
-def plan_of(folder, *, ranks=2, hot=None, warm=None, name="plan", dim=4, rows=None, every=1, **tables):
+def plan_of(
+    folder,
+    *,
+    ranks=2,
+    hot=None,
+    warm=None,
+    name="plan",
+    dim=4,
+    rows=None,
+    every=1,
+    look_ahead=False,
+    **tables,
+):
     """Write a plan; tables that are not named are spread by rows."""
     folder.mkdir(exist_ok=True)
     hot = {table: np.array(ids, np.int64) for table, ids in (hot or {}).items()}
@@ -36,7 +48,14 @@ def plan_of(folder, *, ranks=2, hot=None, warm=None, name="plan", dim=4, rows=No
         said |= {"cold": table in warm, **tables.get(table, {})}
         planned[table] = TablePlan(rows=count, **said)
     path = folder / f"{name}.toml"
-    plan = PlacementPlan(ranks=ranks, batch=16, dim=dim, tables=planned, hot=HotSettings(every=every))
+    plan = PlacementPlan(
+        ranks=ranks,
+        batch=16,
+        dim=dim,
+        tables=planned,
+        hot=HotSettings(every=every),
+        look_ahead=look_ahead,
+    )
     write_plan(path, plan, hot, warm)
     return path
 
@@ -46,10 +65,18 @@ def newest(folder):
 
 
 def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
-    """Row, table, replicated, hot, cold, warm: exact communication gives the bits of a run without a plan."""
+    """Row, table, replicated, hot, cold, warm, early: exact communication gives the bits of a run without a plan."""
     plans = [
         plan_of(tmp_path, name="first", c0={"sharding": "table", "owner": 1}, c2={"sharding": "replicated"}),
-        plan_of(tmp_path, name="second", hot=HOT, warm=WARM, c1={"sharding": "table"}, c3={"cold": True}),
+        plan_of(
+            tmp_path,
+            name="second",
+            hot=HOT,
+            warm=WARM,
+            look_ahead=True,
+            c1={"sharding": "table"},
+            c3={"cold": True},
+        ),
         plan_of(
             tmp_path,
             name="third",

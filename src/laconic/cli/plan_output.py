@@ -42,8 +42,15 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
     if parts:
         console.print(f"wire: {milliseconds(1e3 * time.wire_s)} in all, hidden or not: {parts}")
     console.print(f"bottleneck: {time.bottleneck}")
+    unless = ""
+    if planned.look_ahead:
+        unless = " without looking ahead"
+        console.print(
+            f"look-ahead: rows that a step does not change travel while it computes, which saves "
+            f"{milliseconds(1e3 * time.ahead_s)}"
+        )
     console.print(
-        f"no plan takes less than {milliseconds(1e3 * planned.bound_s)}: this one is within {share(planned.gap)}"
+        f"no plan takes less than {milliseconds(1e3 * planned.bound_s)}{unless}: this one is within {share(planned.gap)}"
     )
 
 
@@ -82,6 +89,8 @@ def plan_result(
         "step_ms": 1e3 * time.step_s,
         "bound_ms": 1e3 * planned.bound_s,
         "gap": planned.gap,
+        "look_ahead": planned.look_ahead,
+        "look_ahead_saves_ms": 1e3 * time.ahead_s,
         "compute_ms": 1e3 * time.compute_s,
         "busy_ms": 1e3 * time.busy_s,
         "wire_ms": 1e3 * time.wire_s,

@@ -26,7 +26,6 @@ class HotCopies:
 
     def __init__(self, hot: HotRows, layout: Layout, weight_RD: Rows, state_R: Rows | None) -> None:
         """``layout``: of all parts."""
-        self._hot, self._layout = hot, layout
         self._weight, self._state = weight_RD, state_R
         places, copies = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for part, (t, ids_H) in enumerate(hot.ids.items(), start=len(hot.tables)):
@@ -35,12 +34,6 @@ class HotCopies:
             places.append(layout.base_T[t] + local_H[mine])
             copies.append(layout.base_T[part] + mine)
         self._places, self._copies = np.concatenate(places), np.concatenate(copies)
-
-    def of(self, t: int) -> tuple[Ints, slice]:
-        """Ids of a table's hot rows, and rows of the matrix that are their copies."""
-        if t not in self._hot.ids:
-            return np.empty(0, np.int64), slice(0)
-        return self._hot.ids[t], self._layout.shard(len(self._hot.tables) + list(self._hot.ids).index(t))
 
     def write_back(self) -> None:
         """Bring the places of this rank's hot rows up to date, for whoever reads its shards."""

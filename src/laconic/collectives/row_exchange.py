@@ -2,7 +2,7 @@
 
 Both directions are the same: blocks of rows for every other rank are encoded in one call, their
 sizes announced, the bytes moved, and what arrives is decoded in one call. What this rank asks of
-itself never becomes bytes. Shape legend: ``N`` ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
+itself never becomes bytes. Rows may come in two parts (``look_ahead``). Shape legend: ``N`` ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ from laconic.collectives.id_exchange import Routed
 from laconic.collectives.journal import Journal
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Direction, Entry, Ledger
+from laconic.collectives.look_ahead import (
+    Early,
+    bits_of,
+    bytes_of_bits,
+    count_blocks,
+    unchanged,
+    without,
+)
 from laconic.collectives.optimizer import RowOptimizer
 from laconic.collectives.owned_sums import OwnedSums
 from laconic.collectives.request import block_starts
 from laconic.collectives.service import Service
 from laconic.collectives.update_error import Watch
-from laconic.collectives.wire import Wire, size_message_bytes
+from laconic.collectives.wire import Sizes, Wire, size_message_bytes
 from laconic.errors import CommError
 from laconic.exchange_plan import ExchangePlan
 
@@ -61,33 +69,94 @@ class RowExchange:
         """Sees rows, gradients, and the gradient of each row before they are used."""
         self._table_P = hot.table_P
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
-        self._sent, self._arrived, self._gradients = Room(), Room(), Room()
+        self._sent, self._arrived, self._gradients, self._scattered = Room(), Room(), Room(), Room()
+        self._changing = np.zeros(0, np.bool_)
 
-    def forward(self, routed: Routed, plan: ExchangePlan, step: int, ledger: Ledger | None) -> torch.Tensor:
-        """Send the rows that were asked for; return those that this rank asked for."""
+    def forward_early(
+        self, routed: Routed, current: Routed, plan: ExchangePlan, step: int, ledger: Ledger
+    ) -> Early | None:
+        """Send the rows of a coming batch that the ``current`` one does not change; None if no table's may.
+
+        Only what arrives as it was sent: what is rounded would be rounded in other company.
+        """
+        service, answers_NT, others = routed.service, routed.request.answers_NT, self._others
+        coder = self._coder(plan)[0]
+        may_T = coder.exact_T & ~self.layout.pooled_T
+        if not may_T.any():
+            return None
+        start = perf_counter()
+        if not len(self._changing):
+            self._changing = np.zeros(len(self._weight), np.bool_)
+        self._changing[current.service.rows_C] = True
+        sent_R = unchanged(service, may_T, others, self._changing)
+        self._changing[current.service.rows_C] = False
+        part = without(service.remote, ~sent_R)
+        sent = self._rows(self._sent, part.rows)
+        kernels.active().sum_bags(sent, self._weight, part.index, part.offsets)
+        sent_NT = np.zeros_like(service.answers_NT)
+        sent_NT[others] = count_blocks(sent_R, service.answers_NT[others])
+
+        asked_N = np.where(others, service.answers_NT.sum(axis=1), 0)
+        coming_N = np.where(others, answers_NT.sum(axis=1), 0)
+        mine, mine_N = bytes_of_bits(sent_R, asked_N)
+        theirs, theirs_N = np.empty(int(((coming_N + 7) // 8).sum()), np.uint8), (coming_N + 7) // 8
+        heard, entry = self._send(coder, routed, plan, step, sent, sent_NT, start, (mine, mine_N))
+        coming_MT = heard.counts_NK[others]
+        if ((coming_MT < 0) | (coming_MT > answers_NT[others])).any():
+            raise CommError(
+                f"{self.wire.name}: a rank announced {coming_MT.max()} early rows at turn {routed.turn}, more than it "
+                "was asked for; the ranks run different versions"
+            )
+        out = self._rows(self._scattered, int(coming_MT.sum()))
+        arrived = self._receive(coder, heard, out, routed.turn)
+        self.wire.receive(theirs, theirs_N)
+        waited, decoding = self.wire.take_time(), perf_counter()
+        came_R = bits_of(theirs, coming_N)
+        if (count_blocks(came_R, answers_NT[others]) != coming_MT).any():
+            raise CommError(
+                f"{self.wire.name}: early rows of turn {routed.turn} are others than their bits say; "
+                "the ranks run different versions"
+            )
+        coder.decode(arrived, heard.bytes_NK[others], coming_MT, out)
+        received = torch.empty(int(answers_NT.sum()), self._dim, dtype=self._dtype)
+        received.numpy()[: len(came_R)][came_R] = out
+        came_NT = np.zeros_like(answers_NT)
+        came_NT[others] = coming_MT
+        ledger.accounts["forward"].add(
+            entry(waited, perf_counter() - decoding, sizes=int(mine_N.sum())), steps=0
+        )
+        return Early(received, sent_R, sent_NT, came_R, came_NT)
+
+    def forward(
+        self,
+        routed: Routed,
+        plan: ExchangePlan,
+        step: int,
+        ledger: Ledger | None,
+        early: Early | None = None,
+    ) -> torch.Tensor:
+        """Send the rows that were asked for, but for those that have left; return those that this rank asked for."""
         service, answers_NT = routed.service, routed.request.answers_NT
         start = perf_counter()
         active = kernels.active()
-        sent = self._rows(self._sent, service.remote.rows)
-        active.sum_bags(sent, self._weight, service.remote.index, service.remote.offsets)
-        received = torch.empty(int(answers_NT.sum()), self._dim, dtype=self._dtype)
+        remote, sent_NT, coming_NT = service.remote, service.answers_NT, answers_NT
+        if early is None:
+            received = torch.empty(int(answers_NT.sum()), self._dim, dtype=self._dtype)
+        else:
+            received, remote = early.received, without(remote, early.sent_R)
+            sent_NT, coming_NT = sent_NT - early.sent_NT, coming_NT - early.came_NT
+        sent = self._rows(self._sent, remote.rows)
+        active.sum_bags(sent, self._weight, remote.index, remote.offsets)
         rows = received.numpy()
         own = len(rows) - service.own.rows
         active.sum_bags(rows[own:], self._weight, service.own.index, service.own.offsets)
         coder = self._coder(plan)[0]
-        self._move(
-            "forward",
-            coder,
-            routed,
-            plan,
-            step,
-            sent,
-            service.answers_NT,
-            answers_NT,
-            rows[:own],
-            start,
-            ledger,
-        )
+        out = rows[:own]
+        if early is not None:
+            out = self._rows(self._scattered, own - int(early.came_NT.sum()))
+        self._move("forward", coder, routed, plan, step, sent, sent_NT, coming_NT, out, start, ledger)
+        if early is not None:
+            rows[:own][~early.came_R] = out
         return received
 
     def backward(
@@ -191,42 +260,63 @@ class RowExchange:
     ) -> None:
         """Send blocks of ``sent_NT`` rows to the others, and fill ``out`` with theirs."""
         others = self._others
-        sent_MT, coming_MT = sent_NT[others], coming_NT[others]
+        coming_MT = coming_NT[others]
+        heard, entry = self._send(
+            coder, routed, plan, step, sent, sent_NT, start, watched=direction == "backward"
+        )
+        self._check_counts(heard.counts_NK[others], coming_MT, routed.turn)
+        arrived = self._receive(coder, heard, out, routed.turn)
+        waited, decoding = self.wire.take_time(), perf_counter()
+        coder.decode(arrived, heard.bytes_NK[others], coming_MT, out)
+        if ledger is not None:
+            ledger.record(direction, entry(waited, perf_counter() - decoding))
+
+    def _send(
+        self,
+        coder: Coder,
+        routed: Routed,
+        plan: ExchangePlan,
+        step: int,
+        sent: Rows,
+        sent_NT: Ints,
+        start: float,
+        *more: tuple[Rows, Ints],
+        watched: bool = False,
+    ) -> tuple[Sizes, Callable[..., Entry]]:
+        """Encode and announce blocks, and ``more`` messages; returns what the others announce, and what makes the ledger's entry."""
+        others = self._others
+        sent_MT = sent_NT[others]
         payload, sizes_MT = coder.encode(sent, sent_MT, self._seed(step))
         encoded = perf_counter()
-        if direction == "backward" and self.watch is not None:
+        if watched and self.watch is not None:
             self._watch(self.watch, coder, sent, sent_MT, payload, sizes_MT)
         counts_NT, bytes_NT = np.zeros_like(sent_NT), np.zeros_like(sent_NT)
         counts_NT[others], bytes_NT[others] = sent_MT, sizes_MT
         message = (payload, bytes_NT.sum(axis=1))
         heard = self.wire.announce(
-            routed.turn, plan.digest, routed.request.samples, counts_NT, bytes_NT, message
+            routed.turn, plan.digest, routed.request.samples, counts_NT, bytes_NT, message, *more
         )
-        self._check_counts(heard.counts_NK[others], coming_MT, routed.turn)
+
+        def entry(waited: float, decode_s: float, sizes: int = 0) -> Entry:
+            sizes += size_message_bytes(len(self.layout.tables), self.layout.ranks)
+            before_T = counts_NT.sum(axis=0) * (self._dim * coder.item_bytes)
+            return Entry(step, before_T, bytes_NT.sum(axis=0), sizes, encoded - start, waited, decode_s)
+
+        return heard, entry
+
+    def _receive(self, coder: Coder, heard: Sizes, out: Rows, turn: int) -> NDArray[np.uint8]:
+        """Return the bytes of announced blocks: those of ``out`` itself, where nothing is coded."""
         coming_N = heard.bytes_NK.sum(axis=1)
         total = int(coming_N.sum())
         if coder.exact and total != out.nbytes:
             raise CommError(
-                f"{self.wire.name}: expected {out.nbytes} bytes at turn {routed.turn}, got {total} announced"
+                f"{self.wire.name}: expected {out.nbytes} bytes at turn {turn}, got {total} announced"
             )
-        arrived = out.reshape(-1).view(np.uint8) if coder.exact else self._arrived.take(total)
-        self.wire.receive(arrived, coming_N)
-        waited, decoding = self.wire.take_time(), perf_counter()
-        coder.decode(arrived, heard.bytes_NK[others], coming_MT, out)
-        if ledger is None:
-            return
-        ledger.record(
-            direction,
-            Entry(
-                step,
-                counts_NT.sum(axis=0) * (self._dim * coder.item_bytes),
-                bytes_NT.sum(axis=0),
-                size_message_bytes(len(self.layout.tables), self.layout.ranks),
-                encoded - start,
-                waited,
-                perf_counter() - decoding,
-            ),
+        arrived: NDArray[np.uint8] = (
+            out.reshape(-1).view(np.uint8) if coder.exact else self._arrived.take(total)
         )
+        self.wire.receive(arrived, coming_N)
+        return arrived
 
     def _watch(
         self, watch: Watch, coder: Coder, sent: Rows, sent_MT: Ints, payload: Rows, sizes_MT: Ints

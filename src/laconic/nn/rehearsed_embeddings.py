@@ -32,6 +32,9 @@ Value = TypeVar("Value")
 class RehearsedEmbeddings(nn.Module):
     """All ranks of a rehearsal. Bytes in its ledger are those of all ranks together."""
 
+    looks_ahead = False
+    """Whether rows travel before they are asked for; what they are is the same."""
+
     def __init__(
         self,
         tables: Sequence[Table],

@@ -3,11 +3,11 @@
 One step, as the two threads of a rank see it (``collectives`` has the parts)::
 
     main thread    bottom MLP | top MLP, their backward | dense gradients | bottom MLP of t + 1 ...
-    rows thread    rows of t  |                         | gradients of t, update, rows of t + 1 ...
+    rows thread    rows of t  | some rows of t + 1      | gradients of t, update, rows of t + 1 ...
     ids thread         ids of t + 1                     |     ids of t + 2 ...
 
 Rows of the next step are fetched as soon as this one's update is done, while the dense gradients
-are still on the wire; they are the updated ones.
+are still on the wire; they are the updated ones. With ``look_ahead`` those that this step does not change have come before.
 
 Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` rows.
 """
@@ -34,6 +34,7 @@ from laconic.collectives.hot_sync import HotSync
 from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
+from laconic.collectives.look_ahead import Early
 from laconic.collectives.row_exchange import RowExchange
 from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
@@ -45,15 +46,12 @@ from laconic.cost import Link
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups
+from laconic.nn.coming import Coming, check_order
 from laconic.nn.pending import Pending
 from laconic.nn.row_initialization import initialize_rows
+from laconic.nn.shard_views import ShardViews
 
 __all__ = ["ShardedEmbeddings"]
-
-_WRONG_ORDER = (
-    "embeddings: another batch was prefetched; start the same Lookups objects in the order of prefetch, "
-    "or discard_prefetched()"
-)
 
 
 class ShardedEmbeddings(nn.Module):
@@ -78,12 +76,14 @@ class ShardedEmbeddings(nn.Module):
         hot_every: int = 1,
         warm: Mapping[str, Any] | None = None,
         cold_folder: str | Path | None = None,
+        look_ahead: bool = False,
     ) -> None:
         """``world`` says who the ranks are; None: those of the default process group, or this one alone.
 
         ``hot``: ascending ids of rows, by table, of which every rank has a copy; copies are always equal, or are made so
         every ``hot_every`` steps (``HotSync`` says how). ``warm``: ascending ids of rows of cold tables that stay in memory.
-        ``cold_folder``: where this rank keeps the other rows of cold tables, in files that are gone when it ends.
+        ``cold_folder``: where this rank keeps the other rows of cold tables, in files that are gone when it ends. ``look_ahead``: rows of the next
+        batch that the one under way does not change travel when it is prefetched, if they travel exactly; prefetch before you compute.
         """
         super().__init__()
         if dim < 1:
@@ -105,17 +105,15 @@ class ShardedEmbeddings(nn.Module):
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
-        self._allocate(dtype, None if cold_folder is None else Path(cold_folder))
-        initialize_rows(self.weight_RD, self._parts, self._hot, seed)
-        self._warm.take(*range(len(tables)))
+        self._make_rows(dtype, None if cold_folder is None else Path(cold_folder), seed)
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         parts = len(self._hot.parts)
         self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
-        self._placed = f"{self._hot.digest} {hot_every} {warm_rows.digest}"
-        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._placed)).encode()
+        self._placed = self._hot.digest + warm_rows.digest
+        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._placed, hot_every)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
@@ -131,13 +129,15 @@ class ShardedEmbeddings(nn.Module):
             self._sync = HotSync(self._hot, self._parts, *rows, rows_wire, self._digest)
             self._rows.before_update = self._sync.note
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
-        self._prefetched: list[tuple[Lookups, Future[Routed]]] = []
+        self.looks_ahead = look_ahead and ranks > 1
+        self._prefetched: list[Coming] = []
+        self._current: Future[Routed] | None = None  # of the training batch that was fetched last
         self._fetched: tuple[Lookups, Pending] | None = None
         self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
         self.anchor = torch.zeros(0, requires_grad=True)
 
-    def _allocate(self, dtype: torch.dtype, folder: Path | None) -> None:
+    def _make_rows(self, dtype: torch.dtype, folder: Path | None, seed: int) -> None:
         memory, file = self._parts.memory_rows, self._parts.file_rows
         if file and folder is None:
             raise ConfigError("embeddings: cold tables need cold_folder, a folder for files of their rows")
@@ -147,14 +147,26 @@ class ShardedEmbeddings(nn.Module):
         self.state_R = allocate_rows(memory, file, (), dtype, folder) if has_state else None
         state = None if self.state_R is None else self.state_R.numpy()
         self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
+        self._views = ShardViews(self.layout, self._parts, self._hot, self.weight_RD, self.state_R)
         self._warm = WarmCopies(self._parts, self.weight_RD.numpy(), state)
+        initialize_rows(self.weight_RD, self._parts, self._hot, seed)
+        self._warm.take(*range(len(self.layout.tables)))
 
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
 
         The same ``Lookups`` objects must be started in the order in which they were prefetched.
         """
-        self._prefetched.append((lookups, self._route(lookups)))
+        routed, current = self._route(lookups), self._current
+        early: Future[Early | None] | None = None
+        training = self.training and torch.is_grad_enabled()
+        next_one = not self._prefetched and self._fetched is None and self._under_way == 1
+        if self.looks_ahead and training and next_one and current is not None:
+            step, plan, ledger = self.step, self._plan(self.step), self.ledger
+            early = self._rows_worker.submit(
+                lambda: self._rows.forward_early(routed.result(), current.result(), plan, step, ledger)
+            )
+        self._prefetched.append(Coming(lookups, routed, early))
 
     def discard_prefetched(self) -> None:
         """Forget batches that were prefetched and will not be started; every rank alike."""
@@ -169,8 +181,7 @@ class ShardedEmbeddings(nn.Module):
         if self._fetched is None:
             return self._fetch(self._take_prefetched(lookups))
         expected, pending = self._fetched
-        if expected is not lookups:
-            raise PlanError(_WRONG_ORDER)
+        check_order(expected, lookups)
         if not (self.training and torch.is_grad_enabled()):
             raise PlanError(
                 "embeddings: rows of this batch were prefetched for training; discard_prefetched() first"
@@ -178,14 +189,20 @@ class ShardedEmbeddings(nn.Module):
         self._fetched = None
         return pending
 
-    def _fetch(self, routed: Future[Routed]) -> Pending:
-        step, plan = self.step, self._plan(self.step)
+    def _fetch(self, coming: Coming) -> Pending:
+        step, plan, routed = self.step, self._plan(self.step), coming.routed
         training = self.training and torch.is_grad_enabled()
         if training:
             self.step += 1
             self._under_way += 1
+            self._current = routed
         ledger = self.ledger if self.training else None
-        received = self._rows_worker.submit(lambda: self._rows.forward(routed.result(), plan, step, ledger))
+
+        def fetch() -> Tensor:
+            early = coming.early.result() if coming.early is not None else None
+            return self._rows.forward(routed.result(), plan, step, ledger, early)
+
+        received = self._rows_worker.submit(fetch)
         return Pending(self, routed, received, plan, step, training)
 
     def forward(self, lookups: Lookups) -> Tensor:
@@ -314,36 +331,23 @@ class ShardedEmbeddings(nn.Module):
         What is written to hot ones comes to nobody; ``hot_rows`` has the copies. Of a cold table, ``take_shard`` after writing.
         """
         self._settle_copies()
-        t = self._table(name)
         self._copies.write_back()
-        self._warm.write_back(t)
-        ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
-        return ids, *self._rows_at(self._parts.shard(t))
+        self._warm.write_back(self._views.number(name))
+        return self._views.table_shard(name)
 
     def take_shard(self, name: str) -> None:
         """Let lookups find what was written to the view that ``table_shard`` returned."""
-        self._warm.take(self._table(name))
+        self._warm.take(self._views.number(name))
 
     def hot_rows(self, name: str) -> tuple[NDArray[np.int64], Tensor, Tensor | None]:
         """Ids of a table's hot rows, this rank's copies (a view), and their optimizer state."""
         self._settle()
-        ids_H, copies = self._copies.of(self._table(name))
-        return ids_H, *self._rows_at(copies)
-
-    def _table(self, name: str) -> int:
-        names = [table.name for table in self.layout.tables]
-        if name not in names:
-            raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")
-        return names.index(name)
-
-    def _rows_at(self, rows: slice) -> tuple[Tensor, Tensor | None]:
-        return self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
+        return self._views.hot_rows(name)
 
     def _route(self, lookups: Lookups) -> Future[Routed]:
         turn, self._turn = self._turn, self._turn + 1
         coded, ledger = self._plan(self.step).coded_ids, self.ledger if self.training else None
-        # read later, in another thread and by backward; a loader may reuse its memory
-        lookups = lookups.copy()
+        lookups = lookups.copy()  # read later, in another thread and by backward; a loader may reuse it
 
         def route() -> Routed:
             return exchange_ids(
@@ -359,14 +363,11 @@ class ShardedEmbeddings(nn.Module):
 
         return self._ids_worker.submit(route)
 
-    def _take_prefetched(self, lookups: Lookups) -> Future[Routed]:
+    def _take_prefetched(self, lookups: Lookups) -> Coming:
         if not self._prefetched:
-            return self._route(lookups)
-        expected, routed = self._prefetched[0]
-        if expected is not lookups:
-            raise PlanError(_WRONG_ORDER)
-        del self._prefetched[0]
-        return routed
+            return Coming(lookups, self._route(lookups))
+        check_order(self._prefetched[0].lookups, lookups)
+        return self._prefetched.pop(0)
 
     def _plan(self, step: int) -> ExchangePlan:
         """Return the plan of all parts."""
@@ -393,6 +394,6 @@ class ShardedEmbeddings(nn.Module):
         self._update = self._rows_worker.submit(update)
         self._under_way -= 1
         if self._prefetched and self._fetched is None and not self._under_way:
-            lookups, routed = self._prefetched.pop(0)
+            coming = self._prefetched.pop(0)
             with torch.enable_grad():  # backward runs without
-                self._fetched = (lookups, self._fetch(routed))
+                self._fetched = (coming.lookups, self._fetch(coming))

@@ -36,6 +36,12 @@ class EngineSpeeds(Settings):
     overlap: float = Field(default=0.25, ge=0, le=1)
     """Share of computation during which rows, gradients and ids travel: the bottom MLP's, forward and backward."""
 
+    look_ahead: float = Field(default=0.4, ge=0, le=1)
+    """Share of computation during which rows of the next step can travel: the rest of it, but for what finding them takes."""
+
+    early_ns: float = Field(default=200.0, ge=0)
+    """To find out that a row may travel early, and to put it in its place: what it takes beyond the exchange of all rows."""
+
 
 def read_speeds(path: Path, given: EngineSpeeds) -> EngineSpeeds:
     """Take the codecs' speeds from what ``laconic train --json`` wrote; others stay as given."""

@@ -75,6 +75,9 @@ class Load:
     sent: PredictedBytes
     """By a rank, the mean over ranks."""
 
+    early: float = 0.0
+    """Share of what travels forward that may do so a step early."""
+
     @property
     def star_K(self) -> Floats:
         """What being the owner means."""
@@ -140,7 +143,7 @@ class TableCosts:
             sent = self._rows(sum_, choice)
         sum_.announce(1)
         self._keep(sum_, choice)
-        return Load(sum_.even, sum_.owner, sum_.other, PredictedBytes(**sent))
+        return Load(sum_.even, sum_.owner, sum_.other, PredictedBytes(**sent), self._early(choice))
 
     def _rows(self, sum_: _Sum, choice: Choice) -> dict[str, float]:
         """Distinct rows travel but for hot ones, whose gradients go to all."""
@@ -154,6 +157,13 @@ class TableCosts:
             sent["hot"] = sum(self._copied(sum_, hot, synchronized, united))
             sum_.announce(1)  # a part of its own
         return sent
+
+    def _early(self, choice: Choice) -> float:
+        """Share of the rows that travel which the step before does not change; none of what is rounded or pooled."""
+        forward, rows = self.table.forward, self.needed.distinct - self.needed.hot(choice.hot)
+        travels = choice.kind.send == "rows" and choice.kind.sharding != "replicated" and rows > 0
+        exact = forward.ratio == 1 or forward.exact or forward.lossless
+        return self.needed.unchanged(choice.hot) / rows if travels and exact else 0.0
 
     def _pooled(self, sum_: _Sum, kind: Kind) -> dict[str, float]:
         """One vector for every sample, from each rank that has a part of the table."""

@@ -30,9 +30,14 @@ class NeededRows:
         between = needed_G(frequencies, self.lookups * every, table.correlation) / every
         touched = needed_G(frequencies, self.lookups * ranks, table.correlation)
         united = needed_G(frequencies, self.lookups * ranks * every, table.correlation) / every
-        self._ends, self._needed, self._synchronized, self._touched, self._united = (
+        # that neighbouring batches have rows in common beyond chance is not accounted for
+        unchanged = needed * (1 - touched)
+        self._ends, self._needed, self._synchronized, self._touched, self._united, self._unchanged = (
             np.concatenate([[0.0], np.cumsum(x)])
-            for x in (count_G, count_G * needed, count_G * between, count_G * touched, count_G * united)
+            for x in (
+                count_G,
+                *(count_G * each_G for each_G in (needed, between, touched, united, unchanged)),
+            )
         )
         self.distinct = float(self._needed[-1])
         """Rows that a batch needs."""
@@ -78,6 +83,10 @@ class NeededRows:
     def united(self, k: float) -> float:
         """Rows among the k hottest that all ranks together have gradients of, per step."""
         return float(np.interp(k, self._ends, self._united))
+
+    def unchanged(self, k: float) -> float:
+        """Distinct rows of a batch, but for the k hottest, that no rank needed in the step before."""
+        return float(self._unchanged[-1] - np.interp(k, self._ends, self._unchanged))
 
     def touched(self, k: float) -> float:
         """Distinct rows that all ranks together need, but for the k hottest."""

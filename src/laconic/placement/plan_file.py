@@ -212,6 +212,9 @@ class PlacementPlan(Settings):
     warm_rows_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """Checksum of that file."""
 
+    look_ahead: bool = False
+    """Rows of the next step that this one does not change travel while it computes, where they travel exactly."""
+
     hot: HotSettings = HotSettings()
     predicted: PredictedStep | None = None
     embeddings_memory: EmbeddingsMemory = EmbeddingsMemory()

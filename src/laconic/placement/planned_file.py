@@ -53,6 +53,7 @@ def plan_of(
         ranks=ranks,
         batch=workload.batch,
         dim=workload.dim,
+        look_ahead=planned.look_ahead,
         hot=HotSettings(every=workload.hot_every),
         predicted=predicted,
         embeddings_memory=memory,

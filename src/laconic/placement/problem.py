@@ -98,9 +98,17 @@ class Problem:
         total_KN: Floats = np.sum([self.spread_KN(t, choice) for t, choice in enumerate(choices)], axis=0)
         return total_KN
 
-    def step(self, choices: Sequence[Choice]) -> StepTime:
+    def step(self, choices: Sequence[Choice], *, look_ahead: bool = False) -> StepTime:
         """Say what a step takes with these places."""
-        return self.timeline.explain(self.total_KN(choices))
+        total_KN = self.total_KN(choices)
+        ahead_s = self.timeline.ahead_s(total_KN, self._early_KN(choices)) if look_ahead else 0.0
+        return self.timeline.explain(total_KN, ahead_s)
+
+    def _early_KN(self, choices: Sequence[Choice]) -> Floats:
+        """Load of rows that may travel a step early."""
+        loads = [self.load(t, choice).early * self.spread_KN(t, choice) for t, choice in enumerate(choices)]
+        early_KN: Floats = np.sum(loads, axis=0)
+        return early_KN
 
     def shortage(self, choices: Sequence[Choice]) -> float:
         """Bytes of memory that are missing with these places."""

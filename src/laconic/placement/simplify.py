@@ -13,15 +13,16 @@ from laconic.placement.choice import Choice
 from laconic.placement.improve import score
 from laconic.placement.problem import Problem
 
-__all__ = ["simplify"]
+__all__ = ["SLACK", "simplify"]
 
-_SLACK = 1.03  # a step may get longer by this factor, in all: less than predictions err by
+SLACK = 1.03
+"""A step may get longer by this factor, in all: less than predictions err by."""
 
 
 def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
     """Deal tables by rows, forget hot rows, first everywhere, then table by table, and leave files, as long as that is free."""
     short, seconds = score(problem, choices)
-    limit = (short, seconds * _SLACK)
+    limit = (short, seconds * SLACK)
     simple = list(choices)
     for simpler in _SIMPLER:
         plan = [_rounded(problem, t, simpler(choice)) for t, choice in enumerate(simple)]

@@ -7,7 +7,8 @@ on the slowest rank. One direction follows the other; the dense gradients share 
     step = largest (computation + codecs and rows in memory) + codec of dense gradients + max(0, wire - overlap)
 
 ``overlap`` is the part of computation during which the wire is in use: rows of the next step are fetched while dense gradients
-travel and the bottom MLP computes. Codecs are never hidden: they need the cores that compute (``laconic.cost``).
+travel and the bottom MLP computes. Codecs are never hidden: they need the cores that compute (``laconic.cost``). With look-ahead, rows
+that the step does not change travel during the rest of computation, or as much of them as fits in.
 Shape legend: ``K`` resources, ``N`` ranks; ``...`` any number of alternatives.
 """
 
@@ -60,6 +61,8 @@ class StepTime:
     """What each direction waits for: a resource, and the rank."""
     slowest: int
     """Rank that computes longest."""
+    ahead_s: float = 0.0
+    """What looking ahead saves of a step."""
 
     @property
     def bottleneck(self) -> str:
@@ -84,6 +87,8 @@ class Timeline:
         self.ranks = cluster.ranks
         self.compute_N = cluster.compute_N(workload.batch)
         self.overlap_s = speeds.overlap * float(self.compute_N.max())
+        self._window_s = speeds.look_ahead * float(self.compute_N.max())
+        self._early_s = 1e-9 * speeds.early_ns / workload.vector_bytes  # of a byte
         self.file_space_N, self.file_rate_N = _files(cluster)
         self._dense_s = all_reduce_s(cluster, workload.dense_bytes)
         self._dense_codec_s = workload.dense_codec_s if self.ranks > 1 else 0.0
@@ -119,8 +124,16 @@ class Timeline:
         short_N = short_N + np.maximum(total_KN[..., Resource.FILE_SPACE, :] - self.file_space_N, 0)
         return short_N.sum(axis=-1)
 
-    def explain(self, total_KN: Floats) -> StepTime:
-        """Say where a step's time goes."""
+    def ahead_s(self, total_KN: Floats, early_KN: Floats) -> float:
+        """Return what a step gains, or loses, if of its load ``early_KN`` travels while the step before computes."""
+        rows = PHASES["forward"]
+        early = float((early_KN[rows] / self.rate_KN[rows]).max())
+        _, wire = self.seconds(total_KN)
+        hidden = min(early, self._window_s, max(float(wire) - self.overlap_s, 0.0))
+        return hidden - self._early_s * float(early_KN[Resource.FORWARD_IN].max())
+
+    def explain(self, total_KN: Floats, ahead_s: float = 0.0) -> StepTime:
+        """Say where a step's time goes; looking ahead saves so much of it."""
         step, wire = self.seconds(total_KN)
         busy_N = self.compute_N + total_KN[Resource.CPU] + self._dense_codec_s
         time_KN = total_KN[: Resource.CPU] / self.rate_KN[: Resource.CPU]
@@ -132,13 +145,14 @@ class Timeline:
         phases |= {"dense": self._dense_s, "latency": self._latency_s}
         slowest = int(busy_N.argmax())
         return StepTime(
-            float(step),
+            float(step) - ahead_s,
             float(busy_N.max()),
             float(self.compute_N[slowest]),
             float(wire),
             phases,
             busiest,
             slowest,
+            ahead_s,
         )
 
 

@@ -35,6 +35,11 @@ class Placement:
         """Steps between two synchronizations of copies."""
         return 1 if self.plan is None else self.plan.hot.every
 
+    @property
+    def look_ahead(self) -> bool:
+        """Whether rows of the next step travel while one computes."""
+        return self.plan is not None and self.plan.look_ahead
+
     @classmethod
     def from_settings(cls, settings: EmbeddingSettings, schema: Schema) -> Placement:
         """One kind of placement for all tables that are not small."""

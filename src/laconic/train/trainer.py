@@ -85,7 +85,14 @@ class Trainer:
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
             every = placement.hot_every
             self.embeddings = ShardedEmbeddings(
-                tables, dim, world=world, cold_folder=cold, hot_every=every, warm=placement.warm, **kind
+                tables,
+                dim,
+                world=world,
+                cold_folder=cold,
+                hot_every=every,
+                warm=placement.warm,
+                look_ahead=placement.look_ahead,
+                **kind,
             )
         torch.manual_seed(settings.train.seed)
         self.model = make_model(settings.model, schema)
@@ -142,9 +149,13 @@ class Trainer:
         pending = self.embeddings.start(samples.lookups)
         step = pending.step + 1
         self._set_rates(step)
+        looks_ahead = self.embeddings.looks_ahead
         try:
+            if following is not None and looks_ahead:  # rows travel while this step computes
+                self.embeddings.prefetch(following)
             logits_B = self._replica(samples.dense_BF, pending)
-            if following is not None:  # during backward: there is time while dense gradients travel
+            if following is not None and not looks_ahead:
+                # ids alone, during backward: there is time while dense gradients travel
                 self.embeddings.prefetch(following)
             total = nn.functional.binary_cross_entropy_with_logits(logits_B, samples.label_B, reduction="sum")
             loss = total / max(pending.global_samples, 1)

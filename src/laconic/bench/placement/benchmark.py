@@ -35,7 +35,7 @@ def run_placement_benchmark(
             rates_mbit,
             hosts=hosts,
             match_profile=True,
-            rounds=8 if full else 3,
+            rounds=10 if full else 5,
             steps=4 if full else 2,
             folder=place,
             say=say,

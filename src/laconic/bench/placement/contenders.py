@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from laconic.bench.placement.case import Case
@@ -29,21 +30,32 @@ class Chosen:
     predicted_ms: float
     names: tuple[str, ...]
     """Of all who would choose these places."""
+    digest: str
+    """Of places and how they are used; plans that differ only in what is predicted have the same."""
 
 
 def choose_places(case: Case, problem: Problem, codec: Codec, sends: Sends, folder: Path) -> list[Chosen]:
     """Write a plan file for each different choice; those that lack memory are left out."""
-    found: dict[tuple[Choice, ...], list[str]] = {plan_tables(problem).choices: ["planned"]}
+    planned = plan_tables(problem)
+    found: dict[tuple[tuple[Choice, ...], bool], list[str]] = {
+        (planned.choices, planned.look_ahead): ["planned"]
+    }
     for name, baseline in BASELINES.items():
         choices = tuple(baseline(problem))
         if problem.shortage(choices) <= 0:
-            found.setdefault(choices, []).append(name)
-    return [_chosen(case, problem, codec, sends, folder, choices, names) for choices, names in found.items()]
+            found.setdefault((choices, False), []).append(name)
+    return [
+        _chosen(case, problem, codec, sends, folder, choices, names, look_ahead=look_ahead)
+        for (choices, look_ahead), names in found.items()
+    ]
 
 
 def plan_places(case: Case, problem: Problem, codec: Codec, sends: Sends, folder: Path, name: str) -> Chosen:
     """Write the planner's choice alone, under a name of its own."""
-    return _chosen(case, problem, codec, sends, folder, plan_tables(problem).choices, [name])
+    planned = plan_tables(problem)
+    return _chosen(
+        case, problem, codec, sends, folder, planned.choices, [name], look_ahead=planned.look_ahead
+    )
 
 
 def _chosen(
@@ -54,15 +66,21 @@ def _chosen(
     folder: Path,
     choices: tuple[Choice, ...],
     names: Sequence[str],
+    *,
+    look_ahead: bool,
 ) -> Chosen:
-    plan = _write(case, problem, choices, folder / f"{names[0]}.toml")
+    time = problem.step(choices, look_ahead=look_ahead)
+    planned = Planned(tuple(choices), time, time.step_s, look_ahead)
+    plan = _write(case, problem, planned, folder / f"{names[0]}.toml")
     contender = Contender(placement=names[0], codec=codec, sends=sends, plan=plan)
-    return Chosen(contender, choices, 1e3 * problem.step(choices).step_s, tuple(names))
+    content = repr((choices, look_ahead, problem.workload.hot_every)).encode()
+    digest = blake2b(content, digest_size=4).hexdigest()
+    return Chosen(contender, choices, 1e3 * time.step_s, tuple(names), digest)
 
 
-def _write(case: Case, problem: Problem, choices: Sequence[Choice], path: Path) -> Path:
-    time = problem.step(choices)
-    plan = plan_of(problem, Planned(tuple(choices), time, time.step_s), explain(problem, choices), {})
+def _write(case: Case, problem: Problem, planned: Planned, path: Path) -> Path:
+    choices = planned.choices
+    plan = plan_of(problem, planned, explain(problem, choices), {})
     tables = problem.workload.tables
     hot = {
         table.name: hottest_ids(case.access.table(table.name), choice.hot)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from laconic.bench.crew import Crew
-from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, median_ms, time_contenders
+from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, least_ms, time_contenders
 from laconic.bench.placement.case import BATCH, Case
 from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
@@ -57,17 +57,14 @@ def _time(
         chosen += choose_places(case, problem, codec, sends, folder / codec)
         stale = engine.problem(case, crew.ranks, rate, sends, hot_every=_HOT_EVERY)
         chosen.append(plan_places(case, stale, codec, sends, folder / codec, f"planned_every_{_HOT_EVERY}"))
-    # plans differ from rate to rate, trainers are kept by name
-    named = [
-        places.contender.model_copy(update={"placement": f"{places.contender.placement} {rate:.0f}"})
-        for places in chosen
-    ]
+    # trainers are kept by name: plans that are alike at two rates share one
+    named = [places.contender.model_copy(update={"placement": places.digest}) for places in chosen]
     answers = time_contenders(crew, case, [ALONE, PLAIN, *named], rounds=rounds, steps=steps)
     rows = [
         _row(case, crew.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)
     ]
     # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
-    slower = median_ms(answers[ALONE.name]) - engine.alone_ms
+    slower = least_ms(answers[ALONE.name]) - engine.alone_ms
     for places, contender in zip(chosen, named, strict=True):
         for name in places.names:
             own = contender.model_copy(update={"placement": name})
@@ -80,7 +77,7 @@ def _time(
 def _row(
     case: Case, hosts: int, rate: float, contender: Contender, answer: Placed, predicted_ms: float | None
 ) -> Row:
-    measured = median_ms(answer)
+    measured = least_ms(answer)
     return Row(
         kind="time",
         data=case.name,
@@ -101,7 +98,7 @@ def _matching_rate(crew: Crew, case: Case) -> float:
     for _ in range(4):
         crew.set_rate(f"{rate:.0f}mbit")
         answers = time_contenders(crew, case, [ALONE, PLAIN], rounds=2, steps=2)
-        alone, plain = median_ms(answers[ALONE.name]), median_ms(answers[PLAIN.name])
+        alone, plain = least_ms(answers[ALONE.name]), least_ms(answers[PLAIN.name])
         if abs(1 - alone / plain - PROFILE_SHARE) <= _TOLERANCE:
             break
         wanted = alone / (1 - PROFILE_SHARE)
