@@ -30,11 +30,12 @@ WARM = {
 }
 ALL = {table.name: range(table.rows) for table in TABLES}
 PLACES = {
-    "memory": (TABLES, {}, {}),
-    "cold": (COLD, {}, {}),
-    "warm": (COLD, {}, WARM),
-    "hot": (COLD, HOT, WARM),
-    "all": (COLD, {}, ALL),
+    "memory": (TABLES, {}),
+    "cold": (COLD, {}),
+    "warm": (COLD, {"warm": WARM}),
+    "hot": (COLD, {"hot": HOT, "warm": WARM}),
+    "early": (COLD, {"hot": HOT, "warm": WARM, "look_ahead": True}),
+    "all": (COLD, {"warm": ALL}),
 }
 CODECS = TableCodecs(BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0))
 
@@ -45,17 +46,16 @@ KINDS = {
     "coded": (RowwiseAdagrad(rate=0.1), torch.float32, FixedPolicy(ExchangePlan((CODECS,) * len(TABLES)))),
 }
 # with codecs, copies of hot rows are rounded otherwise
-RUNS = [(kind, name) for kind in KINDS for name in PLACES if (kind, name) != ("coded", "hot")]
+RUNS = [(kind, name) for kind in KINDS for name in PLACES if kind != "coded" or name not in ("hot", "early")]
 
 
 def _train(rank, ranks, folder):
     found = {}
     for kind, name in RUNS:
-        (optimizer, dtype, policy), (tables, hot, warm) = KINDS[kind], PLACES[name]
+        (optimizer, dtype, policy), (tables, placed) = KINDS[kind], PLACES[name]
         batches = many_ranks.random_batches(TABLES, [24, 7, 1, 24], most=3, seed=1, dtype=dtype)
         words = (rank, ranks, tables, DIM, batches, optimizer, 0.1)
-        placed = {"hot": hot, "warm": warm, "cold_folder": folder}
-        found[kind, name] = many_ranks.train(*words, policy=policy, **placed)
+        found[kind, name] = many_ranks.train(*words, policy=policy, cold_folder=folder, **placed)
     return found
 
 
