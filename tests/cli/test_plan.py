@@ -8,9 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from laconic.cli import app
+from laconic.config import load
 from laconic.errors import ConfigError, FormatError, LaconicError
 from laconic.placement.access_file import read_access
 from laconic.placement.plan_file import read_plan
+from laconic.train.run import run
+from laconic.train.settings import RunSettings
 
 RUN = """
 [data]
@@ -69,7 +72,7 @@ def profiled(tmp_path_factory):
 def test_a_profile_becomes_a_plan_with_hot_rows(profiled):
     given = ("--profile", "access.parquet", "--run", "run.toml", "--hot-every", 50, "--overlap", 0)
     done = plan(profiled, *given, "--compare", "--out", "hot.toml", "--json", "hot.json")
-    written, hot_ids = read_plan(profiled / "hot.toml")
+    written, hot_ids, _ = read_plan(profiled / "hot.toml")
     assert (written.ranks, written.batch, written.dim, written.hot.every) == (2, 32, 8, 50)
     assert {name: table.rows for name, table in written.tables.items()} == {"c0": 50, "c1": 2000, "c2": 5}
     assert written.tables["c1"].hot > 0
@@ -93,10 +96,39 @@ def test_a_profile_becomes_a_plan_with_hot_rows(profiled):
 
 def test_without_a_profile_zipf_is_assumed_and_no_row_is_hot(profiled):
     plan(profiled, "--run", "run.toml", "--set", "train.batch=64", "--zipf", 1.2, "--out", "zipf.toml")
-    written, hot_ids = read_plan(profiled / "zipf.toml")
+    written, hot_ids, _ = read_plan(profiled / "zipf.toml")
     assert written.batch == 64
     assert hot_ids == {}
     assert written.predicted.dense_bytes > 0
+
+
+def test_a_table_larger_than_memory_keeps_its_frequent_rows_and_trains_as_one_in_memory(profiled, tmp_path):
+    """Tables of 74 kB in 20 kB of memory."""
+    disk = 'devices.tiers = [{name = "disk", memory_gb = 1, mbps = 80}]'
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(f"devices.count = 1\ndevices.memory_gb = 0.00002\ndevices.mbps = 10\n{disk}\n")
+    for name in ("access.parquet", "run.toml"):
+        (tmp_path / name).symlink_to(profiled / name)
+    given = ("--profile", "access.parquet", "--run", "run.toml", "--out", "plan.toml", "--json", "plan.json")
+    done = plan(tmp_path, *given)
+    written, hot, warm = read_plan(tmp_path / "plan.toml")
+    table = written.tables["c1"]
+    assert (table.cold, table.hot, hot) == (True, 0, {})
+    assert 300 < table.warm < 556
+    access = read_access(tmp_path / "access.parquet").table("c1")
+    assert warm["c1"].tolist() == sorted(access.ids_H[: table.warm].tolist())
+    assert 18_000 < written.embeddings_memory.ram_N[0] <= 20_000
+    assert f"memory has the {table.warm} most frequent rows" in table.why
+    assert "c1: of 2,000 rows in files, memory has the" in " ".join(done.output.split())
+    shown = json.loads((tmp_path / "plan.json").read_text())["tables"][1]
+    assert shown["place"] == f"by rows, in files, {table.warm} warm"
+    assert shown["file_bytes"] > 0
+    assert shown["kept"] == pytest.approx(access.counts_H[: table.warm].sum() / access.lookups)
+    results = []
+    for name, file in (("memory", None), ("files", tmp_path / "plan.toml")):
+        settings = load(tmp_path / "run.toml", RunSettings, overrides=(f"train.out={tmp_path}/{name}",))
+        results.append(run(settings, resume=False, console=None, plan=file).evaluation)
+    assert results[0] == results[1]
 
 
 def test_json_goes_to_standard_output_alone(profiled):
@@ -121,7 +153,7 @@ def test_tuned_bounds_and_ratios_are_part_of_the_plan(profiled):
     (profiled / "tune.json").write_text(json.dumps({**TUNED, "tables": tables}))
     given = ("--profile", "access.parquet", "--tuned", "tune.json", "--hot-every", 1, "--force")
     plan(profiled, *given, "--out", "tuned.toml")
-    written, _ = read_plan(profiled / "tuned.toml")
+    written, _, _ = read_plan(profiled / "tuned.toml")
     user = written.tables["c1"]
     assert (user.bound, user.gradient_bound, user.exact) == (0.1, None, "gradients")
     assert (written.tables["c2"].bound, written.tables["c2"].exact) == (None, False)

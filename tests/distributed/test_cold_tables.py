@@ -61,8 +61,8 @@ def test_cold_shards_lie_behind_all_others():
         ALIGNMENT + 1500 + 2000 * (layout.first_T[2] == 1),
         layout.local_rows,
     ]
-    assert layout.warm_rows == ALIGNMENT
-    assert layout.local_rows - ALIGNMENT == layout.cold_rows
+    assert layout.memory_rows == ALIGNMENT
+    assert layout.local_rows - ALIGNMENT == layout.file_rows
 
 
 def test_mapped_rows_are_zero_and_keep_what_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 from laconic.placement.choice import Choice
@@ -53,12 +54,16 @@ def two_kinds(slow_mbps=10, **slow):
 
 
 def every_plan(problem):
-    """All choices of kinds, owners and numbers of hot rows."""
+    """All choices of kinds, owners and numbers of hot rows; of warm rows none, or a ninth of what there can be."""
 
     def places(t):
         for kind in problem.kinds:
             owners = problem.owners(kind).tolist() if kind.sharding == "table" else [None]
             hot = problem.cuts(t) if kind.can_have_hot_rows else (0,)
-            yield from (Choice(kind, owner, count) for owner in owners for count in hot)
+            for owner, count in product(owners, hot):
+                choice = Choice(kind, owner, count)
+                most = problem.workload.tables[t].candidates
+                warm = {problem.warm_rows(t, choice, rows) for rows in (0, most // 9)} if kind.cold else {0}
+                yield from (replace(choice, warm=rows) for rows in sorted(warm))
 
     return product(*(tuple(places(t)) for t in range(len(problem.costs))))

@@ -42,7 +42,7 @@ def test_where_nothing_else_fits_the_reason_says_so():
 def test_predictions_of_tables_add_up_to_those_of_the_step():
     small = problem(TABLES, Cluster.alike(3, memory_gb=1, mbps=100), dense_bytes=3000.0, hot_every=4)
     planned = plan_tables(small)
-    plan = plan_of(small, planned, explain(small, planned.choices))
+    plan = plan_of(small, planned, explain(small, planned.choices), {})
     for name in ("ids", "forward", "backward", "hot"):
         total = sum(getattr(table_.predicted, name) for table_ in plan.tables.values())
         assert getattr(plan.predicted, f"{name}_bytes") == pytest.approx(total)

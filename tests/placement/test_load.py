@@ -88,6 +88,8 @@ def test_bytes_are_those_that_the_theory_expects(choice, bag):
     [
         (Choice(Kind("row")), [250 * 68] * 4, [0] * 4),
         (Choice(Kind("row", cold=True), None, 10), [10 * 68] * 4, [250 * 68] * 4),
+        (Choice(Kind("row", cold=True), None, 10, 40), [20 * 68] * 4, [250 * 68] * 4),
+        (Choice(Kind("table", cold=True), 1, 10, 40), [680, 50 * 68, 680, 680], [0, 999 * 68, 0, 0]),
         (Choice(Kind("table"), 1, 10), [10 * 68, 1009 * 68, 10 * 68, 10 * 68], [0] * 4),
         (Choice(Kind("replicated")), [999 * 68] * 4, [0] * 4),
     ],
@@ -99,14 +101,26 @@ def test_memory_is_rows_and_their_state(choice, ram, files):
     assert found_KN[Resource.FILE_SPACE].tolist() == files
 
 
-def test_hot_rows_are_not_read_from_files():
+@pytest.mark.parametrize("kind", [Kind("row", cold=True), Kind("table", cold=True)], ids=str)
+def test_hot_and_warm_rows_are_not_read_from_files(kind):
     small = problem([table("t", 999)], batch=16)
-    cold = Kind("row", cold=True)
-    without, with_hot, all_hot = (
-        small.spread_KN(0, Choice(cold, None, hot))[Resource.FILES, 0] for hot in (0, 50, 999)
-    )
-    assert without > 1.4 * with_hot > 0
-    assert all_hot == pytest.approx(0, abs=1e-6)
+
+    def read(hot, warm):
+        return small.spread_KN(0, Choice(kind, 0 if kind.sharding == "table" else None, hot, warm))
+
+    files = [
+        read(hot, warm)[Resource.FILES, 0] for hot, warm in ((0, 0), (50, 0), (0, 50), (20, 30), (9, 990))
+    ]
+    assert files[0] > 1.4 * files[1] > 0
+    assert files[1] == files[2] == files[3]
+    assert files[4] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_warm_row_sends_what_a_cold_one_does():
+    small = problem([table("t", 999)])
+    cold, warm = (small.spread_KN(0, Choice(Kind("row", cold=True), None, 0, rows)) for rows in (0, 40))
+    other = np.setdiff1d(np.arange(len(Resource)), [Resource.RAM, Resource.FILES])
+    assert (cold[other] == warm[other]).all()
 
 
 def test_copies_that_are_synchronized_seldom_send_less():

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from laconic.config import parse
 from laconic.errors import ConfigError, FormatError, PlanError
-from laconic.placement.hot_rows_file import read_hot_rows, write_hot_rows
 from laconic.placement.plan_file import (
     EmbeddingsMemory,
     PlacementPlan,
@@ -23,9 +22,11 @@ from laconic.placement.plan_file import (
     read_plan,
     write_plan,
 )
+from laconic.placement.row_ids_file import read_row_ids, write_row_ids
 from laconic.placement.toml_text import toml_text
 
 HOT = {"user": np.array([0, 3, 99]), 'odd "näme".\n\x7f/x': np.array([4])}
+WARM = {"user": np.array([1, 2, 50, 98])}
 PLAN = PlacementPlan(
     ranks=2,
     batch=64,
@@ -42,7 +43,9 @@ PLAN = PlacementPlan(
     ),
     embeddings_memory=EmbeddingsMemory(ram_N=(10, 20), hot=3, files_N=(0, 7)),
     tables={
-        "user": TablePlan(rows=100, sharding="row", hot=3, cold=True, bound=1e-300, why="'because'\t\\"),
+        "user": TablePlan(
+            rows=100, sharding="row", hot=3, cold=True, warm=4, bound=1e-300, why="'because'\t\\"
+        ),
         'odd "näme".\n\x7f/x': TablePlan(rows=5, sharding="table", owner=1, hot=1, exact="rows"),
         "site": TablePlan(rows=7, sharding="replicated", predicted=PredictedBytes(ids=1 / 3, backward=1e22)),
         "tags": TablePlan(rows=2**40 - 1, sharding="table", send="pooled", exact=True),
@@ -51,25 +54,27 @@ PLAN = PlacementPlan(
 
 
 def test_a_plan_comes_back_as_it_was_written(tmp_path):
-    written = write_plan(tmp_path / "a.plan.toml", PLAN, HOT)
-    plan, hot = read_plan(tmp_path / "a.plan.toml")
+    written = write_plan(tmp_path / "a.plan.toml", PLAN, HOT, WARM)
+    plan, hot, warm = read_plan(tmp_path / "a.plan.toml")
     assert plan == written
-    assert plan.hot_rows == "a.plan.hot.npz"
+    assert (plan.hot_rows, plan.warm_rows) == ("a.plan.hot.npz", "a.plan.warm.npz")
+    assert [*warm] == ["user"]
+    assert warm["user"].tolist() == [1, 2, 50, 98]
     assert list(plan.tables) == list(PLAN.tables)
     assert {name: ids.tolist() for name, ids in hot.items()} == {n: i.tolist() for n, i in HOT.items()}
     with np.load(tmp_path / "a.plan.hot.npz") as arrays:  # what the format promises to others
         assert arrays["user"].tolist() == [0, 3, 99]
 
 
-def test_a_plan_without_hot_rows_is_one_file(tmp_path):
+def test_a_plan_without_hot_and_warm_rows_is_one_file(tmp_path):
     plan = PlacementPlan(ranks=1, batch=1, dim=1, tables={"t": TablePlan(rows=1, sharding="row")})
-    write_plan(tmp_path / "plan.toml", plan, {})
-    assert read_plan(tmp_path / "plan.toml") == (plan, {})
+    write_plan(tmp_path / "plan.toml", plan, {}, {})
+    assert read_plan(tmp_path / "plan.toml") == (plan, {}, {})
     assert [file.name for file in tmp_path.iterdir()] == ["plan.toml"]
 
 
 def test_the_same_ids_make_the_same_file(tmp_path):
-    assert write_hot_rows(tmp_path / "a.npz", HOT) == write_hot_rows(tmp_path / "b.npz", HOT)
+    assert write_row_ids(tmp_path / "a.npz", HOT) == write_row_ids(tmp_path / "b.npz", HOT)
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]))
@@ -106,6 +111,13 @@ def test_any_tree_survives_toml(tree):
             "tables.t.sharding: expected 'table', 'row' or 'replicated', got 'column'",
         ),
         ("tables.t.owner = 0", "only sharding 'table' has an owner, got owner 0 and 'row'"),
+        (
+            "tables.t.warm = 1",
+            "only a table with cold = true has warm rows, got warm 1; all its rows are in memory",
+        ),
+        ("tables.t.warm = -1", "tables.t.warm: expected a value >= 0, got -1"),
+        ('warm_rows = "/x.npz"', "expected the name of a file in the plan's folder, got '/x.npz'"),
+        ('warm_rows_sha256 = "12"', "warm_rows_sha256"),
         ("tables.t.hot = 11", "expected at most 10 hot rows, one for each row, got 11"),
         ('hot_rows = "../x.npz"', "expected the name of a file in the plan's folder, got '../x.npz'"),
         ("tables.t.predicted.ids = nan", "tables.t.predicted.ids: expected a finite number, got nan"),
@@ -125,6 +137,10 @@ def test_what_can_not_be_is_refused(change, message):
         ({"sharding": "replicated", "hot": 1}, "a replicated table is everywhere already"),
         ({"sharding": "replicated", "send": "pooled"}, "a replicated table is everywhere already"),
         ({"sharding": "row", "send": "pooled", "hot": 1}, "only a table that sends rows has hot ones"),
+        (
+            {"sharding": "row", "hot": 6, "cold": True, "warm": 5},
+            "expected at most 10 rows that are hot or warm, got 6 and 5",
+        ),
         ({"sharding": "row", "exact": True, "bound": 0.1}, "expected bound or exact = True, got both"),
         (
             {"sharding": "row", "exact": "gradients", "gradient_bound": 0.1},
@@ -198,19 +214,19 @@ def _huge():
         (_archive(t=_npy([1, 10])), "expected ascending ids"),
     ],
 )
-def test_hostile_files_of_hot_rows_are_refused(tmp_path, content, message):
+def test_hostile_files_of_ids_are_refused(tmp_path, content, message):
     import hashlib
 
     file = tmp_path / "plan.hot.npz"
     file.write_bytes(content)
     with pytest.raises(FormatError, match=message):
-        read_hot_rows(file, hashlib.sha256(content).hexdigest(), {"t": (2, 10)})
+        read_row_ids(file, hashlib.sha256(content).hexdigest(), {"t": (2, 10)})
 
 
 def test_a_file_of_other_hot_rows_is_refused(tmp_path):
-    write_plan(tmp_path / "plan.toml", PLAN, HOT)
+    write_plan(tmp_path / "plan.toml", PLAN, HOT, WARM)
     file = tmp_path / "plan.hot.npz"
-    write_hot_rows(file, HOT | {"user": np.array([0, 3, 98])})
+    write_row_ids(file, HOT | {"user": np.array([0, 3, 98])})
     with pytest.raises(FormatError, match="this is not the file that was written with the plan"):
         read_plan(tmp_path / "plan.toml")
     file.unlink()
@@ -218,26 +234,43 @@ def test_a_file_of_other_hot_rows_is_refused(tmp_path):
         read_plan(tmp_path / "plan.toml")
 
 
+def test_a_file_of_hot_rows_is_no_file_of_warm_rows(tmp_path):
+    write_plan(tmp_path / "plan.toml", PLAN, HOT, WARM)
+    file = tmp_path / "plan.warm.npz"
+    file.write_bytes((tmp_path / "plan.hot.npz").read_bytes())
+    with pytest.raises(
+        FormatError, match=r"plan.warm.npz: expected SHA-256 .* not the file that was written"
+    ):
+        read_plan(tmp_path / "plan.toml")
+    file.unlink()
+    with pytest.raises(FormatError, match=r"plan.warm.npz: ids of rows can not be read: No such file"):
+        read_plan(tmp_path / "plan.toml")
+
+
 def test_ids_that_the_plan_does_not_count_are_not_written(tmp_path):
     with pytest.raises(FormatError, match="expected ids of hot rows"):
-        write_plan(tmp_path / "plan.toml", PLAN, {"user": np.array([1])})
+        write_plan(tmp_path / "plan.toml", PLAN, {"user": np.array([1])}, WARM)
+    with pytest.raises(FormatError, match=r"expected ids of warm rows \{'user': 4\}, got \{\}"):
+        write_plan(tmp_path / "plan.toml", PLAN, HOT, {})
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["hot", "warm"])
 @pytest.mark.parametrize(
-    ("hot", "file", "message"),
+    ("count", "file", "message"),
     [
-        (1, "", "hot_rows: expected where a table has hot rows, and only there, got None"),
+        (1, "", "KIND_rows: expected where a table has KIND rows, and only there, got None"),
         (
             0,
-            'hot_rows = "x.npz"',
-            "hot_rows: expected where a table has hot rows, and only there, got 'x.npz'",
+            'KIND_rows = "x.npz"',
+            "KIND_rows: expected where a table has KIND rows, and only there, got 'x.npz'",
         ),
-        (1, 'hot_rows = "x.npz"', "hot_rows_sha256: required beside hot_rows, but not given"),
+        (1, 'KIND_rows = "x.npz"', "KIND_rows_sha256: required beside KIND_rows, but not given"),
     ],
 )
-def test_hot_rows_and_their_file_come_together(tmp_path, hot, file, message):
+def test_rows_and_their_file_come_together(tmp_path, kind, count, file, message):
     path = tmp_path / "plan.toml"
-    path.write_text(f'ranks=2\nbatch=4\ndim=8\n{file}\n[tables.t]\nrows=10\nsharding="row"\nhot={hot}')
-    with pytest.raises(ConfigError, match=message):
+    table = f'[tables.t]\nrows=10\nsharding="row"\ncold=true\n{kind}={count}'
+    path.write_text(f"ranks=2\nbatch=4\ndim=8\n{file.replace('KIND', kind)}\n{table}")
+    with pytest.raises(ConfigError, match=message.replace("KIND", kind)):
         read_plan(path)

@@ -22,15 +22,30 @@ from tests.train.test_checkpoint import assert_equal, whole_tables
 
 ROWS = {"c0": 200, "c1": 50, "c2": 7, "c3": 1000}
 HOT = {"c0": [0, 1, 2, 3, 199], "c3": list(range(0, 900, 7))}
+WARM = {"c0": [10, 11, 13, 198], "c1": range(40)}
 
 
-def plan_of(folder, *, ranks=2, hot=None, name="plan", dim=4, rows=None, every=1, look_ahead=False, **tables):
+def plan_of(
+    folder,
+    *,
+    ranks=2,
+    hot=None,
+    warm=None,
+    name="plan",
+    dim=4,
+    rows=None,
+    every=1,
+    look_ahead=False,
+    **tables,
+):
     """Write a plan; tables that are not named are spread by rows."""
     folder.mkdir(exist_ok=True)
     hot = {table: np.array(ids, np.int64) for table, ids in (hot or {}).items()}
+    warm = {table: np.array(ids, np.int64) for table, ids in (warm or {}).items()}
     planned = {}
     for table, count in (rows or ROWS).items():
-        said = {"sharding": "row", "hot": len(hot.get(table, ())), **tables.get(table, {})}
+        said = {"sharding": "row", "hot": len(hot.get(table, ())), "warm": len(warm.get(table, ()))}
+        said |= {"cold": table in warm, **tables.get(table, {})}
         planned[table] = TablePlan(rows=count, **said)
     path = folder / f"{name}.toml"
     plan = PlacementPlan(
@@ -41,7 +56,7 @@ def plan_of(folder, *, ranks=2, hot=None, name="plan", dim=4, rows=None, every=1
         hot=HotSettings(every=every),
         look_ahead=look_ahead,
     )
-    write_plan(path, plan, hot)
+    write_plan(path, plan, hot, warm)
     return path
 
 
@@ -50,13 +65,25 @@ def newest(folder):
 
 
 def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
-    """Row, table, replicated, hot, cold, early: exact communication gives the bits of a run without a plan."""
+    """Row, table, replicated, hot, cold, warm, early: exact communication gives the bits of a run without a plan."""
     plans = [
         plan_of(tmp_path, name="first", c0={"sharding": "table", "owner": 1}, c2={"sharding": "replicated"}),
         plan_of(
-            tmp_path, name="second", hot=HOT, look_ahead=True, c1={"sharding": "table"}, c3={"cold": True}
+            tmp_path,
+            name="second",
+            hot=HOT,
+            warm=WARM,
+            look_ahead=True,
+            c1={"sharding": "table"},
+            c3={"cold": True},
         ),
-        plan_of(tmp_path, name="third", hot={"c1": range(50), "c3": [5]}, c0={"sharding": "replicated"}),
+        plan_of(
+            tmp_path,
+            name="third",
+            hot={"c1": range(50), "c3": [5]},
+            warm={"c0": range(0, 200, 3), "c3": range(500, 1000, 2)},
+            c0={"sharding": "replicated"},
+        ),
     ]
     exact = ("--set", "exchange.kind='exact'")
     plain, planned = (str(write_settings(tmp_path, samples=600, name=name)) for name in ("plain", "planned"))

@@ -62,7 +62,9 @@ def plan(
         None, metavar="RESULT.JSON", help="What laconic train --json wrote: how fast codecs are here."
     ),
     compare: bool = typer.Option(False, "--compare", help="Also show what other placements would take."),
-    out: Path = typer.Option(Path("plan.toml"), help="Plan file to write; ids of hot rows go beside it."),
+    out: Path = typer.Option(
+        Path("plan.toml"), help="Plan file to write; ids of hot and warm rows go beside it."
+    ),
     force: bool = typer.Option(False, "--force", help="Replace the plan if it exists."),
     json_file: Path | None = typer.Option(
         None, "--json", help="Write all as JSON to this file ('-': stdout)."
@@ -93,7 +95,8 @@ def plan(
         planned = plan_tables(problem)
         explained = explain(problem, planned.choices)
         others = _baselines(problem) if compare or json_file is not None else []
-    written = write_plan(out, plan_of(problem, planned, explained), _hot_ids(access, explained))
+    hot, warm = _ids(access, explained, problem.ranks)
+    written = write_plan(out, plan_of(problem, planned, explained, warm), hot, warm)
     if json_file is not None:
         write_json(plan_result(problem, planned, explained, others, written), json_file)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
@@ -216,16 +219,22 @@ def _problem(cluster_file: Path, workload: Workload, measured: Path | None, over
     return Problem(read_cluster(cluster_file), workload, speeds)
 
 
-def _hot_ids(access: Access | None, explained: list[Explained]) -> dict[str, Any]:
-    from laconic.placement.access_load import hottest_ids
+def _ids(
+    access: Access | None, explained: list[Explained], ranks: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Ids of hot and of warm rows, by table."""
+    from laconic.placement.access_load import hottest_ids, warm_ids
 
-    hot = {table.name: table.choice.hot for table in explained if table.choice.hot}
-    assert access is not None or not hot, "without a profile no id is known"
-    return (
-        {}
-        if access is None
-        else {name: hottest_ids(access.table(name), count) for name, count in hot.items()}
-    )
+    hot: dict[str, Any] = {}
+    warm: dict[str, Any] = {}
+    for table in explained:
+        choice = table.choice
+        assert access is not None or not choice.hot + choice.warm, "without a profile no id is known"
+        if access is not None and choice.hot:
+            hot[table.name] = hottest_ids(access.table(table.name), choice.hot)
+        if access is not None and choice.warm:
+            warm[table.name] = warm_ids(access.table(table.name), choice, ranks)
+    return hot, {name: ids for name, ids in warm.items() if len(ids)}
 
 
 def _baselines(problem: Problem) -> list[dict[str, Any]]:

@@ -24,6 +24,14 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
         f"{bytes_text(workload.table_bytes)} on {problem.ranks} ranks with {workload.batch:,} samples each"
     )
     console.print(_tables(explained))
+    for table in explained:
+        if table.choice.kind.cold:
+            kept = table.choice.hot + table.choice.warm
+            console.print(
+                f"{table.name}: of {table.rows:,} rows in files, memory has {f'the {kept:,} most frequent' if kept else 'none'}, "
+                f"{share(table.kept)} of lookups; a step reads and writes {bytes_text(table.file_bytes)} of them",
+                markup=False,
+            )
     rate = problem.ranks * workload.batch / time.step_s if time.step_s else float("inf")
     console.print(
         f"step: {milliseconds(1e3 * time.step_s)} ({rate:,.0f} samples/s) = "
@@ -94,6 +102,8 @@ def plan_result(
                 "place": str(table.choice),
                 "bytes_sent": table.sent.total,
                 "ram_bytes": table.ram,
+                "kept": table.kept,
+                "file_bytes": table.file_bytes,
                 "runner_up": None if table.runner_up is None else str(table.runner_up),
                 "runner_up_costs_ms": 1e3 * table.costs_s,
                 "runner_up_costs_bytes": table.costs_bytes,

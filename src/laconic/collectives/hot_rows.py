@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.collectives.row_ids import checked_ids
 from laconic.collectives.table import Table
 from laconic.errors import PlanError
 from laconic.exchange_plan import ExchangePlan
@@ -38,17 +39,10 @@ class HotRows:
     def __init__(self, tables: Sequence[Table], ids: Mapping[str, Any] | None = None) -> None:
         """``ids``: of each table that has hot rows, ascending; ``PlanError`` for what can not be."""
         self.tables = tuple(tables)
-        ids = ids or {}
-        names = [table.name for table in tables]
-        for name in ids:
-            if name not in names:
-                raise PlanError(f"hot rows: no table {name!r} (known: {', '.join(names)})")
-        self.ids: dict[int, Ints] = {
-            t: _checked(table, ids[table.name])
-            for t, table in enumerate(tables)
-            if table.name in ids and len(ids[table.name])
-        }
+        self.ids = checked_ids("hot", tables, ids)
         """By the number of their table."""
+        for t in self.ids:
+            _check(self.tables[t])
         self.parts = (*self.tables, *(_copied(self.tables[t], len(ids_H)) for t, ids_H in self.ids.items()))
         self.table_P = np.array([*range(len(self.tables)), *self.ids], np.int64)
         """Table of which each part is."""
@@ -121,22 +115,9 @@ def _copied(table: Table, rows: int) -> Table:
     )
 
 
-def _checked(table: Table, ids: Any) -> Ints:
+def _check(table: Table) -> None:
     where = f"hot rows of table {table.name!r}"
     if table.sharding == "replicated":
         raise PlanError(f"{where}: the whole table is on every rank already; leave them out")
     if table.send == "pooled":
         raise PlanError(f"{where}: only a table that sends rows has hot ones, got send = 'pooled'")
-    ids_H = np.asarray(ids)
-    if ids_H.ndim != 1 or ids_H.dtype.kind not in "iu":
-        raise PlanError(f"{where}: expected a list of ids, got {ids_H.dtype} of shape {ids_H.shape}")
-    ids_H = ids_H.astype(np.int64)
-    wrong = ids_H[(ids_H < 0) | (ids_H >= table.rows)]
-    if len(wrong):
-        raise PlanError(f"{where}: expected ids below its {table.rows} rows, got {wrong[0]}; plan again")
-    falling = np.flatnonzero(np.diff(ids_H) <= 0)
-    if len(falling):
-        raise PlanError(
-            f"{where}: expected ascending ids, got {ids_H[falling[0] + 1]} after {ids_H[falling[0]]}"
-        )
-    return ids_H

@@ -1,7 +1,11 @@
 """Where every row of every table is: arithmetic on arrays, no dictionaries of rows.
 
-A rank keeps its shards of all tables back to back in one matrix, those of cold tables behind all others. Shape legend: ``T`` tables, ``L``
-lookups.
+A rank keeps its shards of all tables back to back in one matrix, those of cold tables behind all others::
+
+    rows   | tables in memory | copies of warm rows | cold tables, with places for their warm rows |
+    kept   in memory, up to a multiple of ALIGNMENT | in a file
+
+Shape legend: ``T`` tables, ``L`` lookups, ``C`` ids of which a rank has the rows, ``W`` warm rows.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.collectives.bit_ranks import BitRanks
 from laconic.collectives.row_memory import ALIGNMENT
 from laconic.collectives.table import Table
 from laconic.errors import ConfigError, PlanError
@@ -30,6 +35,8 @@ class Layout:
     rank: int
     alone: int = 0
     """So many of the last tables, replicated ones, are trained by each rank alone until something makes them equal."""
+    warm: BitRanks | None = None
+    """Rows of this rank's file that are warm (``WarmRows`` finds them)."""
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -107,28 +114,55 @@ class Layout:
     def base_T(self) -> Ints:
         """Where the shard of every table begins in this rank's matrix; one more entry: where all end."""
         shard_T = self.shard_rows(self.rank)
-        order_T = np.argsort(self.cold_T, kind="stable")
-        base_T = np.zeros(len(shard_T) + 1, np.int64)
-        base_T[order_T] = np.cumsum(shard_T[order_T]) - shard_T[order_T]
-        base_T[:-1] += np.where(self.cold_T, self.warm_rows - shard_T[~self.cold_T].sum(), 0)
-        base_T[-1] = self.warm_rows + self.cold_rows
-        return base_T
+        in_memory_T = np.where(self.cold_T, 0, shard_T)
+        base_T = np.where(self.cold_T, self.memory_rows + self.place_T, np.cumsum(in_memory_T) - in_memory_T)
+        return np.append(base_T, self.memory_rows + self.file_rows)
 
     @cached_property
     def cold_T(self) -> NDArray[np.bool_]:
         """Which tables are in a file."""
         return np.array([table.cold for table in self.tables])
 
-    @property
-    def cold_rows(self) -> int:
+    @cached_property
+    def place_T(self) -> Ints:
+        """Where the shard of every cold table begins in the file, in rows."""
+        in_file_T = np.where(self.cold_T, self.shard_rows(self.rank), 0)
+        starts_T: Ints = np.cumsum(in_file_T) - in_file_T
+        return starts_T
+
+    @cached_property
+    def file_rows(self) -> int:
         """Rows of this rank's matrix that are in a file, the last ones."""
         return int(self.shard_rows(self.rank)[self.cold_T].sum())
 
-    @property
-    def warm_rows(self) -> int:
+    @cached_property
+    def memory_rows(self) -> int:
         """Rows before them."""
-        warm = int(self.shard_rows(self.rank)[~self.cold_T].sum())
-        return -(-warm // ALIGNMENT) * ALIGNMENT if self.cold_rows else warm
+        rows = self._warm_base + (0 if self.warm is None else self.warm.count)
+        return -(-rows // ALIGNMENT) * ALIGNMENT if self.file_rows else rows
+
+    @cached_property
+    def _warm_base(self) -> int:
+        """Where copies of warm rows begin: behind tables that are in memory as a whole."""
+        return int(self.shard_rows(self.rank)[~self.cold_T].sum())
+
+    def rows_of(self, table_C: Ints, local_C: Ints) -> Ints:
+        """Rows of this rank's matrix that have these of its shards: of warm ones their copies."""
+        rows_C: Ints = self.base_T[table_C] + local_C
+        if self.warm is not None:
+            at = np.flatnonzero(rows_C >= self.memory_rows)
+            is_warm, copy = self.warm.find(rows_C[at] - self.memory_rows)
+            rows_C[at[is_warm]] = self._warm_base + copy[is_warm]
+        return rows_C
+
+    def warm_rows(self, start: int, stop: int) -> tuple[Ints, slice]:
+        """Which of these rows of the matrix, that are in the file, are warm; and where their copies are."""
+        if self.warm is None:
+            return np.empty(0, np.int64), slice(0)
+        file = self.memory_rows
+        places_W = self.warm.members(start - file, stop - file) + file
+        first = self._warm_base + int(self.warm.find(places_W[:1] - file)[1].sum())
+        return places_W, slice(first, first + len(places_W))
 
     def shard(self, t: int) -> slice:
         """Rows of this rank's matrix that are its shard of a table."""

@@ -63,7 +63,7 @@ class Service:
         foreign_NT = layout.replicated_T & (np.arange(ranks)[:, None] != layout.rank)
         answers_NT = np.where(foreign_NT, 0, gradients_NT)
 
-        rows_C = layout.base_T[table_C] + lists.ids
+        rows_C = layout.rows_of(table_C, lists.ids)
         before_C = (np.cumsum(lists.counts_NT.ravel()) - lists.counts_NT.ravel())[list_C]
         bag_C = np.arange(len(rows_C)) - before_C
         lengths = None

@@ -31,19 +31,20 @@ class ShardViews:
 
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
         """Ids of a table's rows on this rank, the rows, and their state."""
-        t = self._table(name)
+        t = self.number(name)
         ids = range(self.layout.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
         return ids, *self._rows_of(self.parts.shard(t))
 
     def hot_rows(self, name: str) -> tuple[NDArray[np.int64], Tensor, Tensor | None]:
         """Ids of a table's hot rows, this rank's copies, and their state."""
-        t = self._table(name)
+        t = self.number(name)
         if t not in self.hot.ids:
             return np.empty(0, np.int64), *self._rows_of(slice(0))
         part = len(self.layout.tables) + list(self.hot.ids).index(t)
         return self.hot.ids[t], *self._rows_of(self.parts.shard(part))
 
-    def _table(self, name: str) -> int:
+    def number(self, name: str) -> int:
+        """Which of the tables it is; ``ConfigError`` if there is none."""
         names = [table.name for table in self.layout.tables]
         if name not in names:
             raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")

@@ -38,6 +38,8 @@ from laconic.collectives.look_ahead import Early
 from laconic.collectives.row_exchange import RowExchange
 from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
+from laconic.collectives.warm_copies import WarmCopies
+from laconic.collectives.warm_rows import WarmRows
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.cost import Link
@@ -72,15 +74,16 @@ class ShardedEmbeddings(nn.Module):
         world: World | None = None,
         hot: Mapping[str, Any] | None = None,
         hot_every: int = 1,
+        warm: Mapping[str, Any] | None = None,
         cold_folder: str | Path | None = None,
         look_ahead: bool = False,
     ) -> None:
         """``world`` says who the ranks are; None: those of the default process group, or this one alone.
 
         ``hot``: ascending ids of rows, by table, of which every rank has a copy; copies are always equal, or are made so
-        every ``hot_every`` steps (``HotSync`` says how). ``cold_folder``: where this rank keeps
-        the rows of cold tables, in files that are gone when it ends. ``look_ahead``: rows of the next batch that the
-        one under way does not change travel when it is prefetched, if they travel exactly; prefetch before you compute.
+        every ``hot_every`` steps (``HotSync`` says how). ``warm``: ascending ids of rows of cold tables that stay in memory.
+        ``cold_folder``: where this rank keeps the other rows of cold tables, in files that are gone when it ends. ``look_ahead``: rows of the next
+        batch that the one under way does not change travel when it is prefetched, if they travel exactly; prefetch before you compute.
         """
         super().__init__()
         if dim < 1:
@@ -96,20 +99,21 @@ class ShardedEmbeddings(nn.Module):
             raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
         self._hot_every = hot_every if self._hot.ids and ranks > 1 else 1
         alone = len(self._hot.ids) if self._hot_every > 1 else 0
-        self._parts = Layout(self._hot.parts, ranks, world.rank, alone)
+        warm_rows = WarmRows(tables, warm, self._hot)
+        self._parts = Layout(self._hot.parts, ranks, world.rank, alone, warm_rows.in_file(self.layout))
         self.dim = dim
         self.optimizer = optimizer or RowwiseAdagrad()
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
-        self._allocate(dtype, None if cold_folder is None else Path(cold_folder))
-        initialize_rows(self.weight_RD, self._parts, self._hot, seed)
+        self._make_rows(dtype, None if cold_folder is None else Path(cold_folder), seed)
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         parts = len(self._hot.parts)
         self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
-        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._hot.digest, hot_every)).encode()
+        self._placed = self._hot.digest + warm_rows.digest
+        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._placed, hot_every)).encode()
         self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
@@ -133,19 +137,20 @@ class ShardedEmbeddings(nn.Module):
         self._update: Future[int] | None = None
         self.anchor = torch.zeros(0, requires_grad=True)
 
-    def _allocate(self, dtype: torch.dtype, folder: Path | None) -> None:
-        warm, cold = self._parts.warm_rows, self._parts.cold_rows
-        if cold and folder is None:
-            raise ConfigError(
-                "embeddings: cold tables need cold_folder, a folder for the files with their rows"
-            )
+    def _make_rows(self, dtype: torch.dtype, folder: Path | None, seed: int) -> None:
+        memory, file = self._parts.memory_rows, self._parts.file_rows
+        if file and folder is None:
+            raise ConfigError("embeddings: cold tables need cold_folder, a folder for files of their rows")
         # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
-        self.weight_RD = allocate_rows(warm, cold, (self.dim,), dtype, folder)
+        self.weight_RD = allocate_rows(memory, file, (self.dim,), dtype, folder)
         has_state = self.optimizer.has_state
-        self.state_R = allocate_rows(warm, cold, (), dtype, folder) if has_state else None
+        self.state_R = allocate_rows(memory, file, (), dtype, folder) if has_state else None
         state = None if self.state_R is None else self.state_R.numpy()
         self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
         self._views = ShardViews(self.layout, self._parts, self._hot, self.weight_RD, self.state_R)
+        self._warm = WarmCopies(self._parts, self.weight_RD.numpy(), state)
+        initialize_rows(self.weight_RD, self._parts, self._hot, seed)
+        self._warm.take(*range(len(self.layout.tables)))
 
     def prefetch(self, lookups: Lookups) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
@@ -289,16 +294,15 @@ class ShardedEmbeddings(nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
         self._settle_copies()
-        return {"step": self.step, "weight": self.weight_RD, "state": self.state_R}
+        return {"step": self.step, "weight": self.weight_RD, "state": self.state_R, "placed": self._placed}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take back what ``get_extra_state`` returned on this rank of as many."""
-        if state["weight"].shape != self.weight_RD.shape or (state["state"] is None) != (
-            self.state_R is None
-        ):
+        kind = (self.weight_RD.shape, self.state_R is None, self._placed)
+        if (state["weight"].shape, state["state"] is None, state.get("placed", self._placed)) != kind:
             raise ConfigError(
                 f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, got "
-                f"{tuple(state['weight'].shape)}; tables, ranks or optimizer differ"
+                f"{tuple(state['weight'].shape)}; tables, ranks, optimizer, hot or warm rows differ"
             )
         self._settle()
         self.step = state["step"]
@@ -324,11 +328,16 @@ class ShardedEmbeddings(nn.Module):
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
         """Ids of a table's rows on this rank, the rows (a view), and their optimizer state.
 
-        What is written to hot ones comes to nobody; ``hot_rows`` has the copies.
+        What is written to hot ones comes to nobody; ``hot_rows`` has the copies. Of a cold table, ``take_shard`` after writing.
         """
         self._settle_copies()
         self._copies.write_back()
+        self._warm.write_back(self._views.number(name))
         return self._views.table_shard(name)
+
+    def take_shard(self, name: str) -> None:
+        """Let lookups find what was written to the view that ``table_shard`` returned."""
+        self._warm.take(self._views.number(name))
 
     def hot_rows(self, name: str) -> tuple[NDArray[np.int64], Tensor, Tensor | None]:
         """Ids of a table's hot rows, this rank's copies (a view), and their optimizer state."""

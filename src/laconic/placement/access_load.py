@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from laconic.placement.access import TableAccess
+from laconic.placement.choice import Choice
 from laconic.placement.frequencies import Frequencies
 from laconic.placement.id_bytes import IdOrder
 from laconic.placement.workload import Coding, TableLoad
 
-__all__ = ["access_load", "hottest_ids"]
+__all__ = ["access_load", "hottest_ids", "warm_ids"]
 
 _RANKED = 0.5  # correlation of ids with places in the order of frequency, from which on they count as ranked
 
 
 def access_load(table: TableAccess, forward: Coding, backward: Coding) -> TableLoad:
-    """Make a load of counted lookups; rows of the head, whose ids are known, can be hot."""
+    """Make a load of counted lookups; rows of the head, whose ids are known, can be hot or warm."""
     count_G, probability_G = table.probabilities()
     frequencies = Frequencies.from_runs(count_G, probability_G, table.mean_bag or 1.0)
     return TableLoad(
@@ -31,6 +32,18 @@ def access_load(table: TableAccess, forward: Coding, backward: Coding) -> TableL
 def hottest_ids(table: TableAccess, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Ids of the most frequent rows, ascending."""
     return np.sort(table.ids_H[:count]).astype(np.int64)
+
+
+def warm_ids(table: TableAccess, choice: Choice, ranks: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Ids of the most frequent rows behind the hot ones, ascending; of a dealt table as many as planned on each rank.
+
+    They may be fewer than planned, where one rank has fewer of the rows whose ids are known.
+    """
+    ids_H = table.ids_H[choice.hot :].astype(np.int64)
+    if choice.kind.sharding != "row":
+        return np.sort(ids_H[: choice.warm])
+    each = choice.warm // ranks
+    return np.sort(np.concatenate([ids_H[ids_H % ranks == rank][:each] for rank in range(ranks)]))
 
 
 def _order(table: TableAccess) -> IdOrder:

@@ -37,8 +37,12 @@ class Choice:
     hot: int = 0
     """Most frequent rows of which every rank has a copy."""
 
+    warm: int = 0
+    """Of a cold table, the most frequent rows behind the hot ones, which are in memory all the same."""
+
     def __str__(self) -> str:
         words = str(self.kind)
         if self.owner is not None:
             words = words.replace("one rank", f"rank {self.owner}")
+        words += f", {self.warm:,} warm" if self.warm else ""
         return words + (f", {self.hot:,} hot" if self.hot else "")

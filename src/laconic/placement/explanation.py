@@ -14,6 +14,7 @@ from laconic.placement.infeasible import size_text
 from laconic.placement.load import Resource
 from laconic.placement.plan_file import PredictedBytes
 from laconic.placement.problem import Problem
+from laconic.placement.workload import TableLoad
 
 __all__ = ["Explained", "explain"]
 
@@ -33,6 +34,12 @@ class Explained:
     ram: int
     """Bytes of memory on the rank that keeps most of it."""
 
+    kept: float
+    """Share of lookups that find their row in memory; 1 but for cold tables."""
+
+    file_bytes: float
+    """Bytes read from files and written to them in a step, on the rank with most of them."""
+
     runner_up: Choice | None
     """The best place of another kind; None: no other fits."""
 
@@ -45,6 +52,21 @@ class Explained:
     @property
     def why(self) -> str:
         """One line for people."""
+        return f"{self._kept}; {self._beside}" if self.choice.kind.cold else self._beside
+
+    @property
+    def _kept(self) -> str:
+        """Say what files are needed for."""
+        if not self.choice.warm + self.choice.hot:
+            return f"memory has none of its rows, a step moves {size_text(self.file_bytes)} from and to files"
+        return (
+            f"memory has the {self.choice.hot + self.choice.warm:,} most frequent rows, {self.kept:.1%} of lookups, "
+            f"a step moves {size_text(self.file_bytes)} from and to files"
+        )
+
+    @property
+    def _beside(self) -> str:
+        """Say what the next best place would cost."""
         if self.runner_up is None:
             return "no other place fits"
         other = str(self.runner_up)
@@ -68,11 +90,19 @@ def explain(problem: Problem, choices: Sequence[Choice]) -> list[Explained]:
             if short == 0 and (runner_up is None or taken - seconds < costs):
                 runner_up, costs = other, taken - seconds
                 more = problem.load(t, other).sent.total - sent.total
-        kept = problem.spread_KN(t, choice)[Resource.RAM].max()
-        found.append(
-            Explained(table.name, table.rows, choice, sent, int(kept), runner_up, max(costs, 0.0), more)
-        )
+        most_K = problem.spread_KN(t, choice).max(axis=1)
+        ram, file_bytes = int(most_K[Resource.RAM]), float(most_K[Resource.FILES])
+        kept = _kept(table, choice)
+        words = (table.name, table.rows, choice, sent, ram, kept, file_bytes)
+        found.append(Explained(*words, runner_up, max(costs, 0.0), more))
     return found
+
+
+def _kept(table: TableLoad, choice: Choice) -> float:
+    share = table.frequencies.share
+    if not choice.kind.cold or not share:
+        return 1.0
+    return table.frequencies.hottest(choice.hot + choice.warm) / share
 
 
 def _other_kinds(problem: Problem, chosen: Kind) -> list[Kind]:

@@ -8,6 +8,7 @@ resources, ``N`` ranks, ``A`` alternatives.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -74,20 +75,34 @@ def with_best_owner(
     # of equals the one with least to do: the next table may need the room
     busy_A = total_AKN[alternatives, :, owners] @ _weights_K(problem)
     best = int(np.lexsort((busy_A, seconds_A, short_A))[0])
-    return Choice(choice.kind, int(owners[best]), choice.hot), (float(short_A[best]), float(seconds_A[best]))
+    return replace(choice, owner=int(owners[best])), (float(short_A[best]), float(seconds_A[best]))
 
 
 def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Kind, hot: int) -> tuple[Choice, Score]:
-    """Find a table's best place of one kind on top of ``base_KN``; numbers of hot rows around ``hot``, and none."""
+    """Find a table's best place of one kind on top of ``base_KN``; numbers of hot rows around ``hot``, and none.
+
+    A cold one gets as many warm rows as there is room for.
+    """
     found: list[tuple[Choice, Score]] = []
     for count in _hot_counts(problem.cuts(t), hot) if kind.can_have_hot_rows else (0,):
         choice = Choice(kind, None, count)
+        if kind.cold:
+            choice = replace(choice, warm=_fitting(problem, base_KN, t, choice))
         if kind.sharding == "table":
             found.append(with_best_owner(problem, base_KN, t, choice, problem.owners(kind)))
         else:
             short, seconds = _scores(problem, base_KN + problem.spread_KN(t, choice))
             found.append((choice, (float(short), float(seconds))))
     return min(found, key=lambda pair: pair[1])
+
+
+def _fitting(problem: Problem, base_KN: Floats, t: int, choice: Choice) -> int:
+    """Warm rows that memory has room for, on the rank that has most of it if the table is on one."""
+    size = problem.workload.row_bytes * (1 + 1e-12)  # rounding must not make room
+    room_N = problem.cluster.memory_N - (base_KN + problem.spread_KN(t, choice))[Resource.RAM]
+    if choice.kind.sharding == "table":
+        return problem.warm_rows(t, choice, float(room_N[problem.owners(choice.kind)].max()) / size)
+    return problem.warm_rows(t, choice, problem.ranks * float(room_N.min()) / size)
 
 
 def _move(problem: Problem, choices: list[Choice], t: int) -> bool:
@@ -127,8 +142,7 @@ def _swap_owners(problem: Problem, choices: list[Choice]) -> bool:
         other[:, right.owner] -= difference_K
         short, seconds = _scores(problem, other)
         if _better((float(short), float(seconds)), now):
-            choices[a] = Choice(left.kind, right.owner, left.hot)
-            choices[b] = Choice(right.kind, left.owner, right.hot)
+            choices[a], choices[b] = replace(left, owner=right.owner), replace(right, owner=left.owner)
             total_KN, now, swapped = other, (float(short), float(seconds)), True
     return swapped
 

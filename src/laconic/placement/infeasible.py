@@ -41,7 +41,7 @@ def does_not_fit(problem: Problem) -> PlanError:
             f"it a tier of {tier} GB"
         )
     return PlanError(
-        f"{text}, but a table is in memory or in files, not in both; raise memory_gb to {_gb(share)}, or give each a "
+        f"{text}, but a table in files needs room there for all its rows; raise memory_gb to {_gb(share)}, or give each a "
         f"tier of {tier} GB"
     )
 

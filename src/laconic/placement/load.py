@@ -220,15 +220,16 @@ class TableCosts:
             sum_.owner[Resource.CPU] += self.ranks * seconds
 
     def _keep(self, sum_: _Sum, choice: Choice) -> None:
-        """Memory; and where that is a file, what a step reads of it and writes back."""
+        """Memory; and where that is a file, which has a place for every row, what a step reads of it and writes back."""
         split, size = choice.kind.sharding == "row", self.row_bytes
         kept = math.ceil(self.table.rows / self.ranks) if split else self.table.rows
         where = sum_.owner if choice.kind.sharding == "table" else sum_.even
         where[Resource.FILE_SPACE if choice.kind.cold else Resource.RAM] += kept * size
         sum_.even[Resource.RAM] += choice.hot * size
         if choice.kind.cold:
-            touched = self.needed.touched(choice.hot) / (self.ranks if split else 1)
-            where[Resource.FILES] += 2 * touched * size
+            owners = self.ranks if split else 1
+            where[Resource.RAM] += choice.warm / owners * size
+            where[Resource.FILES] += 2 * self.needed.touched(choice.hot + choice.warm) / owners * size
 
     def _encode_s(self, coding: Coding) -> float:
         """Of one vector."""

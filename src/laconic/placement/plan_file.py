@@ -1,4 +1,4 @@
-"""The plan file: where every table and its hot rows live, as TOML that a person can read and edit.
+"""The plan file: where every table and its hot and warm rows live, as TOML that a person can read and edit.
 
 ::
 
@@ -20,7 +20,7 @@
     ...
 
 Normative text: ``docs/formats/plan.md``. ``laconic plan`` writes it, ``laconic train --plan`` carries it out.
-Shape legend: ``H`` hot rows of a table, ``N`` ranks.
+Shape legend: ``N`` ranks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pydantic import Field, field_validator, model_validator
 
 from laconic.config import Settings, load
 from laconic.errors import ConfigError, FormatError, PlanError
-from laconic.placement.hot_rows_file import HotIds, read_hot_rows, write_hot_rows
+from laconic.placement.row_ids_file import RowIds, read_row_ids, write_row_ids
 from laconic.placement.toml_text import toml_text
 from laconic.whole_file import write_whole
 
@@ -94,6 +94,9 @@ class TablePlan(Settings):
     cold: bool = False
     """The table's shards live in memory-mapped files."""
 
+    warm: int = Field(default=0, ge=0)
+    """Rows of a cold table that are in memory all the same; their ids are in the file of warm rows."""
+
     bound: float | None = Field(default=None, gt=0)
     """Error bound of its rows; left out: as the run says."""
 
@@ -126,6 +129,14 @@ class TablePlan(Settings):
             )
         if self.hot > self.rows:
             raise ValueError(f"expected at most {self.rows} hot rows, one for each row, got {self.hot}")
+        if self.warm and not self.cold:
+            raise ValueError(
+                f"only a table with cold = true has warm rows, got warm {self.warm}; all its rows are in memory, leave it out"
+            )
+        if self.hot + self.warm > self.rows:
+            raise ValueError(
+                f"expected at most {self.rows} rows that are hot or warm, got {self.hot} and {self.warm}"
+            )
         both = {True: (True, True), "rows": (True, False), "gradients": (False, True), False: (False, False)}
         for name, is_exact in zip(("bound", "gradient_bound"), both[self.exact], strict=True):
             if is_exact and getattr(self, name) is not None:
@@ -137,7 +148,7 @@ class EmbeddingsMemory(Settings):
     """Bytes of embeddings and their optimizer state."""
 
     ram_N: tuple[int, ...] = ()
-    """In memory, on every rank; hot rows and replicated tables included."""
+    """In memory, on every rank; hot and warm rows and replicated tables included."""
 
     hot: int = Field(default=0, ge=0)
     """Of these for hot rows, on each rank."""
@@ -195,6 +206,12 @@ class PlacementPlan(Settings):
     hot_rows_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """Checksum of that file."""
 
+    warm_rows: str | None = None
+    """File of the ids of warm rows, in the plan's folder."""
+
+    warm_rows_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """Checksum of that file."""
+
     look_ahead: bool = False
     """Rows of the next step that this one does not change travel while it computes, where they travel exactly."""
 
@@ -203,7 +220,7 @@ class PlacementPlan(Settings):
     embeddings_memory: EmbeddingsMemory = EmbeddingsMemory()
     tables: dict[str, TablePlan] = Field(min_length=1)
 
-    @field_validator("hot_rows")
+    @field_validator("hot_rows", "warm_rows")
     @classmethod
     def _beside(cls, name: str | None) -> str | None:
         if name is not None and (name != Path(name).name or "\0" in name):
@@ -220,35 +237,50 @@ class PlacementPlan(Settings):
         return self
 
 
-def read_plan(path: str | Path) -> tuple[PlacementPlan, HotIds]:
-    """Read a plan, and the ids of its hot rows by table; ``ConfigError`` or ``FormatError`` says what is wrong."""
+def read_plan(path: str | Path) -> tuple[PlacementPlan, RowIds, RowIds]:
+    """Read a plan, and the ids of its hot and warm rows by table; ``ConfigError`` or ``FormatError`` says what is wrong."""
     path = Path(path)
     plan = load(path, PlacementPlan)
-    expected = {name: (table.hot, table.rows) for name, table in plan.tables.items() if table.hot}
-    if bool(expected) != (plan.hot_rows is not None):
+    return plan, _read_ids(path, plan, "hot"), _read_ids(path, plan, "warm")
+
+
+def _read_ids(path: Path, plan: PlacementPlan, kind: Literal["hot", "warm"]) -> RowIds:
+    file: str | None = getattr(plan, f"{kind}_rows")
+    checksum: str | None = getattr(plan, f"{kind}_rows_sha256")
+    counts = _counts(plan, kind)
+    if bool(counts) != (file is not None):
         raise ConfigError(
-            f"{path}: hot_rows: expected where a table has hot rows, and only there, got {plan.hot_rows!r}"
+            f"{path}: {kind}_rows: expected where a table has {kind} rows, and only there, got {file!r}"
         )
-    if plan.hot_rows is None:
-        return plan, {}
-    if plan.hot_rows_sha256 is None:
-        raise ConfigError(f"{path}: hot_rows_sha256: required beside hot_rows, but not given")
-    return plan, read_hot_rows(path.parent / plan.hot_rows, plan.hot_rows_sha256, expected)
+    if file is None:
+        return {}
+    if checksum is None:
+        raise ConfigError(f"{path}: {kind}_rows_sha256: required beside {kind}_rows, but not given")
+    expected = {name: (count, plan.tables[name].rows) for name, count in counts.items()}
+    return read_row_ids(path.parent / file, checksum, expected)
 
 
-def write_plan(path: Path, plan: PlacementPlan, hot_ids: HotIds) -> PlacementPlan:
-    """Write a plan, and beside it the ids of its hot rows; return the plan as it was written.
+def _counts(plan: PlacementPlan, kind: Literal["hot", "warm"]) -> dict[str, int]:
+    """Rows of this kind, by table, where there are any."""
+    return {name: count for name, table in plan.tables.items() if (count := getattr(table, kind))}
 
-    ``plan`` itself needs no name of that file. It is written first: a plan that can be read is whole.
+
+def write_plan(path: Path, plan: PlacementPlan, hot_ids: RowIds, warm_ids: RowIds) -> PlacementPlan:
+    """Write a plan, and beside it the ids of its hot and warm rows; return the plan as it was written.
+
+    ``plan`` itself needs no names of these files. They are written first: a plan that can be read is whole.
     """
-    counts = {name: table.hot for name, table in plan.tables.items() if table.hot}
-    if counts != {name: len(ids_H) for name, ids_H in hot_ids.items()}:
-        raise FormatError(
-            f"plan: expected ids of hot rows {counts}, got { ({n: len(i) for n, i in hot_ids.items()}) }"
-        )
-    name = f"{path.stem}.hot.npz" if hot_ids else None
-    checksum = write_hot_rows(path.parent / name, hot_ids) if name else None
-    plan = plan.model_copy(update={"hot_rows": name, "hot_rows_sha256": checksum})
+    kinds: dict[Literal["hot", "warm"], RowIds] = {"hot": hot_ids, "warm": warm_ids}
+    for kind, ids in kinds.items():
+        found = {name: len(ids_R) for name, ids_R in ids.items()}
+        if _counts(plan, kind) != found:
+            raise FormatError(f"plan: expected ids of {kind} rows {_counts(plan, kind)}, got {found}")
+    files: dict[str, str | None] = {}
+    for kind, ids in kinds.items():
+        name = f"{path.stem}.{kind}.npz" if ids else None
+        checksum = write_row_ids(path.parent / name, ids) if name else None
+        files |= {f"{kind}_rows": name, f"{kind}_rows_sha256": checksum}
+    plan = plan.model_copy(update=files)
     write_whole(path, toml_text(plan.model_dump(mode="json", exclude_none=True)))
     return plan
 

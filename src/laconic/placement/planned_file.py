@@ -17,13 +17,16 @@ from laconic.placement.plan_file import (
 )
 from laconic.placement.planner import Planned
 from laconic.placement.problem import Problem
+from laconic.placement.row_ids_file import RowIds
 from laconic.placement.workload import TableLoad
 
 __all__ = ["plan_of"]
 
 
-def plan_of(problem: Problem, planned: Planned, explained: Sequence[Explained]) -> PlacementPlan:
-    """Write down choices, reasons and predictions; ids of hot rows come beside it."""
+def plan_of(
+    problem: Problem, planned: Planned, explained: Sequence[Explained], warm_ids: RowIds
+) -> PlacementPlan:
+    """Write down choices, reasons and predictions; ids of hot and warm rows come beside it."""
     workload, ranks = problem.workload, problem.ranks
     total_KN = problem.total_KN(planned.choices)
     sent = [table.sent for table in explained]
@@ -42,7 +45,10 @@ def plan_of(problem: Problem, planned: Planned, explained: Sequence[Explained]) 
         hot=workload.row_bytes * sum(choice.hot for choice in planned.choices),
         files_N=tuple(int(nbytes) for nbytes in total_KN[Resource.FILE_SPACE]),
     )
-    tables = {load.name: _table(load, table) for load, table in zip(workload.tables, explained, strict=True)}
+    tables = {
+        load.name: _table(load, table, len(warm_ids.get(load.name, ())))
+        for load, table in zip(workload.tables, explained, strict=True)
+    }
     return PlacementPlan(
         ranks=ranks,
         batch=workload.batch,
@@ -55,7 +61,7 @@ def plan_of(problem: Problem, planned: Planned, explained: Sequence[Explained]) 
     )
 
 
-def _table(load: TableLoad, explained: Explained) -> TablePlan:
+def _table(load: TableLoad, explained: Explained, warm: int) -> TablePlan:
     kind = explained.choice.kind
     exact: Literal["rows", "gradients", True, False] = load.forward.exact and load.backward.exact
     if load.forward.exact != load.backward.exact:
@@ -67,6 +73,7 @@ def _table(load: TableLoad, explained: Explained) -> TablePlan:
         owner=explained.choice.owner,
         hot=explained.choice.hot,
         cold=kind.cold,
+        warm=warm,
         bound=load.forward.bound,
         gradient_bound=load.backward.bound,
         exact=exact,

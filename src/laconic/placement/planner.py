@@ -2,8 +2,9 @@
 
 1. ``table_program`` places tables on groups of devices and cuts off hot rows: a mixed-integer program, whose
    relaxation bounds what any plan can reach.
-2. ``improve`` chooses devices, and moves and swaps tables as long as that helps.
-3. Baselines are starts too, so none of them is better, but for the last point.
+2. ``improve`` chooses devices, and moves and swaps tables as long as that helps; ``share_memory`` keeps the most
+   frequent rows of tables that are in files in the memory that is left.
+3. Baselines are starts too, as are tables that are all dealt, the largest in files, so none of them is better, but for the last point.
 4. What is predicted to gain less than 3 % of the step is given up for simplicity: rows dealt to all ranks need no
    balance between tables, and hot rows are only as good as the profile.
 5. Rows that a step does not change travel while it computes, if that is predicted to gain as much.
@@ -14,10 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laconic.placement.baselines import BASELINES
-from laconic.placement.choice import Choice
+from laconic.placement.choice import Choice, Kind
 from laconic.placement.improve import improve, score, spread_owners
 from laconic.placement.infeasible import does_not_fit
 from laconic.placement.problem import Problem
+from laconic.placement.share_memory import share_memory
 from laconic.placement.simplify import SLACK, simplify
 from laconic.placement.table_program import solve_tables
 from laconic.placement.timeline import StepTime
@@ -51,18 +53,29 @@ def plan_tables(problem: Problem) -> Planned:
     relaxed = solve_tables(problem)
     if relaxed is None:
         raise does_not_fit(problem)
-    own = spread_owners(problem, relaxed.choices, within_groups=True)
-    starts = [own, *(baseline(problem) for baseline in BASELINES.values())]
+    begun = [spread_owners(problem, start, within_groups=True) for start in relaxed.starts]
+    begun = [share_memory(problem, start) for start in (*begun, *_dealt_with_files(problem))]
+    starts = [*begun, *(baseline(problem) for baseline in BASELINES.values())]
     best_start = min(starts, key=lambda choices: score(problem, choices))
-    tried = (
-        [improve(problem, own), improve(problem, best_start)]
-        if best_start is not own
-        else [improve(problem, own)]
-    )
-    best = simplify(problem, min(tried, key=lambda choices: score(problem, choices)))
+    if best_start not in begun:
+        begun.append(best_start)
+    tried = [share_memory(problem, improve(problem, start)) for start in begun]
+    best = share_memory(problem, simplify(problem, min(tried, key=lambda choices: score(problem, choices))))
     if problem.shortage(best) > 0:
         raise does_not_fit(problem)
     time, ahead = problem.step(best), problem.step(best, look_ahead=True)
     if ahead.step_s * SLACK <= time.step_s:
         return Planned(tuple(best), ahead, relaxed.bound_s, look_ahead=True)
     return Planned(tuple(best), time, relaxed.bound_s)
+
+
+def _dealt_with_files(problem: Problem) -> list[list[Choice]]:
+    """Deal all tables, the largest ones in files until memory has room for the others; nothing where all have, or no files."""
+    dealt, tables = [Choice(Kind("row"))] * len(problem.costs), problem.workload.tables
+    if not problem.shortage(dealt) or Kind("row", cold=True) not in problem.kinds:
+        return []
+    for t in sorted(range(len(tables)), key=lambda t: -tables[t].rows):
+        dealt[t] = Choice(Kind("row", cold=True))
+        if not problem.shortage(dealt):
+            break
+    return [dealt]

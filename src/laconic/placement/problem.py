@@ -6,6 +6,7 @@ Shape legend: ``T`` tables, ``K`` resources, ``N`` ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -70,16 +71,19 @@ class Problem:
         return [self._cuts_of(table, smallest) for table in self.workload.tables]
 
     def _cuts_of(self, table: TableLoad, memory: float) -> tuple[int, ...]:
-        frequencies = table.frequencies
-        seen = int(frequencies.count_G[frequencies.probability_G > 0].sum())
-        most = min(table.known, seen, int(memory / self.workload.row_bytes))
+        most = min(table.candidates, int(memory / self.workload.row_bytes))
         if self.ranks == 1 or most < 1:
             return (0,)
         return (0, *(int(k) for k in np.unique(np.rint(np.geomspace(1, most, _CUTS)))))
 
+    def warm_rows(self, t: int, choice: Choice, rows: float) -> int:
+        """At most so many warm rows of a table: whole ones, known ones, and as many on each rank of a dealt one."""
+        count = int(min(rows, self.workload.tables[t].candidates - choice.hot))
+        return max(count - count % self.ranks if choice.kind.sharding == "row" else count, 0)
+
     def load(self, t: int, choice: Choice) -> Load:
         """Load of one table; who its owner is does not matter to it."""
-        return self.costs[t].load(Choice(choice.kind, None, choice.hot))
+        return self.costs[t].load(replace(choice, owner=None))
 
     def spread_KN(self, t: int, choice: Choice) -> Floats:
         """Load of one table on every rank."""

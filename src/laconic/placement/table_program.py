@@ -6,6 +6,7 @@ fractions of tables allowed, is a bound that no plan can beat::
 
     minimise   busy + exposed
     x[t, place] = 1 for one place of each table;  hot segments z <= x, the hottest rows first
+    y <= x, segments of a cold table's rows that are not read from files: hot or warm, so rows of y >= rows of z
     busy    >= computation + codecs and rows in memory            of each group, and of the owner of each table
     phase   >= load / rate                                        of each link of each group, and of each owner
     exposed >= constant + sum of phases - overlap,  exposed >= 0
@@ -18,7 +19,7 @@ Shape legend: ``T`` tables, ``K`` resources, ``H`` groups of devices.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import ConfigError
 from laconic.placement.choice import Choice, Kind
+from laconic.placement.kept_rows import kept_segments
 from laconic.placement.load import Resource
 from laconic.placement.problem import Problem
 from laconic.placement.timeline import PHASES
@@ -36,6 +38,7 @@ Floats = NDArray[np.float64]
 _TIE = 1e-4  # weight of what is hidden: of two plans that take equally long, the one that sends less
 _BUSY, _EXPOSED, _FIRST_PHASE = 0, 1, 2
 _FIRST_PLACE = _FIRST_PHASE + len(PHASES)
+_TANGENTS = 24  # a column each, for every table and place
 _LIMITED = (*range(Resource.CPU), Resource.RAM, Resource.FILE_SPACE)
 
 
@@ -46,13 +49,14 @@ class Relaxed:
     bound_s: float
     """No plan's step is shorter."""
 
-    choices: tuple[Choice, ...]
-    """Owners are first ranks of their groups."""
+    starts: tuple[tuple[Choice, ...], ...]
+    """Plans to begin with: of the program, if time sufficed, and of its relaxation, rounded. Owners are first ranks of their
+    groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A column: a table's place, or one segment of its hot rows."""
+    """A column: a table's place, one segment of its hot rows there, or of those that are kept in memory."""
 
     table: int
     kind: Kind
@@ -61,19 +65,26 @@ class _Place:
     owner_K: Floats
     other_K: Floats
     hot: int = 0
-    """Rows of the segment; 0 for the place itself."""
+    """Hot rows of the segment; 0 for the place itself."""
+    kept: float = 0.0
+    """Rows of the segment that are not read from files."""
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether the column is part of a place."""
+        return bool(self.hot or self.kept)
 
 
 def solve_tables(problem: Problem, time_limit_s: float = 4.0) -> Relaxed | None:
-    """Solve the program; None where even fractions of tables do not fit."""
+    """Solve the program, to the end or as far as time allows; None where even fractions of tables do not fit."""
     program = _Program(problem)
-    relaxed = program.solve(integral=False, tie=0.0, time_limit_s=time_limit_s)
+    relaxed = program.solve(integral=False, tie=0.0, time_limit_s=None)  # None must mean that nothing fits
     if relaxed is None:
         return None
     bound = (relaxed[_BUSY] + relaxed[_EXPOSED]) / program.units_per_s
     found = program.solve(integral=True, tie=_TIE, time_limit_s=time_limit_s)
-    values = relaxed if found is None else found
-    return Relaxed(float(bound), tuple(program.choices(values)))
+    starts = [tuple(program.choices(values)) for values in (found, relaxed) if values is not None]
+    return Relaxed(float(bound), tuple(dict.fromkeys(starts)))
 
 
 class _Program:
@@ -103,7 +114,7 @@ class _Program:
             self._limit_owner(t)
         self._expose()
 
-    def solve(self, *, integral: bool, tie: float, time_limit_s: float) -> Floats | None:
+    def solve(self, *, integral: bool, tie: float, time_limit_s: float | None) -> Floats | None:
         """Values of all columns."""
         try:
             from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
@@ -116,7 +127,7 @@ class _Program:
         price[_FIRST_PHASE:_FIRST_PLACE] = tie
         upper = np.ones(size)
         upper[:_FIRST_PLACE] = np.inf
-        whole = np.array([0] * _FIRST_PLACE + [int(not place.hot) for place in self._places])
+        whole = np.array([0] * _FIRST_PLACE + [int(not place.is_segment) for place in self._places])
         number, column, value = [], [], []
         for i, (columns, values, _, _) in enumerate(self._rows):
             number.append(np.full(len(columns), i))
@@ -130,7 +141,7 @@ class _Program:
             integrality=whole if integral else None,
             bounds=Bounds(0, upper),
             constraints=limits,
-            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-3},
+            options={"mip_rel_gap": 1e-3} | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
         )
         if found.x is None:
             return None
@@ -142,18 +153,18 @@ class _Program:
         taken = values[_FIRST_PLACE:]
         for t in range(len(self._problem.costs)):
             columns = [i for i, place in enumerate(self._places) if place.table == t]
-            best = max((i for i in columns if not self._places[i].hot), key=lambda i: taken[i])
+            best = max((i for i in columns if not self._places[i].is_segment), key=lambda i: taken[i])
             place = self._places[best]
             share = max(taken[best], 1e-9)
-            hot = sum(
-                self._places[i].hot * min(taken[i] / share, 1.0)
-                for i in columns
-                if self._places[i].hot
-                and self._places[i].kind == place.kind
-                and self._places[i].group == place.group
-            )
+            hot = kept = 0.0
+            for i in columns:
+                other = self._places[i]
+                if (other.kind, other.group) == (place.kind, place.group):
+                    hot += other.hot * min(taken[i] / share, 1.0)
+                    kept += other.kept * min(taken[i] / share, 1.0)
             owner = None if place.group is None else int(self._first_H[place.group])
-            yield Choice(place.kind, owner, int(hot))
+            choice = Choice(place.kind, owner, int(hot))
+            yield replace(choice, warm=self._problem.warm_rows(t, choice, kept - int(hot)))
 
     def _places_of(self, t: int) -> Iterable[_Place]:
         problem = self._problem
@@ -166,12 +177,16 @@ class _Program:
                 yield _Place(t, kind, group, load.even_K, load.owner_K, load.other_K)
                 if kind.can_have_hot_rows:
                     yield from self._segments(t, kind, group)
+                if kind.cold:
+                    yield from self._kept_segments(t, kind, group)
 
     def _segments(self, t: int, kind: Kind, group: int | None) -> Iterable[_Place]:
-        before = self._problem.load(t, Choice(kind))
+        # where files count, a row becomes hot that was warm: ``_kept_segments`` has what both save
+        kept = self._problem.workload.tables[t].candidates if kind.cold else 0
+        before = self._problem.load(t, Choice(kind, None, 0, kept))
         cuts = self._problem.cuts(t)
         for fewer, more in pairwise(cuts):
-            load = self._problem.load(t, Choice(kind, None, more))
+            load = self._problem.load(t, Choice(kind, None, more, max(kept - more, 0)))
             yield _Place(
                 t,
                 kind,
@@ -183,21 +198,34 @@ class _Program:
             )
             before = load
 
+    def _kept_segments(self, t: int, kind: Kind, group: int | None) -> Iterable[_Place]:
+        """Rows that memory has instead of the file: on the owner of a whole table, or a share on each rank."""
+        problem = self._problem
+        segments = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
+        for rows, saved in zip(*(values.tolist() for values in segments), strict=True):
+            load_K, none_K = np.zeros(len(Resource)), np.zeros(len(Resource))
+            moved = rows * problem.workload.row_bytes / (problem.ranks if group is None else 1)
+            load_K[Resource.RAM], load_K[Resource.FILES] = moved, -2 * saved * moved
+            even_K, owner_K = (load_K, none_K) if group is None else (none_K, load_K)
+            yield _Place(t, kind, group, even_K, owner_K, none_K, kept=rows)
+
     def _fits(self, load_K: Floats, h: int) -> bool:
         return all(load_K[k] <= self._rate_KH[k, h] for k in (Resource.RAM, Resource.FILE_SPACE))
 
     def _one_place_each(self) -> None:
         for t in range(len(self._problem.costs)):
-            columns = [i for i, place in enumerate(self._places) if place.table == t and not place.hot]
+            columns = [i for i, place in enumerate(self._places) if place.table == t and not place.is_segment]
             self._add(columns, np.ones(len(columns)), low=1.0, high=1.0)
 
     def _segments_need_their_place(self) -> None:
-        last = 0
-        for i, place in enumerate(self._places):
-            if not place.hot:
-                last = i
-            else:
-                self._add([i, last], np.array([1.0, -1.0]), high=0.0)
+        starts = [i for i, place in enumerate(self._places) if not place.is_segment]
+        for start, end in pairwise([*starts, len(self._places)]):
+            for i in range(start + 1, end):
+                self._add([i, start], np.array([1.0, -1.0]), high=0.0)
+            if self._places[start].kind.cold:  # hot rows are kept
+                segments = self._places[start + 1 : end]
+                rows = np.array([place.kept - place.hot for place in segments])
+                self._add(list(range(start + 1, end)), rows, low=0.0)
 
     def _limit_group(self, h: int) -> None:
         """Mean load of the group's devices."""

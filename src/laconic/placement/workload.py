@@ -48,7 +48,7 @@ class TableLoad:
     """``ranked``: the more frequent a row, the smaller its id; such lists of ids are coded in fewer bytes."""
 
     known: int = 0
-    """Hottest rows whose ids are known; only these can be hot ones of a plan."""
+    """Hottest rows whose ids are known; only these can be hot or warm ones of a plan."""
 
     forward: Coding = Coding()
     """Rows."""
@@ -60,6 +60,12 @@ class TableLoad:
     def rows(self) -> int:
         """Of the table."""
         return self.frequencies.rows
+
+    @property
+    def candidates(self) -> int:
+        """Rows that are looked up at all, and whose ids are known: hot and warm ones are among them."""
+        frequencies = self.frequencies
+        return min(self.known, int(frequencies.count_G[frequencies.probability_G > 0].sum()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -236,6 +236,7 @@ def _load_copies(trainer: Trainer, name: str, parts: list[dict[str, Any]]) -> No
     """Load the rows of which every rank has a copy; whoever saved them had them in their place in the table."""
     if isinstance(trainer.embeddings, RehearsedEmbeddings):
         return  # it has one of each row
+    trainer.embeddings.take_shard(name)
     ids_H, weight, state = trainer.embeddings.hot_rows(name)
     for part in parts:
         saved = _ids_of(part)

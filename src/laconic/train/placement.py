@@ -26,6 +26,8 @@ class Placement:
     tables: tuple[Table, ...]
     hot: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     """Ascending ids of rows, by table, of which every rank has a copy."""
+    warm: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Ascending ids of rows, by table, that stay in memory where their table is cold."""
     plan: PlacementPlan | None = None
 
     @property
@@ -60,7 +62,7 @@ def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file:
     """Place every categorical feature's table; ``PlanError`` for a plan that was made for another run."""
     if plan_file is None:
         return Placement.from_settings(settings.embeddings, schema)
-    plan, hot = read_plan(plan_file)
+    plan, hot, warm = read_plan(plan_file)
     rows = {feature.name: feature.rows for feature in schema.categorical}
     check_plan(plan, ranks=ranks, dim=settings.model.dim, rows=rows)
     tables = []
@@ -77,7 +79,7 @@ def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file:
                 cold=planned.cold,
             )
         )
-    return Placement(tuple(tables), hot, plan)
+    return Placement(tuple(tables), hot, warm, plan)
 
 
 def planned_exchange(exchange: ExchangeSettings, placement: Placement) -> ExchangeSettings:

@@ -65,14 +65,7 @@ def run(
         options = {"--resume": resume, "--replay": str(replay), "--plan": str(plan)}
         _check_alike(ranks, {**settings.model_dump(mode="json"), **options})
         source = ranks.together(lambda: open_source(settings.data))
-        names = [feature.name for feature in source.schema.categorical]
-        placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
-        if placement.plan is not None:
-            _check_alike(ranks, {"plan": placement.plan.model_dump(mode="json")})
-        exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
-        _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
-        policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
-        trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
+        trainer, policy, check = _make_trainer(settings, source, ranks, replay, plan)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
@@ -84,9 +77,23 @@ def run(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
-        check = PlanCheck(placement.plan, trainer.embeddings.ledger, ranks)
         shown = console if ranks.leads else None
         return _Run(settings, source, trainer, policy, position, check, shown).train()
+
+
+def _make_trainer(
+    settings: RunSettings, source: Source, ranks: Ranks, replay: Path | None, plan: Path | None
+) -> tuple[Trainer, AdaptivePolicy, PlanCheck]:
+    """Carry out the plan, and forget it: ids of all ranks' warm rows may take as much memory as this rank's rows."""
+    names = [feature.name for feature in source.schema.categorical]
+    placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
+    if placement.plan is not None:
+        _check_alike(ranks, {"plan": placement.plan.model_dump(mode="json")})
+    exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
+    _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
+    policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
+    trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
+    return trainer, policy, PlanCheck(placement.plan, trainer.embeddings.ledger, ranks)
 
 
 def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:

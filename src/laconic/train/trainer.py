@@ -90,6 +90,7 @@ class Trainer:
                 world=world,
                 cold_folder=cold,
                 hot_every=every,
+                warm=placement.warm,
                 look_ahead=placement.look_ahead,
                 **kind,
             )

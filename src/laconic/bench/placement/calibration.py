@@ -194,8 +194,8 @@ def calibrate(
 def _looking_ahead(contender: Contender, path: Path) -> Contender:
     """Return the same, but that rows travel early."""
     assert contender.plan is not None, "a placement comes from a plan"
-    plan, hot = read_plan(contender.plan)
-    write_plan(path, plan.model_copy(update={"look_ahead": True}), hot)
+    plan, hot, warm = read_plan(contender.plan)
+    write_plan(path, plan.model_copy(update={"look_ahead": True}), hot, warm)
     return contender.model_copy(update={"placement": f"{contender.placement} ahead", "plan": path})
 
 

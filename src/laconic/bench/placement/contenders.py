@@ -80,7 +80,7 @@ def _chosen(
 
 def _write(case: Case, problem: Problem, planned: Planned, path: Path) -> Path:
     choices = planned.choices
-    plan = plan_of(problem, planned, explain(problem, choices))
+    plan = plan_of(problem, planned, explain(problem, choices), {})
     tables = problem.workload.tables
     hot = {
         table.name: hottest_ids(case.access.table(table.name), choice.hot)
@@ -88,5 +88,5 @@ def _write(case: Case, problem: Problem, planned: Planned, path: Path) -> Path:
         if choice.hot
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_plan(path, plan, hot)
+    write_plan(path, plan, hot, {})
     return path

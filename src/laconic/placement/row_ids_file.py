@@ -1,7 +1,7 @@
-"""Ids of hot rows in a file: an ``.npz`` with one int64 array of ascending ids for each table, called as the table.
+"""Ids of hot or warm rows in a file: an ``.npz`` with one int64 array of ascending ids for each table, called as the table.
 
-Whatever the file claims is checked against what the plan says before memory is taken for it. Shape legend: ``H`` hot
-rows of a table.
+Whatever the file claims is checked against what the plan says before memory is taken for it. Shape legend: ``R`` rows of
+a table that the file names.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from numpy.typing import NDArray
 from laconic.errors import FormatError
 from laconic.whole_file import whole_file
 
-__all__ = ["HotIds", "read_hot_rows", "write_hot_rows"]
+__all__ = ["RowIds", "read_row_ids", "write_row_ids"]
 
-HotIds = dict[str, NDArray[np.int64]]
+RowIds = dict[str, NDArray[np.int64]]
 
 _LONGEST_HEADER = 4096  # bytes of an .npy file before its values
 _THEN = (1980, 1, 1, 0, 0, 0)  # the same ids make the same file at any time
 
 
-def write_hot_rows(path: Path, hot_ids: Mapping[str, NDArray[np.int64]]) -> str:
-    """Write ids of hot rows by table; return the file's SHA-256."""
+def write_row_ids(path: Path, ids: Mapping[str, NDArray[np.int64]]) -> str:
+    """Write ids by table; return the file's SHA-256."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, ids_H in hot_ids.items():
+        for name, ids_R in ids.items():
             array = io.BytesIO()
-            npy.write_array(array, np.ascontiguousarray(ids_H, "<i8"), version=(1, 0), allow_pickle=False)
+            npy.write_array(array, np.ascontiguousarray(ids_R, "<i8"), version=(1, 0), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy", _THEN), array.getvalue(), zipfile.ZIP_DEFLATED)
     with whole_file(path) as partial:
         partial.write_bytes(content.getvalue())
     return hashlib.sha256(content.getvalue()).hexdigest()
 
 
-def read_hot_rows(path: Path, sha256: str, expected: Mapping[str, tuple[int, int]]) -> HotIds:
-    """Read what was written with this checksum; ``expected`` has the hot and all rows of each table."""
+def read_row_ids(path: Path, sha256: str, expected: Mapping[str, tuple[int, int]]) -> RowIds:
+    """Read what was written with this checksum; ``expected`` has, for each table, how many ids there are and all its rows."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise FormatError(
-            f"{path}: ids of hot rows can not be read: {error.strerror}; it belongs beside the plan"
+            f"{path}: ids of rows can not be read: {error.strerror}; it belongs beside the plan"
         ) from None
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
@@ -65,7 +65,7 @@ def read_hot_rows(path: Path, sha256: str, expected: Mapping[str, tuple[int, int
         raise FormatError(f"{path}: expected an .npz file, got one that is damaged: {error}") from None
 
 
-def _read(path: Path, archive: zipfile.ZipFile, name: str, hot: int, rows: int) -> NDArray[np.int64]:
+def _read(path: Path, archive: zipfile.ZipFile, name: str, count: int, rows: int) -> NDArray[np.int64]:
     where = f"{path}: table {name!r}"
     with archive.open(f"{name}.npy") as member:
         head = io.BytesIO(member.read(_LONGEST_HEADER))
@@ -76,17 +76,17 @@ def _read(path: Path, archive: zipfile.ZipFile, name: str, hot: int, rows: int) 
             shape, _, dtype = npy.read_array_header_1_0(head)
         except ValueError as error:
             raise FormatError(f"{where}: expected an .npy array, got {error}") from None
-        if shape != (hot,) or dtype != np.dtype("<i8"):
-            raise FormatError(f"{where}: expected {hot} ids as <i8, got {dtype.str} of shape {shape}")
-        values = head.read() + member.read(8 * hot + 1)
-    if len(values) != 8 * hot:
-        raise FormatError(f"{where}: expected {8 * hot} bytes for {hot} ids, got {len(values)} or more")
-    ids_H = np.frombuffer(values, "<i8").astype(np.int64)
-    if (np.diff(ids_H) <= 0).any() or ids_H[0] < 0 or ids_H[-1] >= rows:
-        raise FormatError(f"{where}: expected ascending ids from 0 to {rows - 1}, got {_some(ids_H)}")
-    return ids_H
+        if shape != (count,) or dtype != np.dtype("<i8"):
+            raise FormatError(f"{where}: expected {count} ids as <i8, got {dtype.str} of shape {shape}")
+        values = head.read() + member.read(8 * count + 1)
+    if len(values) != 8 * count:
+        raise FormatError(f"{where}: expected {8 * count} bytes for {count} ids, got {len(values)} or more")
+    ids_R = np.frombuffer(values, "<i8").astype(np.int64)
+    if (np.diff(ids_R) <= 0).any() or ids_R[0] < 0 or ids_R[-1] >= rows:
+        raise FormatError(f"{where}: expected ascending ids from 0 to {rows - 1}, got {_some(ids_R)}")
+    return ids_R
 
 
-def _some(ids_H: NDArray[np.int64]) -> str:
-    shown = ", ".join(str(i) for i in ids_H[:4])
-    return f"{shown}, ... {ids_H[-1]}" if len(ids_H) > 4 else shown
+def _some(ids_R: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(i) for i in ids_R[:4])
+    return f"{shown}, ... {ids_R[-1]}" if len(ids_R) > 4 else shown
