@@ -4,7 +4,7 @@ VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary
 SECONDS_TO_FUZZ ?= 600
 # a new package is known to the editable install only after installing again
 SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
@@ -24,7 +24,7 @@ demo: $(READY)
 	@$(BIN)/laconic demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check src tests
@@ -52,8 +52,7 @@ $(READY): $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "laconic: cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
 	@echo "installing torch into $(VENV) (once; some minutes on a slow network)"
-	@$(PIP) torch==2.13.0
+	@$(PIP) torch==2.13.0 scikit-build-core nanobind cmake ninja
 	@echo "building the kernels, installing laconic and what it is compared with"
-	@$(PIP) scikit-build-core nanobind cmake ninja
 	@$(PIP) --no-build-isolation --editable '.[bench,data,dev,lab,plan,quantize,report,serve]'
 	@touch $@

@@ -192,11 +192,15 @@ with InNetwork.from_environment() as network:
         assert seconds >= (4 * size - burst) * 8 / rate
 
 
-def test_survivors_name_a_worker_that_was_killed(kind):
+def test_survivors_name_a_worker_that_was_killed(kind, tmp_path):
     script = """
 import os, time, numpy as np
+from pathlib import Path
 from laconic.collectives.aggregator import InNetwork
-with InNetwork.from_environment(timeout_s=12) as network:
+print("ready", flush=True)
+while not Path(os.environ["GO"]).exists():  # hosts start seconds apart, and patience is short
+    time.sleep(0.01)
+with InNetwork.from_environment(timeout_s=5) as network:
     network.add(np.ones(100_000, dtype=np.int32))
     print("first", flush=True)
     if os.environ["RANK"] == "1":
@@ -204,13 +208,16 @@ with InNetwork.from_environment(timeout_s=12) as network:
     network.add(np.ones(100_000, dtype=np.int32))
 """
     with Lab(hosts=3, aggregator=kind) as lab:
-        env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "GO": str(tmp_path / "go")}
         job = lab.start([sys.executable, "-c", script], env=env, grace_s=30)
+        for host in range(3):
+            job.wait_for("ready", host=host, timeout_s=PATIENCE_S)
+        (tmp_path / "go").touch()
         job.wait_for("first", host=1, timeout_s=PATIENCE_S)
         began = time.monotonic()
         job.signal(1, signal.SIGKILL)
         for host in (0, 2):
-            job.wait_for("nothing from worker 1 within 12 s", host=host, timeout_s=29)
+            job.wait_for("nothing from worker 1 within 5 s", host=host, timeout_s=29)
         assert time.monotonic() - began < 30
         assert "CommError: in-network: round 1: expected all 3 workers" in job.output(0)
         job.stop()

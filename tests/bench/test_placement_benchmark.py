@@ -1,5 +1,6 @@
 """The placement benchmark, small: predicted bytes are those that a rehearsal sends, and every contender is timed."""
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -8,6 +9,8 @@ from rich.console import Console
 from laconic.bench.placement.calibration import DenseCost, Engine, Links
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.jobs import Sends
+from laconic.bench.placement.row import Row
+from laconic.bench.placement.simulated import simulate_bytes, simulate_times
 from laconic.bench.placement.tables import render
 from laconic.bench.placement.timing import time_placements
 from laconic.bench.placement.traffic import measure_traffic
@@ -30,6 +33,56 @@ def test_predicted_bytes_are_those_of_a_rehearsal(case):
     for row in rows:
         if row.direction != "ids":  # which of so few rows are few bytes, and headers count
             assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=0.05)
+    simulated = simulate_bytes([case], rows)
+    assert [(row.hosts, row.placement) for row in simulated] == [
+        (2, "none"),
+        (2, "dedup"),
+        (3, "none"),
+        (3, "dedup"),
+    ]
+    for row in simulated:
+        assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=0.05)
+
+
+def timed(placement, codec, ms):
+    return Row(
+        kind="time",
+        data="small",
+        hosts=2,
+        rate_mbit=100.0,
+        placement=placement,
+        codec=codec,
+        measured_ms=ms,
+        measured_bytes=7.0,
+    )
+
+
+def test_the_simulator_is_told_computing_links_and_codecs_and_nothing_of_what_placements_took(case):
+    dense = {
+        "exact": DenseCost(2e6, 0.0),
+        "lossless": DenseCost(1e6, 0.003),
+        "levels": DenseCost(0.25e6, 0.008),
+    }
+    engine = Engine(0.0, Links(), Links(), dense, {"lossless": (1.0, 1.0), "bounded": (1.0, 1.0)})
+    places = [("plain", "plain"), ("row", "exact"), ("row", "coded")]
+    found = [timed("alone", "exact", 20.0), *(timed(*place, 1.0) for place in places)]
+    exact = Sends(dense="lossless")
+    rows = simulate_times(case, engine, exact, found)
+    assert [(row.placement, row.codec) for row in rows] == [
+        ("none", "plain"),
+        ("dedup + dense", "exact"),
+        ("dedup + bounded + dense", "coded"),
+    ]
+    assert {(row.kind, row.hosts, row.rate_mbit, row.measured_ms) for row in rows} == {
+        ("simulated", 2, 100.0, 1.0)
+    }
+    _, lossless, coded = rows
+    wire_ms = 8e3 * lossless.predicted_bytes / (100e6 * 1448 / 1514)
+    assert lossless.predicted_ms == pytest.approx(20 + 3 + wire_ms, abs=0.3)  # rounds
+    assert coded.predicted_bytes < lossless.predicted_bytes - 0.75e6
+    again = simulate_times(case, engine, exact, [replace(row, measured_ms=20.0) for row in found])
+    assert [row.predicted_ms for row in again] == [row.predicted_ms for row in rows]
+    assert [row.codec for row in simulate_times(case, engine, exact, found[:2])] == ["plain"]
 
 
 def test_what_is_exact_is_coded_where_that_is_predicted_to_pay(case):
@@ -50,9 +103,16 @@ def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
     for codec in ("exact", "coded"):
         placements = {row.placement for row in here if row.codec == codec} - {"alone"}
         assert placements >= {"planned", "planned_every_8", "row", "table"}
+    simulated = [row for row in here if row.kind == "simulated"]
+    assert [(row.placement.partition(" ")[0], row.codec) for row in simulated] == [
+        ("none", "plain"),
+        ("dedup", "exact"),
+        ("dedup", "coded"),
+    ]
     for row in here:
         assert row.measured_ms > 0
         assert (row.predicted_ms is None) == (row.placement in ("alone", "plain"))
     console = Console(width=120, file=StringIO())
     console.print(render(rows))
     assert "planned_every_8" in console.file.getvalue()
+    assert "laconic simulate against what was measured" in console.file.getvalue()

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from laconic.cli import app
 from laconic.errors import ConfigError
 from laconic.placement.access_file import read_access
+from tests.cli.forked import laconic
 from tests.data.tables import write
 
 RUN = """
@@ -27,7 +28,6 @@ samples = 4096
 COLUMNS = (
     "label = 'label'\n[[categorical]]\ncolumns = 'id'\n[[categorical]]\ncolumns = 'words'\nbuckets = 9\n"
 )
-COMMAND = [sys.executable, "-c", "from laconic.cli import main; main()", "profile"]
 
 
 @pytest.fixture
@@ -37,8 +37,7 @@ def folder(tmp_path):
 
 
 def test_a_run_becomes_a_file_a_page_and_a_summary(folder):
-    command = [*COMMAND, "run.toml", "--page", "a.html", "--json", "a.json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = laconic("profile", "run.toml", "--page", "a.html", "--json", "a.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert sorted(os.listdir(folder)) == ["a.html", "a.json", "access.parquet", "run.toml"]
     access = read_access(folder / "access.parquet")

@@ -16,6 +16,7 @@ from laconic.errors import ConfigError
 from laconic.report import read_tune_result
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.settings import RunSettings
+from tests.cli.forked import laconic
 
 RUN = """
 [data]
@@ -31,12 +32,10 @@ top = [8]
 [train]
 batch = 32
 """
-COMMAND = [sys.executable, "-c", "from laconic.cli import main; main()", "tune"]
 
 
 def tune(folder, *arguments):
-    command = [*COMMAND, "run.toml", "--ranks", "2", "--steps", "16", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return laconic("tune", "run.toml", "--ranks", 2, "--steps", 16, *arguments, cwd=folder)
 
 
 @pytest.fixture(scope="module")

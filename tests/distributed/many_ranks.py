@@ -12,7 +12,7 @@ from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from laconic.collectives.world import Joined
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
-from tests.distributed.one_process import Scorer, bags_of, loss_sum
+from tests.distributed.one_process import Scorer, loss_sum
 
 TABLES = [
     Table(name="split", rows=300, sharding="row"),
@@ -55,10 +55,11 @@ def random_batches(
 
 def part_of(lookups: Lookups, first: int, last: int) -> Lookups:
     """Samples first..last of all tables."""
-    cells = [bags_of(lookups, t, b) for t in range(lookups.tables) for b in range(first, last)]
-    lengths = torch.tensor([len(cell) for cell in cells], dtype=torch.int64)
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    return Lookups(torch.cat([*cells, lookups.ids_L[:0]]), offsets, lookups.tables)
+    samples, offsets = lookups.samples, lookups.offsets
+    lengths_TB = offsets.diff().view(lookups.tables, samples)[:, first:last]
+    ends = [(offsets[t * samples + first], offsets[t * samples + last]) for t in range(lookups.tables)]
+    ids_L = torch.cat([*(lookups.ids_L[start:end] for start, end in ends), lookups.ids_L[:0]])
+    return Lookups(ids_L, torch.cat([offsets[:1], lengths_TB.flatten().cumsum(0)]), lookups.tables)
 
 
 def train(

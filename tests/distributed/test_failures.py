@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from functools import partial
 from importlib import import_module
@@ -21,7 +20,7 @@ from laconic.lab import Lab
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from laconic.train.checkpoint import newest_checkpoint
-from tests.distributed.ranks import free_port, run_ranks, server
+from tests.distributed.ranks import run_ranks, server
 from tests.distributed.training import PATIENCE_S, Steps, start, train, write_settings
 
 LOST = r"^laconic: .+: rank {rank} lost a peer \(.+\); a rank or a link is down, .+ with --resume$"
@@ -42,20 +41,13 @@ def newest_step(folder):
 def test_a_killed_rank_ends_the_others_with_one_line_and_the_run_goes_on_from_its_checkpoint(tmp_path):
     settings = write_settings(tmp_path, samples=ENDLESS)
     steps = Steps(tmp_path / "run")
-    port, processes = free_port(), []
-    for rank in range(3):
-        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "3"}
-        environment = {**os.environ, **group, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-        processes.append(
-            subprocess.Popen([*COMMAND, settings], env=environment, stderr=subprocess.PIPE, text=True)
-        )
+    ranks = start(3, tmp_path / "first", [str(settings)])
     steps.wait_for(13)
-    processes[1].kill()
+    ranks[1].process.kill()
     for rank in (0, 2):
-        _, errors = processes[rank].communicate(timeout=PATIENCE_S)
-        assert processes[rank].returncode == 1
-        assert_lost(rank, errors.splitlines())
-    processes[1].communicate()
+        assert ranks[rank].wait() == 1
+        assert_lost(rank, ranks[rank].errors)
+    ranks[1].wait()
     steps.remove()
     saved = newest_step(tmp_path / "run")
     assert saved >= 10

@@ -64,7 +64,8 @@ from laconic.collectives.link_probe import probe_link
 from laconic.collectives.world import Joined
 from laconic.train.ranks import process_group
 with process_group(60):
-    print("bytes_per_s", json.dumps(probe_link(Joined().wire("rows")).bytes_per_s))
+    wire = Joined().wire("rows")
+    print("bytes_per_s", json.dumps([probe_link(wire).bytes_per_s for _ in range(4)], separators=(",", ":")))
 """
 
 
@@ -72,10 +73,9 @@ def test_a_limited_link_is_measured_within_30_percent(machine):
     """Headers take 5 %; what a link saves for a burst between two messages may give 1 ms in 5 back."""
     rate = Rate.parse("100mbit").bits_per_s / 8
     with Lab(hosts=2, rate="100mbit") as lab:
-        for _ in range(4):  # a busy machine may delay all messages of a probe
-            run = lab.run([sys.executable, "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120)
-            found = [json.loads(output.split()[-1]) for output in run.check().output]
-            assert max(found) < 1.3 * rate  # whatever the machine does, no link is faster than it is
-            if min(found) > 0.7 * rate:
-                return
-    pytest.fail(f"expected {rate:.0f} bytes/s, found {found}")
+        run = lab.run([sys.executable, "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120)
+    probes = list(zip(*(json.loads(output.split()[-1]) for output in run.check().output), strict=True))
+    for found in probes:
+        assert max(found) < 1.3 * rate  # whatever the machine does, no link is faster than it is
+    # a busy machine may delay all messages of a probe
+    assert max(min(found) for found in probes) > 0.7 * rate, f"expected {rate:.0f} bytes/s, found {probes}"

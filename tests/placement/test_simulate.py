@@ -70,6 +70,17 @@ def test_transfers_hide_behind_computation():
     assert step_cost(replace(MODEL, overlap=1.0), SLOW, 8, Methods()).step_s == MODEL.compute_s
 
 
+@pytest.mark.parametrize(("dense_bytes", "hidden"), [(1e3, 1.0), (1e9, 0.0)])
+def test_sums_take_what_an_all_to_all_leaves_of_a_link(dense_bytes, hidden):
+    """Few bytes fit in whole; of many only as much as gradients leave, which is their own time at half of the speed."""
+    model, half = replace(MODEL, dense_bytes=dense_bytes), replace(SLOW, all_to_all=0.5)
+    whole, shared = (step_cost(model, network, 2, Methods()) for network in (SLOW, half))
+    rows_s = whole.rows_bytes / SLOW.bytes_per_s
+    ids_s = whole.ids_bytes / SLOW.bytes_per_s
+    beside_s = hidden * whole.dense_bytes / SLOW.bytes_per_s + (1 - hidden) * rows_s / 2
+    assert shared.wire_s == pytest.approx(whole.wire_s + rows_s + ids_s - beside_s)
+
+
 def test_exactly_synchronised_copies_never_beat_distinct_rows():
     """A sum costs two vectors, an exchange at most two: proposition 4."""
     cost = step_cost(MODEL, SLOW, 8, Methods(dedup=True, hot=True))

@@ -14,6 +14,9 @@ balance, which flatters it. Each method changes that::
     step = compute + codecs + max(0, wire - overlap x compute)
     wire = ids + rows + gradients + dense + hot rows, each: latency of its rounds + bytes / bandwidth
 
+Sums of dense gradients and hot rows travel beside the gradients of rows: where an all-to-all gets a share of the bandwidth
+only, they take what it leaves.
+
 The hot set is the best one: rows whose exchange costs more than their sum, as long as they fit (``docs/papers/avoidance.md``,
 proposition 4). Shape legend: ``T`` tables.
 """
@@ -212,7 +215,10 @@ def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> S
     ids_bytes = traffic.ids_bytes + messages
     exchanged_s = (ids_bytes + rows_bytes) / (network.bytes_per_s * network.all_to_all)
     summed_s = (dense_bytes + hot_bytes) / network.bytes_per_s
-    wire_s = exchanged_s + summed_s + _rounds_s(network, ranks, 1 + (traffic.hot_rows > 0) / model.sync_every)
+    # gradients are about half of rows_bytes
+    left_s = (1 / network.all_to_all - 1) * rows_bytes / 2 / network.bytes_per_s
+    sums = 1 + (traffic.hot_rows > 0) / model.sync_every
+    wire_s = exchanged_s + max(0.0, summed_s - left_s) + _rounds_s(network, ranks, sums)
     step_s = model.compute_s + codec_s + max(0.0, wire_s - model.overlap * model.compute_s)
     return StepCost(
         step_s=step_s,

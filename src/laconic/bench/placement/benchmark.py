@@ -10,6 +10,7 @@ from typing import Any
 
 from laconic.bench.placement.case import find_cases
 from laconic.bench.placement.row import Row
+from laconic.bench.placement.simulated import simulate_bytes
 from laconic.bench.placement.timing import time_placements
 from laconic.bench.placement.traffic import measure_traffic
 
@@ -29,7 +30,9 @@ def run_placement_benchmark(
     with TemporaryDirectory(prefix="laconic-plans-") as folder:
         place = Path(folder)
         place.chmod(0o755)
-        rows = measure_traffic(find_cases(data, place, every=True), ranks, steps=12 if full else 6, say=say)
+        cases = find_cases(data, place, every=True)
+        rows = measure_traffic(cases, ranks, steps=12 if full else 6, say=say)
+        rows += simulate_bytes(cases, rows)
         return rows + time_placements(
             find_cases(data, place, every=False),
             rates_mbit,

@@ -12,12 +12,13 @@ __all__ = ["Row"]
 class Row:
     """What was predicted and measured of one placement in one setting; None: not of this kind."""
 
-    kind: Literal["bytes", "time"]
+    kind: Literal["bytes", "time", "simulated"]
     data: str
     hosts: int
     rate_mbit: float | None = None
     """Of every link, in each direction."""
     placement: str
+    """Or, where simulated, the methods that are on."""
     codec: str
     """``plain``: float32 and raw ids; ``exact``: the same bits, coded where that is predicted to pay, and coded ids;
     ``coded``: within Laconic's bounds."""

@@ -14,13 +14,15 @@ __all__ = ["render"]
 
 
 def render(rows: Sequence[Row]) -> RenderableType:
-    """One table of bytes for each data set, and one of times for each rate."""
+    """One table of bytes for each data set, and one of times for each rate; and one of all that was simulated."""
     tables: list[RenderableType] = []
     for data in dict.fromkeys(row.data for row in rows if row.kind == "bytes"):
         tables.append(_bytes_table(data, [r for r in rows if r.kind == "bytes" and r.data == data]))
     timed = [row for row in rows if row.kind == "time"]
     for data, rate in dict.fromkeys((row.data, row.rate_mbit) for row in timed):
         tables.append(_time_table([r for r in timed if (r.data, r.rate_mbit) == (data, rate)]))
+    if simulated := [row for row in rows if row.kind == "simulated"]:
+        tables.append(_simulated_table(simulated))
     return Group(*tables)
 
 
@@ -72,5 +74,31 @@ def _time_table(rows: list[Row]) -> Table:
             "" if predicted is None else f"{predicted / measured - 1:+.1%}",
             f"{plain / measured:.2f}x",
             f"{row.samples_per_s:,.0f}",
+        )
+    return table
+
+
+def _simulated_table(rows: list[Row]) -> Table:
+    table = figures_table(
+        "laconic simulate against what was measured: bytes of embeddings per step and rank, and steps",
+        "data",
+        "ranks",
+        "Mbit/s",
+        "methods",
+        "predicted",
+        "measured",
+        "error",
+    )
+    for row in rows:
+        step = row.predicted_ms is not None
+        predicted = (row.predicted_ms if step else row.predicted_bytes) or 0.0
+        measured = (row.measured_ms if step else row.measured_bytes) or 0.0
+        table.add_row(
+            row.data,
+            str(row.hosts),
+            f"{row.rate_mbit:.0f}" if row.rate_mbit is not None else "",
+            row.placement,
+            *(f"{x:.1f} ms" if step else f"{x / 1e3:,.1f} kB" for x in (predicted, measured)),
+            f"{predicted / measured - 1:+.1%}" if measured else "",
         )
     return table

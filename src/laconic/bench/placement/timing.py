@@ -11,6 +11,7 @@ from laconic.bench.placement.case import BATCH, Case
 from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
 from laconic.bench.placement.row import Row
+from laconic.bench.placement.simulated import simulate_times
 from laconic.bench.training.timing import PROFILE_SHARE
 
 __all__ = ["time_placements"]
@@ -71,7 +72,7 @@ def _time(
             rows.append(
                 _row(case, crew.ranks, rate, own, answers[contender.name], places.predicted_ms + slower)
             )
-    return rows
+    return rows + simulate_times(case, engine, codecs["exact"], rows)
 
 
 def _row(
