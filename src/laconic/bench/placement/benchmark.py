@@ -38,8 +38,8 @@ def run_placement_benchmark(
             rates_mbit,
             hosts=hosts,
             match_profile=True,
-            rounds=10 if full else 5,
-            steps=4 if full else 2,
+            rounds=8 if full else 3,
+            steps=8 if full else 5,
             folder=place,
             say=say,
         )
