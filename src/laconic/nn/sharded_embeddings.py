@@ -113,8 +113,8 @@ class ShardedEmbeddings(nn.Module):
         parts = len(self._hot.parts)
         self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
         self._placed = self._hot.digest + warm_rows.digest
-        text = repr((self.layout.tables, dim, dtype, self.optimizer, self._placed, hot_every)).encode()
-        self._digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
+        kind = (self.layout.tables, dim, dtype, self.optimizer, self._placed, hot_every, look_ahead)
+        self._digest = int.from_bytes(blake2b(repr(kind).encode(), digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
         nothing = np.zeros((ranks, 0), np.int64)
