@@ -39,7 +39,7 @@ class EngineSpeeds(Settings):
     look_ahead: float = Field(default=0.4, ge=0, le=1)
     """Share of computation during which rows of the next step can travel: the rest of it, but for what finding them takes."""
 
-    early_ns: float = Field(default=200.0, ge=0)
+    early_ns: float = Field(default=500.0, ge=0)
     """To find out that a row may travel early, and to put it in its place: what it takes beyond the exchange of all rows."""
 
 

@@ -36,7 +36,7 @@ def time_placements(
     rows = []
     with Crew("laconic.bench.placement.worker", hosts, lab=True, rate="200mbit") as crew:
         for case in cases:
-            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds, steps=steps)
+            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds + 2, steps=steps)
             rates = list(rates_mbit)
             if match_profile:
                 say(f"{case.name}: looking for the rate that matches the profile")
