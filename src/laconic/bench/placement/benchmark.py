@@ -39,7 +39,7 @@ def run_placement_benchmark(
             hosts=hosts,
             match_profile=True,
             rounds=8 if full else 3,
-            steps=8 if full else 4,
+            steps=8 if full else 3,
             folder=place,
             say=say,
         )
