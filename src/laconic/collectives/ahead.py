@@ -111,9 +111,8 @@ class Ahead:
             self._heard[source] = self._grown(self._heard[source], self._taken[source])
         try:
             self._post_receives()
-        except (
-            RuntimeError
-        ):  # a peer has left. This turn is whole, and may have been the last; another will say so
+        except RuntimeError:
+            # a peer has left. This turn is whole, and may have been the last; another will say so
             self._receives.clear()
 
     def _post_receives(self) -> None:

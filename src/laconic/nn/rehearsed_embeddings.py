@@ -33,7 +33,7 @@ class RehearsedEmbeddings(nn.Module):
     """All ranks of a rehearsal. Bytes in its ledger are those of all ranks together."""
 
     looks_ahead = False
-    """Whether rows travel before they are asked for; what they are is the same."""
+    """Whether rows travel a step early: what they are is the same, and here nothing travels."""
 
     def __init__(
         self,
