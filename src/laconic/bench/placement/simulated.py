@@ -82,9 +82,8 @@ def simulate_times(case: Case, engine: Engine, exact: Sends, measured: Sequence[
     )
     for placement, codec, sends in compared:
         found = timed.get((placement, codec))
-        if (
-            found is None or found.rate_mbit is None
-        ):  # dealt rows need memory for a share of all tables, and may lack it
+        # dealt rows need memory for a share of all tables, and may lack it
+        if found is None or found.rate_mbit is None:
             continue
         methods = Methods(
             dedup=placement == "row", bounded=sends.rows != "exact", dense=sends.dense != "exact"
