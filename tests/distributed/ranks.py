@@ -30,6 +30,7 @@ def _main(
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     dist.init_process_group("gloo", rank=rank, world_size=ranks, timeout=timedelta(seconds=60))
+    dist.barrier()  # the first rank keeps the addresses: it may not end before all have met
     try:
         outcome = ("value", function(rank, ranks, *args))
     except Exception as error:
