@@ -6,6 +6,10 @@ import os
 import subprocess
 from pathlib import Path
 
+# Before torch is imported, and inherited by every rank: which order MKL adds in depends on processor, threads and
+# alignment otherwise, and tests that compare runs bit for bit would compare that (on AMD processors they do).
+os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
