@@ -212,4 +212,5 @@ NB_MODULE(_native, m) {
   define_bit_rows(m);
   define_quantize_rows(m);
   define_dense(m);
+  define_turn(m);
 }

@@ -254,6 +254,9 @@ struct Kernels {
   size_t (*pack_words)(const uint32_t* words, size_t n, const uint8_t* bits, uint32_t* packed);
   size_t (*spread_words)(const uint32_t* packed, const uint8_t* bits, size_t n, uint32_t* words);
 
+  // Coordinates of rows along the axes that are the columns of a square matrix, see turn.inl; `out` is not `x`.
+  void (*turn_rows)(const float* x, size_t rows, size_t cols, const float* axes, float* out);
+
   RowKernels<float> float_rows;
   RowKernels<double> double_rows;
 

@@ -123,6 +123,34 @@ def test_a_run_resumed_within_a_closed_loop_and_with_a_guard_is_the_uninterrupte
     assert any(entry["part"] == "guard" for entry in decisions)
 
 
+def test_axes_are_found_alike_on_all_ranks_and_kept_by_a_run_that_is_resumed(tmp_path):
+    """Interrupted between two looks; the last batch has one sample, so that rank 0 and 1 have none."""
+    steps, at = 19, 13
+    overrides = ("exchange.axes=principal", "exchange.bound=0.05", "train.eval_every=0")
+    common = [word for override in overrides for word in ("--set", override)]
+    straight, parts, own = (
+        write_settings(tmp_path, samples=16 * 3 * (steps - 1) + 1, name=name)
+        for name in ("one", "two", "own")
+    )
+    watched = Watched(tmp_path / "seen")
+    adapt(3, tmp_path / "a", watched, str(straight), *common)
+    adapt(
+        3, tmp_path / "b", Watched(tmp_path / "seen again"), str(parts), *common, "--set", f"train.steps={at}"
+    )
+    adapt(3, tmp_path / "c", Watched(tmp_path / "seen again"), str(parts), *common, "--resume")
+    adapt(3, tmp_path / "d", Watched(tmp_path / "not turned"), str(own), *common[2:])
+    ends = [checkpoint(tmp_path / name, steps) for name in ("one", "two")]
+    assert_same_checkpoint(*ends)
+    decisions = decisions_of(tmp_path / "one")
+    assert [(entry["step"], entry["part"]) for entry in decisions] == [(8, "axes"), (16, "axes")]
+    assert decisions[0]["axes"] != decisions[1]["axes"]
+    assert decisions_of(tmp_path / "two") == decisions
+    seen = [lines(tmp_path / "seen" / f"decisions-{rank}") for rank in range(3)]
+    assert seen[0] == seen[1] == seen[2]
+    with pytest.raises(AssertionError):  # or the axes had no effect
+        assert_same_checkpoint(ends[0], checkpoint(tmp_path / "own", steps))
+
+
 def test_a_cast_is_left_without_fuss_when_the_bound_has_become_too_narrow_for_it(tmp_path):
     """After step 4 the bound is 0.0022 and float16 is finer, after step 12 it is 0.001 and float16 is not."""
     settings = write_settings(tmp_path, samples=16 * 2 * 20)

@@ -11,7 +11,7 @@ from laconic.codecs import BoundedRows
 from laconic.config import parse
 from laconic.exchange_plan import TableCodecs
 from laconic.report import TuneResult
-from laconic.train.effective_exchange import effective_exchange
+from laconic.train.effective_exchange import PolicyFile, effective_exchange
 from laconic.train.policy import make_policy
 from laconic.train.settings import RunSettings
 from laconic.tuning.policy_file import policy_text
@@ -22,9 +22,11 @@ from tests.adapt.curves import gradients_curve, rows_curve, table
 ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\x7f", "# comment", "größe 🙂")
 
 
-def tuned_of(tables, budget=0.0005):
-    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031, entropy=0.69)
-    return Tuned(measured, tune_bounds(tables, budget), budget)
+def tuned_of(tables, budget=0.0005, axes="own"):
+    measured = Measured(
+        tuple(tables), tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031, entropy=0.69
+    )
+    return Tuned(measured, axes, tune_bounds(tables, budget), budget, saved=0.0912)
 
 
 def plan_of(tuned, tmp_path, run=""):
@@ -110,6 +112,7 @@ def test_the_file_says_what_was_measured_and_why():
 kind = "bounded"
 relative = true
 rounding = "unbiased"   # rows that are small beside their bound are right on average, and so are learnt
+axes = "own"            # the directions in which rows are long would save 9.1 % of the bytes
 
 [[exchange.rules]]      # 92,108 rows; SC'24 class medium, homogenization index 0.750
 tables = "c_user"
@@ -128,3 +131,13 @@ def test_a_result_has_the_totals_of_the_choices():
     assert result.bytes_exact == 2 * 2800
     assert result.tables[1].forward.offered == (True, True, False)
     assert result.tables[0].paper_class == "medium"
+
+
+def test_axes_are_written_with_what_they_save_and_come_back(tmp_path):
+    for axes, why in (("own", "would save 9.1 %"), ("principal", "9.1 % fewer bytes at the same harm")):
+        text = policy_text(tuned_of([table("a")], axes=axes), "run.toml")
+        line = next(line for line in text.splitlines() if line.startswith("axes"))
+        assert line.startswith(f'axes = "{axes}"')
+        assert why in line
+        assert parse(text, PolicyFile).exchange.axes == axes
+        assert ("of coordinates" in text) == (axes == "principal")

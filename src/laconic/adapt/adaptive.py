@@ -1,4 +1,4 @@
-"""The adaptive policy: a plan's bounds, scaled by the clock or the training signal, by the guard, and by the economy.
+"""The adaptive policy: a plan's bounds, scaled by the clock or the training signal, by the guard, and by the economy, along axes that follow the tables.
 
 ``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. What it hands
 out stays the same object until something changes.
@@ -18,6 +18,7 @@ from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
 from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
+from laconic.adapt.principal_axes import PrincipalAxes
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.exchange_plan import ExchangePlan, TableCodecs
@@ -57,9 +58,10 @@ class AdaptivePolicy:
         decay: Decay | ClosedLoop | None = None,
         guard: Guard | None = None,
         economy: Choices | None = None,
+        principal: PrincipalAxes | None = None,
     ) -> None:
         self.base, self.warmup_steps = plan, warmup_steps
-        self.decay, self.guard, self.economy = decay, guard, economy
+        self.decay, self.guard, self.economy, self.principal = decay, guard, economy, principal
         self.losses = Losses()
         """Of training, as far as anybody asked for them."""
         self._exact = ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids)
@@ -89,6 +91,7 @@ class AdaptivePolicy:
             None
             if self.economy is None
             else (self.economy.choice("forward"), self.economy.choice("backward")),
+            None if self.principal is None else self.principal.axes,
         )
         if self._made is None or self._made[0] != key:
             self._made = (key, self._make(key[0], self.economy))
@@ -113,6 +116,8 @@ class AdaptivePolicy:
             state["guard"] = self.guard.state()
         if self.economy is not None:
             state["economy"] = self.economy.state()
+        if self.principal is not None:
+            state["axes"] = self.principal.state()
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -125,6 +130,8 @@ class AdaptivePolicy:
             self.guard.restore(state["guard"])
         if self.economy is not None and "economy" in state:
             self.economy.restore(state["economy"])
+        if self.principal is not None and "axes" in state:
+            self.principal.restore(state["axes"])
 
     def _make(self, multiplier: float, economy: Choices | None) -> ExchangePlan:
         tables = len(self.base.tables)
@@ -153,7 +160,9 @@ class AdaptivePolicy:
                     ),
                 )
             )
-        return ExchangePlan(tuple(made), self.base.coded_ids)
+        return replace(
+            self.base, tables=tuple(made), axes=None if self.principal is None else self.principal.axes
+        )
 
 
 def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec | None:

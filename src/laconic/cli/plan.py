@@ -77,6 +77,7 @@ def plan(
     from laconic.placement.plan_file import write_plan
     from laconic.placement.planned_file import plan_of
     from laconic.placement.planner import plan_tables
+    from laconic.report.tune_result import read_tune_result
 
     _check_outputs(out, force, json_file)
     access, facts = _inputs(profile, run, overrides)
@@ -105,6 +106,11 @@ def plan(
         console.print(
             "rows and gradients are taken to travel exactly; --tuned, or --forward-ratio and --backward-ratio, say what "
             "codecs make of them"
+        )
+    if tuned is not None and read_tune_result(tuned).axes == "principal":
+        console.print(
+            f'bounds of {tuned} are along principal axes; train with exchange.axes = "principal"',
+            markup=False,
         )
     if compare:
         console.print(comparison(planned, others))

@@ -105,7 +105,7 @@ class HotRows:
             return plan
         if self._expanded is None or self._expanded[0] is not plan:
             tables = tuple(plan.tables[t] for t in self.table_P)
-            self._expanded = (plan, ExchangePlan(tables, plan.coded_ids))
+            self._expanded = (plan, replace(plan, tables=tables))
         return self._expanded[1]
 
 

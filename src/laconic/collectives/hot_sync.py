@@ -12,6 +12,7 @@ touched by this rank since copies were equal, ``C`` contributions of a step.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class HotSync:
             ledger=self._ledger,
         )
         gradient_UD = torch.from_numpy(self._gradient_HD[rows_U])
-        copied = ExchangePlan(plan.tables[self._tables :], plan.coded_ids)
+        copied = replace(plan, tables=plan.tables[self._tables :])
         self.exchange.backward(routed, copied, step, self._ledger, gradient_UD)
         self._gradient_HD[rows_U] = 0
         self._touched_H[rows_U] = False

@@ -269,6 +269,13 @@ class Kernels(Protocol):
         """
         ...
 
+    def turn_rows(self, x: Array, counts: Array, turned: Array, axes: Array, out: Array) -> None:
+        """Coordinates of float32 rows along other axes, the columns of a square matrix; ``out`` may be ``x``.
+
+        Block ``b`` has ``counts[b]`` rows, which are turned if ``turned[b]``, and copied otherwise.
+        """
+        ...
+
     def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
         """Row b of ``out``: the first ``keep`` vectors of sample b, then dot products of its vectors j < i, i by i."""
         ...

@@ -27,6 +27,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from laconic.codecs.axes import second_moment
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.hot_copies import HotCopies
 from laconic.collectives.hot_rows import HotRows
@@ -35,6 +36,7 @@ from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
 from laconic.collectives.look_ahead import Early
+from laconic.collectives.own_rows import looked_up, own_rows
 from laconic.collectives.row_exchange import RowExchange
 from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
@@ -240,16 +242,13 @@ class ShardedEmbeddings(nn.Module):
         """Measure the link to the other ranks; every rank alike, while nothing is on its way."""
         return self._rows_worker.submit(lambda: probe_link(self._rows.wire)).result()
 
-    def rows_from_one_rank(self, lookups: Lookups) -> list[NDArray[np.float32]]:
-        """Rows of every table that one of the other ranks answers: a sample of what travels."""
-        with torch.no_grad():
-            pending = self.start(lookups)
-        rows_RD = pending.received.result().numpy()
-        answers_NT = pending.routed.result().request.answers_NT
-        others = [rank for rank in range(self.layout.ranks) if rank != self.layout.rank]
-        tables = len(self.layout.tables)  # of copies nobody answers any
-        counts_T = answers_NT[others[0], :tables] if others else np.zeros(tables, np.int64)
-        return np.split(rows_RD[: int(counts_T.sum())], np.cumsum(counts_T)[:-1])
+    def row_moments(self, lookups: Lookups) -> list[NDArray[np.float64]]:
+        """Second moments of rows of a batch, those that this rank has itself; nothing is sent."""
+        self._settle()
+        table_L, _, ids_L = looked_up(lookups, self.layout)
+        table_R, ids_R = own_rows(table_L, ids_L, self.layout)
+        rows_R = self._parts.rows_of(table_R, self.layout.locate(table_R, ids_R)[1])
+        return [second_moment(table_R, self.weight_RD.numpy()[rows_R])]
 
     def watch_updates(self, watch: Watch | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""

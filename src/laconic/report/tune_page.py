@@ -54,6 +54,7 @@ def _circumstances(result: TuneResult) -> str:
             ("steps trained exactly", f"{result.steps:,}"),
             ("loss", f"{result.loss:.4f}"),
             ("its fall while steps grow e-fold", share(result.slope)),
+            ("rounded along", "principal axes" if result.axes == "principal" else "the tables' dimensions"),
             ("budget", f"loss +{share(result.budget)}"),
         ]
     )

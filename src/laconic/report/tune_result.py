@@ -5,7 +5,7 @@
     {
       "kind": "tune",
       "title": "run.toml",
-      "ranks": 4, "steps": 312, "loss": 0.4812, "slope": 0.031, "budget": 0.0005,
+      "ranks": 4, "steps": 312, "loss": 0.4812, "slope": 0.031, "budget": 0.0005, "axes": "own",
       "lower_bound": 80900,
       "tables": [
         {"name": "c_user", "rows": 92108, "paper_class": "large", "homogenization": [1.0, 0.98],
@@ -117,6 +117,10 @@ class TuneResult(Record):
 
     kind: Literal["tune"] = "tune"
     title: Text
+
+    axes: Literal["own", "principal"] = "own"
+    """Along which rows and gradients are rounded, and bounds hold."""
+
     ranks: Count
     steps: Count
     """Trained before measuring."""

@@ -11,11 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Decision, Economy, Replay
 from laconic.adapt.guard import Guard
+from laconic.adapt.principal_axes import PrincipalAxes
+from laconic.codecs.axes import Axes
 from laconic.data import Samples
 from laconic.errors import ConfigError
 from laconic.train.economics import Accountant
@@ -49,8 +53,14 @@ def make_adaptive_policy(
         economy = Replay(tuple(names), logged_decisions(replay))
     elif settings.economy and ranks > 1:
         economy = Economy(tuple(names))
+    principal = PrincipalAxes() if settings.axes == "principal" else None
     return AdaptivePolicy(
-        fixed.plan, warmup_steps=settings.warmup_steps, decay=decay, guard=guard, economy=economy
+        fixed.plan,
+        warmup_steps=settings.warmup_steps,
+        decay=decay,
+        guard=guard,
+        economy=economy,
+        principal=principal,
     )
 
 
@@ -86,7 +96,7 @@ class Adaptation:
         """Batches that must be in hand after a step."""
         if self._reviewer is not None:
             return AHEAD
-        return 1 if self._accountant is not None else 0
+        return 1 if self._accountant is not None or self._policy.principal is not None else 0
 
     @property
     def review_bytes(self) -> int:
@@ -102,11 +112,14 @@ class Adaptation:
             or (guard is not None and bool(guard.due(step)))
             or (self._accountant is not None and self._accountant.due(step))
             or (isinstance(self._policy.economy, Replay) and Accountant.due(step))
+            or (self._policy.principal is not None and PrincipalAxes.due(step))
         )
 
     def after(self, step: int, loss: float, samples: int, ahead: Sequence[Samples]) -> list[dict[str, Any]]:
         """Observe a step and do what is due; returns decisions, to be written down."""
         decisions: list[dict[str, Any]] = []
+        if self._policy.principal is not None and PrincipalAxes.due(step) and ahead:
+            decisions += self._look_for_axes(self._policy.principal, ahead[0])
         if isinstance(self._policy.economy, Replay):
             again = self._policy.economy.review(step)
             decisions += [{"part": "economy", **asdict(decision)} for decision in again]
@@ -149,6 +162,22 @@ class Adaptation:
         if self._accountant is not None:
             words.append(self._accountant.summary())
         return "  ".join(words)
+
+    def _look_for_axes(self, principal: PrincipalAxes, samples: Samples) -> list[dict[str, Any]]:
+        """Find the directions in which the rows of a batch are long; where these are not finite, axes stay."""
+        ranks = self._trainer.ranks
+        everyone = ranks.gather(self._trainer.embeddings.row_moments(samples.lookups))
+        moment_DD = np.sum([moment_DD for moments in everyone for moment_DD in moments], axis=0)
+        if not np.isfinite(moment_DD).all() or not moment_DD.any():
+            return []
+        # of one rank: machines that differ find eigenvectors that do, in their last bits
+        axes = ranks.gather(Axes.principal(moment_DD))[0]
+        principal.take(axes)
+        along_D = ((moment_DD @ axes.matrix_DD) * axes.matrix_DD).sum(axis=0)
+        quarter = -(-axes.dim // 4)
+        share = along_D[:quarter].sum() / along_D.sum()
+        why = f"{share:.0%} of the length of rows is along {quarter} of {axes.dim} axes"
+        return [{"part": "axes", "axes": axes.digest, "reason": why}]
 
     def _observes(self, step: int) -> bool:
         return isinstance(self._policy.decay, ClosedLoop) and step % _OBSERVED_EVERY == 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
@@ -20,6 +21,7 @@ from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.codec_probe import codec_costs
 from laconic.data import Samples
+from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from laconic.train.snapshot import Snapshot
 from laconic.train.trainer import Trainer
@@ -72,7 +74,7 @@ class Accountant:
         plan = self._policy.uneconomical_plan(embeddings.step)
         others = embeddings.layout.ranks - 1
         with self._policy.trying("exact"):
-            rows_TRD = embeddings.rows_from_one_rank(samples.lookups)
+            rows_TRD = _rows_from_one_rank(embeddings, samples.lookups)
             kept = _Kept(len(plan.tables))
             with Snapshot(self._trainer) as snapshot:
                 embeddings.watch_updates(kept)
@@ -86,6 +88,18 @@ class Accountant:
         candidates = [_candidates(table.backward, use) for table, use in in_use]
         backward = codec_costs(kept.rows_TRD(embeddings.dim), candidates, tables)
         return Measurement(link, Costs(forward, 0.0), Costs(backward, 0.0))
+
+
+def _rows_from_one_rank(embeddings: ShardedEmbeddings, lookups: Lookups) -> list[Rows]:
+    """Rows of every table that one of the other ranks answers: a sample of what travels."""
+    with torch.no_grad():
+        pending = embeddings.start(lookups)
+    rows_RD = pending.received.result().numpy()
+    answers_NT = pending.routed.result().request.answers_NT
+    others = [rank for rank in range(embeddings.layout.ranks) if rank != embeddings.layout.rank]
+    tables = len(embeddings.layout.tables)  # of copies nobody answers any
+    counts_T = answers_NT[others[0], :tables] if others else np.zeros(tables, np.int64)
+    return np.split(rows_RD[: int(counts_T.sum())], np.cumsum(counts_T)[:-1])
 
 
 def _candidates(codec: BlockCodec | None, in_use: str) -> tuple[BlockCodec | None, ...]:

@@ -166,6 +166,10 @@ class ExchangeSettings(Settings):
     gradient_bound: float = Field(default=0.35, gt=0)
     """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
 
+    axes: Literal["own", "principal"] = "own"
+    """Along which bounded rows and gradients are rounded. ``principal``: the directions in which rows are long, found while
+    training; fewer bytes at the same error. A bound then holds for coordinates, and a row is within ``bound * sqrt(dim)``."""
+
     cast: Literal["fp16", "bf16", "int8", "int4"] = "fp16"
     """Type of both directions where ``kind`` is ``cast``."""
 

@@ -2,7 +2,8 @@
 
 Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm
 done (``train.harm``) over the error of those rows is the table's sensitivity. Bounds are measured with rounding to the nearest where a
-table allows it (``tuning.rounding``), without bias elsewhere; the sensitivity to an error is the same.
+table allows it (``tuning.rounding``), without bias elsewhere; the sensitivity to an error is the same. So it is along principal axes
+(``codecs.axes``), where the same error takes other bytes.
 
 Backward: short forks with one table's gradients rounded, see ``tuning.gradient_harm``.
 
@@ -12,7 +13,7 @@ Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions, ``B`` samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from torch import Tensor
 from laconic.adapt.curves import Curve, TableCurves
 from laconic.adapt.homogenization import homogenization_index
 from laconic.codecs import BoundedRows
+from laconic.codecs.axes import Axes
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives import Ledger
 from laconic.collectives.rehearsal import RehearsedBatch
@@ -34,7 +36,7 @@ from laconic.tuning.gradient_harm import gradient_harm
 from laconic.tuning.rounding import may_be_nearest
 from laconic.tuning.stage import Stage
 
-__all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "measure_tables"]
+__all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "MeasuredTables", "measure_tables"]
 
 FORWARD_BOUNDS = (0.002, 0.004, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24)
 GRADIENT_BOUNDS = (0.06, 0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
@@ -62,7 +64,7 @@ class Effort:
 
     def count(self, tables: int) -> int:
         """Pieces of work that ``measure_tables`` reports."""
-        return 2 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + tables + self.forks * (tables + 1)
+        return 2 + 2 * (len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS)) + tables + self.forks * (tables + 1)
 
 
 def forward_codec(bound: float, *, nearest: bool = False) -> BlockCodec:
@@ -75,9 +77,17 @@ def backward_codec(bound: float) -> BlockCodec:
     return BoundedRows(bound=bound, relative="rms", dither=0)
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredTables:
+    """Curves of all tables, rounded along the dimensions they are stored in and along principal axes."""
+
+    own: tuple[TableCurves, ...]
+    principal: tuple[TableCurves, ...]
+
+
 def measure_tables(
     stage: Stage, effort: Effort, *, trained: int, slope: float, done: Callable[[], None]
-) -> list[TableCurves]:
+) -> MeasuredTables:
     """Measure all tables at the stage's present state.
 
     ``trained``: steps that led to it. ``slope``: share of the loss that training takes off while the number of steps grows e-fold. ``done`` is called
@@ -89,11 +99,8 @@ def measure_tables(
     rows, gradients = _sampled_rows(stage, sampled), _sampled_gradients(stage, sampled)
     done()
     tables = range(len(stage.names))
-    rows_T = [np.concatenate([_of_table(batch, values, t) for batch, values in rows]) for t in tables]
-    nearest = np.array([may_be_nearest(rows_RD, FORWARD_BOUNDS) for rows_RD in rows_T]).T
-    forward = _Errors.of(stage, rows, "forward", FORWARD_BOUNDS, done, nearest)
     tried = _Errors.of(stage, rows, "forward", (_TRIED_FORWARD,), done)
-    backward = _Errors.of(stage, gradients, "backward", GRADIENT_BOUNDS, done)
+    tried_back = _Errors.of(stage, gradients, "backward", (_TRIED_BACKWARD,), lambda: None)
     harm_F = _forward_harm(stage, scored, done)
     harm_B = gradient_harm(
         stage,
@@ -105,16 +112,38 @@ def measure_tables(
         slope=slope,
         done=done,
     )
-    return [
-        TableCurves(
-            name=table.name,
-            rows=table.rows,
-            forward=forward.curve(t, tried.error(_TRIED_FORWARD, t), harm_F[t]),
-            backward=backward.curve(t, backward.error(_TRIED_BACKWARD, t), harm_B[t]),
-            homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
+    sensitivity_F = [_per_error(harm_F[t], tried.errors[0, t]) for t in tables]
+    sensitivity_B = [_per_error(harm_B[t], tried_back.errors[0, t]) for t in tables]
+    rows_T = [np.concatenate([_of_table(batch, values, t) for batch, values in rows]) for t in tables]
+
+    def curves(axes: Axes | None) -> tuple[TableCurves, ...]:
+        along_T = rows_T if axes is None else [rows_RD @ axes.matrix_DD for rows_RD in rows_T]
+        nearest = np.array([may_be_nearest(rows_RD, FORWARD_BOUNDS) for rows_RD in along_T]).T
+        forward = _Errors.of(stage, rows, "forward", FORWARD_BOUNDS, done, nearest, axes)
+        backward = _Errors.of(stage, gradients, "backward", GRADIENT_BOUNDS, done, axes=axes)
+        return tuple(
+            TableCurves(
+                name=table.name,
+                rows=table.rows,
+                forward=forward.curve(t, sensitivity_F[t]),
+                backward=backward.curve(t, sensitivity_B[t]),
+                homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
+            )
+            for t, table in enumerate(stage.embeddings.layout.tables)
         )
-        for t, table in enumerate(stage.embeddings.layout.tables)
-    ]
+
+    return MeasuredTables(curves(None), curves(_principal_axes(stage, sampled)))
+
+
+def _principal_axes(stage: Stage, batches: list[Samples]) -> Axes:
+    """Find the axes that a run would have at this state."""
+    moments = [moment for samples in batches for moment in stage.embeddings.row_moments(samples.lookups)]
+    return Axes.principal(np.sum(moments, axis=0))
+
+
+def _per_error(harm: tuple[float, float], error: float) -> tuple[float, float]:
+    """Sensitivity and its standard error, from the harm that came with an error."""
+    return (harm[0] / error, harm[1] / error) if error else (0.0, 0.0)
 
 
 Sampled = list[tuple[RehearsedBatch, Tensor]]
@@ -160,6 +189,7 @@ class _Errors:
         bounds: tuple[float, ...],
         done: Callable[[], None],
         nearest: NDArray[np.bool_] | None = None,
+        axes: Axes | None = None,
     ) -> _Errors:
         tables = len(stage.names)
         if nearest is None:
@@ -169,7 +199,7 @@ class _Errors:
         for i, bound in enumerate(bounds):
             ledger = stage.embeddings.ledger.like()
             error = UpdateError(tables)
-            plan = _everywhere(direction, bound, nearest[i])
+            plan = replace(_everywhere(direction, bound, nearest[i]), axes=axes)
             for step, (batch, exact_RD) in enumerate(sampled):
                 arrived_RD = _arrived(stage, batch, exact_RD, direction, plan, step, ledger)
                 table_R = batch.table_of_sent
@@ -181,19 +211,15 @@ class _Errors:
             done()
         return cls(bounds, bytes_sent, errors, before_T, nearest)
 
-    def error(self, bound: float, t: int) -> float:
-        """Of a table at a bound."""
-        return float(self.errors[self.bounds.index(bound), t])
-
-    def curve(self, t: int, error: float, harm: tuple[float, float]) -> Curve:
-        """Curve of a table that did this harm, give or take its standard error, when it had this error."""
+    def curve(self, t: int, sensitivity: tuple[float, float]) -> Curve:
+        """Curve of a table of this sensitivity, give or take its standard error."""
         return Curve(
             bounds=self.bounds,
             bytes_sent=tuple(self.bytes_sent[:, t].tolist()),
             bytes_exact=float(self.bytes_exact_T[t]),
             error=tuple(self.errors[:, t].tolist()),
-            sensitivity=harm[0] / error if error else 0.0,
-            sensitivity_se=harm[1] / error if error else 0.0,
+            sensitivity=sensitivity[0],
+            sensitivity_se=sensitivity[1],
             nearest=tuple(self.nearest[:, t].tolist()),
         )
 

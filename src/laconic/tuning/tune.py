@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Literal
 
 from laconic.adapt.curves import TableCurves
 from laconic.adapt.tuned_bounds import TunedBounds, tune_bounds
@@ -24,6 +25,7 @@ _SHARE = (
 _MOST_STEPS = 1200
 _BUDGET = 0.0035  # of what has been learnt: about 0.0003 of AUC on two very different data sets
 _LEAST_BUDGET = 1e-5  # of the loss, where next to nothing has been learnt
+_WORTH_TURNING = 0.02  # share of bytes: turning rows takes time
 _LEAST_SLOPE = 0.02  # a loss that seems to stand still may only be noisy
 
 
@@ -32,6 +34,9 @@ class Measured:
     """What a rehearsal found."""
 
     tables: tuple[TableCurves, ...]
+    """Rounded along the dimensions that they are stored in."""
+    principal: tuple[TableCurves, ...]
+    """Along principal axes."""
     ranks: int
     steps: int
     """Trained before measuring."""
@@ -53,8 +58,17 @@ class Tuned:
     """Bounds for a budget."""
 
     measured: Measured
+    axes: Literal["own", "principal"]
+    """Along which they are."""
     bounds: TunedBounds
     budget: float
+    saved: float
+    """Share of bytes that principal axes save, chosen or not."""
+
+    @property
+    def tables(self) -> tuple[TableCurves, ...]:
+        """Curves that the bounds were chosen from."""
+        return self.measured.tables if self.axes == "own" else self.measured.principal
 
 
 def work_of(settings: RunSettings, source: Source, ranks: int, steps: int | None) -> tuple[int, int]:
@@ -89,9 +103,9 @@ def measure(
         losses += stage.train([samples], stage.exact, done)
         positive, labels = positive + int(samples.label_B.sum()), labels + len(samples)
     slope = _slope(losses)
-    tables = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
+    found = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
     loss = fmean(losses[-max(len(losses) // 10, 1) :])
-    return Measured(tuple(tables), ranks, trained, loss, slope, _entropy(positive / labels))
+    return Measured(found.own, found.principal, ranks, trained, loss, slope, _entropy(positive / labels))
 
 
 def default_budget(measured: Measured, share: float = _BUDGET) -> float:
@@ -104,12 +118,16 @@ def default_budget(measured: Measured, share: float = _BUDGET) -> float:
 
 
 def choose(measured: Measured, budget: float | None = None) -> Tuned:
-    """Choose bounds whose predicted increase of the loss is no more than ``budget``, a share of it."""
+    """Choose bounds, and their axes, whose predicted increase of the loss is no more than ``budget``, a share of it."""
     if budget is None:
         budget = default_budget(measured)
     if not 0 < budget < 1:
         raise ConfigError(f"tune: expected a budget between 0 and 1, as 0.0005 or 0.05%, got {budget!r}")
-    return Tuned(measured, tune_bounds(measured.tables, budget), budget)
+    own, principal = (tune_bounds(tables, budget) for tables in (measured.tables, measured.principal))
+    saved = 1 - principal.bytes_sent / own.bytes_sent if own.bytes_sent else 0.0
+    if saved < _WORTH_TURNING:
+        return Tuned(measured, "own", own, budget, saved)
+    return Tuned(measured, "principal", principal, budget, saved)
 
 
 def _entropy(mean: float) -> float:
