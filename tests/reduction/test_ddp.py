@@ -12,7 +12,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import laconic
-from laconic.collectives import LargeFirst
+from laconic.collectives import LargeFirst, Levels
+from laconic.collectives.reduction import reducer as reducer_module
+from laconic.cost import Link
 from laconic.errors import ConfigError
 from tests.distributed.ranks import run_ranks
 
@@ -281,6 +283,27 @@ def _fast_link(rank, ranks):
 def test_where_nothing_is_gained_ddp_sends_as_ever():
     for summary in run_ranks(2, _fast_link):
         assert summary["bypassed"] > 0
+
+
+def _link_becomes_slow(rank, ranks):
+    found = [Link(1e-6, 1e15), Link(1e-3, 1e3)]
+    reducer_module.probe_link = lambda wire: found[0]
+    model = wrapped()
+    compressor = laconic.register_ddp(model, codec=Levels())
+    counts = []
+    for change in (lambda: None, lambda: found.pop(0), compressor.look_again):
+        change()
+        before = compressor.bypassed
+        train(rank, model, 3)
+        counts.append(compressor.bypassed - before)
+    return counts
+
+
+def test_a_link_that_has_changed_counts_after_another_look():
+    for fast, slow, looked_again in run_ranks(2, _link_becomes_slow):
+        assert fast > 0
+        assert slow >= fast  # nobody has looked
+        assert looked_again == 0
 
 
 def _a_rank_dies(rank, ranks):

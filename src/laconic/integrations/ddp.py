@@ -201,6 +201,15 @@ class Compressor:
         for bucket in self._buckets.values():
             bucket.choice = None
 
+    def look_again(self) -> None:
+        """Measure the link anew before the next step, and choose by that; every rank alike, while nothing is on its way."""
+        self._measured = None
+        self._dense.clear()
+        for lane in self._lanes:
+            lane.reducer.forget()
+        for bucket in self._buckets.values():
+            bucket.choice = None
+
     def state_dict(self) -> dict[str, Any]:
         """Return what this rank holds back; every rank has its own."""
         return {

@@ -67,6 +67,8 @@ class Accountant:
             measurement = self._measure(embeddings, samples)
         finally:
             embeddings.ledger = ledger
+        if self._trainer.compressor is not None:
+            self._trainer.compressor.look_again()
         return self._economy.review(step, self._trainer.ranks.gather(measurement))
 
     def _measure(self, embeddings: ShardedEmbeddings, samples: Samples) -> Measurement:

@@ -33,7 +33,7 @@ from laconic.train.settings import (
 )
 from laconic.train.trainer import Trainer
 
-_BATCHES = 8  # generated before the clock starts, used in turn
+_BATCHES = 64  # generated before the clock starts, used in turn: few of them would be learnt by heart
 _SETTLING = 45  # steps: the guard's second fork is behind them, its third far ahead
 
 
@@ -70,7 +70,10 @@ class _Timed:
         for method in job.methods:
             if (key, method) not in self._trainers:
                 self._trainers[key, method] = self._trainer(job, source, method)
-            self._settle(self._trainers[key, method], batches)
+            if (
+                "auto" in job.methods
+            ):  # what adapts needs steps for it, and the others are to be trained as long
+                self._settle(self._trainers[key, method], batches)
             self._trainers[key, method].embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
         for turn in range(job.rounds):
@@ -101,8 +104,6 @@ class _Timed:
     def _settle(self, trainer: Trainer, batches: list[Samples]) -> None:
         """Let what adapts decide before the clock starts; the link may have changed since the last job."""
         adaptation = self._adaptations.get(id(trainer))
-        if adaptation is None:
-            return
         trainer.embeddings.discard_prefetched()
         settling = _SETTLING if not self._done[id(trainer)] else 0
         for _ in range(settling):
@@ -110,11 +111,12 @@ class _Timed:
             samples = batches[step % len(batches)]
             loss, _ = trainer.step(samples)
             self._done[id(trainer)] += 1
-            adaptation.after(
-                step + 1, float(loss), len(samples), [*batches, *batches][(step + 1) % len(batches) :]
-            )
-        for _ in range(2):  # hysteresis may hold back the second half of a change
-            adaptation.review_economy(self._done[id(trainer)], batches[0])
+            if adaptation is not None:
+                ahead = [*batches, *batches][(step + 1) % len(batches) :]
+                adaptation.after(step + 1, float(loss), len(samples), ahead)
+        if adaptation is not None:
+            for _ in range(2):  # hysteresis may hold back the second half of a change
+                adaptation.review_economy(self._done[id(trainer)], batches[0])
 
     def _trainer(self, job: Steps, source: Source, method: str) -> Trainer:
         if method == "alone":

@@ -145,6 +145,10 @@ class Reducer:
         coded = predict("gather", words, 4, ranks, share, some, 1, link, speeds)
         return Choice("coded", 1, coded) if coded < dense else Choice("dense", 1, dense)
 
+    def forget(self) -> None:
+        """Measure again when it matters next: the link may have changed; every rank alike."""
+        self._link = self._speeds = None
+
     def adopt(self, link: Link, speeds: Speeds) -> None:
         """Count on what another reducer of the same ranks measured."""
         self._link, self._speeds = link, speeds
