@@ -38,23 +38,12 @@ class Curve:
     sensitivity_se: float
     """Standard error of it."""
 
-    nearest: tuple[bool, ...] = ()
-    """Whether values are rounded to the nearest at each bound; empty: everywhere without bias."""
-
     def __post_init__(self) -> None:
         if not len(self.bounds) == len(self.bytes_sent) == len(self.error):
             raise ConfigError(
                 f"curves: expected as many bytes and errors as bounds, got {len(self.bytes_sent)} and "
                 f"{len(self.error)} for {len(self.bounds)}"
             )
-        if self.nearest and len(self.nearest) != len(self.bounds):
-            raise ConfigError(
-                f"curves: expected a rounding for each of {len(self.bounds)} bounds, got {len(self.nearest)}"
-            )
-
-    def rounds_to_nearest(self, i: int) -> bool:
-        """Whether bound ``i`` goes with rounding to the nearest."""
-        return bool(self.nearest) and self.nearest[i]
 
     def damage(self, i: int) -> float:
         """Increase of the loss at bound ``i``: the estimate and one standard error, to be careful where it is poor."""

@@ -34,9 +34,6 @@ class Choice:
     damage: float
     reason: str
 
-    nearest: bool = False
-    """Whether values are rounded to the nearest, not without bias."""
-
 
 @dataclass(frozen=True, slots=True)
 class TunedBounds:
@@ -81,7 +78,6 @@ def _offered(curve: Curve, direction: str) -> Curve:
         bounds=tuple(curve.bounds[i] for i in kept),
         bytes_sent=tuple(curve.bytes_sent[i] for i in kept),
         error=tuple(curve.error[i] for i in kept),
-        nearest=tuple(curve.rounds_to_nearest(i) for i in kept),
     )
 
 
@@ -107,6 +103,4 @@ def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> Choice:
         words.append("the loosest that is offered")
     if not chosen:
         return Choice(None, option.cost, option.damage, "; ".join(words))
-    i = chosen - 1
-    nearest = curve.rounds_to_nearest(i)
-    return Choice(curve.bounds[i], option.cost, option.damage, "; ".join(words), nearest)
+    return Choice(curve.bounds[chosen - 1], option.cost, option.damage, "; ".join(words))

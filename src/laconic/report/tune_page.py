@@ -22,7 +22,7 @@ _INDEX = (
     "the choices do not depend on it."
 )
 
-_CHOICES = "Bytes of all ranks in a step; below, against float32. Rounding is without bias, but for bounds with the word nearest."
+_CHOICES = "Bytes of all ranks in a step; below, against float32."
 
 
 def render_tuned(result: TuneResult) -> str:
@@ -99,7 +99,7 @@ def _choice(direction: TunedDirection) -> list[str]:
     chosen = direction.chosen
     return [
         cell(bytes_text(chosen.bytes_sent), times(ratio(direction.bytes_exact, chosen.bytes_sent))),
-        cell(NONE if chosen.bound is None else plain(chosen.bound), "nearest" if chosen.nearest else ""),
+        cell(NONE if chosen.bound is None else plain(chosen.bound)),
         f"<small>{escape(chosen.reason)}</small>",
     ]
 

@@ -46,9 +46,6 @@ class Chosen(Record):
     harm: float
     reason: Text
 
-    nearest: bool = False
-    """Whether values are rounded to the nearest; otherwise without bias."""
-
 
 class TunedDirection(Record):
     """Rows or gradients of a table, at every bound that was measured."""

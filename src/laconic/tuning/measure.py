@@ -1,8 +1,8 @@
 """Measure every table: bytes and errors at all bounds, and how much an error of each harms the loss.
 
 Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm
-done (``train.harm``) over the error of those rows is the table's sensitivity. Bounds are measured with rounding to the nearest where a
-table allows it (``tuning.rounding``), without bias elsewhere; the sensitivity to an error is the same. So it is along principal axes
+done (``train.harm``) over the error of those rows is the table's sensitivity. There they are rounded without bias, so that errors know nothing of the
+values; bounds are measured as they will be used, to the nearest, along the tables' own dimensions and along principal axes
 (``codecs.axes``), where the same error takes other bytes.
 
 Backward: short forks with one table's gradients rounded, see ``tuning.gradient_harm``.
@@ -13,7 +13,7 @@ Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions, ``B`` samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -33,7 +33,6 @@ from laconic.data import Samples
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.train.harm import curvature_harm, sample_losses
 from laconic.tuning.gradient_harm import gradient_harm
-from laconic.tuning.rounding import may_be_nearest
 from laconic.tuning.stage import Stage
 
 __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "MeasuredTables", "measure_tables"]
@@ -67,9 +66,14 @@ class Effort:
         return 2 + 2 * (len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS)) + tables + self.forks * (tables + 1)
 
 
-def forward_codec(bound: float, *, nearest: bool = False) -> BlockCodec:
-    """Of rows: unbiased unless told otherwise."""
-    return BoundedRows(bound=bound, relative=True, dither=None if nearest else 0)
+def forward_codec(bound: float) -> BlockCodec:
+    """Of rows."""
+    return BoundedRows(bound=bound, relative=True)
+
+
+def _noisy_codec(bound: float) -> BlockCodec:
+    """Of rows whose errors shall know nothing of them."""
+    return BoundedRows(bound=bound, relative=True, dither=0)
 
 
 def backward_codec(bound: float) -> BlockCodec:
@@ -99,8 +103,8 @@ def measure_tables(
     rows, gradients = _sampled_rows(stage, sampled), _sampled_gradients(stage, sampled)
     done()
     tables = range(len(stage.names))
-    tried = _Errors.of(stage, rows, "forward", (_TRIED_FORWARD,), done)
-    tried_back = _Errors.of(stage, gradients, "backward", (_TRIED_BACKWARD,), lambda: None)
+    tried = _Errors.of(stage, rows, "forward", _noisy_codec, (_TRIED_FORWARD,), done)
+    tried_back = _Errors.of(stage, gradients, "backward", backward_codec, (_TRIED_BACKWARD,), lambda: None)
     harm_F = _forward_harm(stage, scored, done)
     harm_B = gradient_harm(
         stage,
@@ -117,10 +121,8 @@ def measure_tables(
     rows_T = [np.concatenate([_of_table(batch, values, t) for batch, values in rows]) for t in tables]
 
     def curves(axes: Axes | None) -> tuple[TableCurves, ...]:
-        along_T = rows_T if axes is None else [rows_RD @ axes.matrix_DD for rows_RD in rows_T]
-        nearest = np.array([may_be_nearest(rows_RD, FORWARD_BOUNDS) for rows_RD in along_T]).T
-        forward = _Errors.of(stage, rows, "forward", FORWARD_BOUNDS, done, nearest, axes)
-        backward = _Errors.of(stage, gradients, "backward", GRADIENT_BOUNDS, done, axes=axes)
+        forward = _Errors.of(stage, rows, "forward", forward_codec, FORWARD_BOUNDS, done, axes)
+        backward = _Errors.of(stage, gradients, "backward", backward_codec, GRADIENT_BOUNDS, done, axes)
         return tuple(
             TableCurves(
                 name=table.name,
@@ -177,8 +179,6 @@ class _Errors:
     bytes_sent: Floats
     errors: Floats
     bytes_exact_T: Floats
-    nearest: NDArray[np.bool_]
-    """Where values are rounded to the nearest."""
 
     @classmethod
     def of(
@@ -186,20 +186,19 @@ class _Errors:
         stage: Stage,
         sampled: Sampled,
         direction: Literal["forward", "backward"],
+        codec: Callable[[float], BlockCodec],
         bounds: tuple[float, ...],
         done: Callable[[], None],
-        nearest: NDArray[np.bool_] | None = None,
         axes: Axes | None = None,
     ) -> _Errors:
         tables = len(stage.names)
-        if nearest is None:
-            nearest = np.zeros((len(bounds), tables), bool)
         bytes_sent, errors = np.zeros((len(bounds), tables)), np.zeros((len(bounds), tables))
         before_T = np.zeros(tables)
         for i, bound in enumerate(bounds):
             ledger = stage.embeddings.ledger.like()
             error = UpdateError(tables)
-            plan = replace(_everywhere(direction, bound, nearest[i]), axes=axes)
+            codecs = TableCodecs(**{direction: codec(bound)})
+            plan = ExchangePlan((codecs,) * tables, axes=axes)
             for step, (batch, exact_RD) in enumerate(sampled):
                 arrived_RD = _arrived(stage, batch, exact_RD, direction, plan, step, ledger)
                 table_R = batch.table_of_sent
@@ -209,7 +208,7 @@ class _Errors:
             bytes_sent[i], before_T = account.after_T / len(sampled), account.before_T / len(sampled)
             errors[i] = relative_error_T(error.sums_4T)
             done()
-        return cls(bounds, bytes_sent, errors, before_T, nearest)
+        return cls(bounds, bytes_sent, errors, before_T)
 
     def curve(self, t: int, sensitivity: tuple[float, float]) -> Curve:
         """Curve of a table of this sensitivity, give or take its standard error."""
@@ -220,7 +219,6 @@ class _Errors:
             error=tuple(self.errors[:, t].tolist()),
             sensitivity=sensitivity[0],
             sensitivity_se=sensitivity[1],
-            nearest=tuple(self.nearest[:, t].tolist()),
         )
 
 
@@ -242,20 +240,10 @@ def _arrived(
     return arrived_RD
 
 
-def _everywhere(
-    direction: Literal["forward", "backward"], bound: float, nearest_T: NDArray[np.bool_]
-) -> ExchangePlan:
-    """All tables have this bound, each its own rounding."""
-    if direction == "backward":
-        return ExchangePlan((TableCodecs(backward=backward_codec(bound)),) * len(nearest_T))
-    codecs = (forward_codec(bound, nearest=bool(nearest)) for nearest in nearest_T)
-    return ExchangePlan(tuple(TableCodecs(forward=codec) for codec in codecs))
-
-
 def _only(stage: Stage, t: int, forward: float | None, backward: float | None) -> ExchangePlan:
     """Only one table is not exact."""
     codecs = TableCodecs(
-        None if forward is None else forward_codec(forward),
+        None if forward is None else _noisy_codec(forward),
         None if backward is None else backward_codec(backward),
     )
     return ExchangePlan(tuple(codecs if k == t else TableCodecs() for k in range(len(stage.names))))

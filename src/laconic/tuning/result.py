@@ -51,6 +51,5 @@ def _direction(curve: Curve, choice: Choice, most_error: float) -> TunedDirectio
             bytes_sent=choice.bytes_sent,
             harm=choice.damage,
             reason=choice.reason,
-            nearest=choice.nearest,
         ),
     )

@@ -52,7 +52,7 @@ def run_adaptation_benchmark(
         for name, settings in sets.items():
             rows += _accuracy(name, settings, seeds or (5 if full else 2), full, say)
     if rates_mbit:
-        rows += time_policies(rates_mbit, rounds=10 if full else 5, say=say)
+        rows += time_policies(rates_mbit, rounds=24 if full else 5, say=say)
     return AdaptationResult(rows)
 
 
