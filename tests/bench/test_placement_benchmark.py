@@ -3,10 +3,11 @@
 from dataclasses import replace
 from io import StringIO
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from laconic.bench.placement.calibration import DenseCost, Engine, Links
+from laconic.bench.placement.calibration import DenseCost, Engine, Links, fit_links
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.jobs import Sends
 from laconic.bench.placement.row import Row
@@ -42,6 +43,17 @@ def test_predicted_bytes_are_those_of_a_rehearsal(case):
     ]
     for row in simulated:
         assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize(("slope", "hidden_ms", "k"), [(1.0, 32.0, 9.0), (1.15, 0.0, 4.0), (1.0, 40.0, -6.0)])
+def test_links_are_fitted_as_they_were_planted(slope, hidden_ms, k):
+    """Rows and dense gradients of a large and a small codec, at two rates."""
+    rows, dense = np.array([110.0, 11.0, 27.0, 3.0]), np.array([83.0, 24.0, 62.0, 6.0])
+    waited = slope * rows + np.maximum(slope * dense - hidden_ms, 0) + k
+    found = fit_links(np.array([rows, dense, waited, 80 + waited]).T, alone_ms=80.0)
+    assert found.efficiency == pytest.approx(1 / slope, rel=0.02)
+    assert 80 * found.dense_overlap == pytest.approx(hidden_ms, abs=1.5)
+    assert 6e-3 * found.latency_us - 80 * found.overlap == pytest.approx(k, abs=1.5)
 
 
 def timed(placement, codec, ms):

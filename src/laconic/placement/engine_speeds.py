@@ -36,6 +36,9 @@ class EngineSpeeds(Settings):
     overlap: float = Field(default=0.25, ge=0, le=1)
     """Share of computation during which rows, gradients and ids travel: the bottom MLP's, forward and backward."""
 
+    dense_overlap: float = Field(default=0.4, ge=0, le=1)
+    """Share of computation during which dense gradients travel: the backward pass, but for its first layers, before which there are none."""
+
     look_ahead: float = Field(default=0.4, ge=0, le=1)
     """Share of computation during which rows of the next step can travel: the rest of it, but for what finding them takes."""
 

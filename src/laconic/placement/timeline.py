@@ -1,9 +1,10 @@
 """How long a step takes, given what every rank has to send, compute and keep: the engine's timeline.
 
 Ranks meet in every exchange, so each direction takes as long as on the busiest link, and computation as long as
-on the slowest rank. One direction follows the other; the dense gradients share their links::
+on the slowest rank. One direction follows the other; the dense gradients share their links, but most of them travel while the backward pass
+goes on::
 
-    wire = ids + forward + backward + files + dense + rounds * latency
+    wire = ids + forward + backward + files + max(0, dense - dense overlap) + rounds * latency
     step = largest (computation + codecs and rows in memory) + codec of dense gradients + max(0, wire - overlap)
 
 ``overlap`` is the part of computation during which the wire is in use: rows of the next step are fetched while dense gradients
@@ -54,7 +55,7 @@ class StepTime:
     compute_s: float
     """Computation alone, on that rank."""
     wire_s: float
-    """All that travels, hidden or not."""
+    """All that travels but for dense gradients beside the backward pass, hidden or not."""
     phases: dict[str, float]
     """Its parts."""
     busiest: dict[str, tuple[Resource, int]]
@@ -90,7 +91,8 @@ class Timeline:
         self._window_s = speeds.look_ahead * float(self.compute_N.max())
         self._early_s = 1e-9 * speeds.early_ns / workload.vector_bytes  # of a byte
         self.file_space_N, self.file_rate_N = _files(cluster)
-        self._dense_s = all_reduce_s(cluster, workload.dense_bytes)
+        beside_s = speeds.dense_overlap * float(self.compute_N.max())
+        self._dense_s = max(all_reduce_s(cluster, workload.dense_bytes) - beside_s, 0.0)
         self._dense_codec_s = workload.dense_codec_s if self.ranks > 1 else 0.0
         self._latency_s = ROUNDS * float(cluster.latency_NN.max()) if self.ranks > 1 else 0.0
         self.constant_s = self._dense_s + self._latency_s

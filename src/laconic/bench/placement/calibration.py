@@ -1,7 +1,8 @@
 """What the engine takes on this machine: fitted to a few placements at two rates, which are not those that are reported.
 
-A step beyond what it computes is ``wire / efficiency + k``. What the links carry less than their rate makes
-``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the wire. Dense
+A step beyond what it computes is ``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients travel beside the backward pass, which
+hides ``w`` of them. What the links carry less than their rate makes
+``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the rest. Dense
 gradients that are coded travel in another way than torch's all-reduce of the others, and have figures of their own. What
 codecs take and how small dense gradients get is measured on a placement by rows, and so is the share of computation during which
 rows of the next step can travel: what looking ahead gains where that is most.
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from laconic.bench.crew import Crew
 from laconic.bench.placement.case import MODEL, Case
@@ -34,6 +36,7 @@ __all__ = [
     "Engine",
     "Links",
     "calibrate",
+    "fit_links",
     "least_ms",
     "time_contenders",
 ]
@@ -65,6 +68,7 @@ class Links:
     efficiency: float = 1.0
     latency_us: float = 0.0
     overlap: float = 0.0
+    dense_overlap: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,7 @@ class Engine:
             gather_ns=0,  # both are part of computing alone
             update_ns=0,
             overlap=links.overlap,
+            dense_overlap=links.dense_overlap,
             look_ahead=self.look_ahead,
         )
         return Problem(cluster, workload, speeds)
@@ -168,19 +173,14 @@ def calibrate(
 
     def links(*timed: tuple[str, Sends, Chosen]) -> Links:
         """Fit what ideal links do not explain."""
-        wires, waits = [], []
+        points = []
         for rate, found in answers.items():
             for name, sends, places in timed:
                 step = engine.problem(case, crew.ranks, rate, sends).step(places.choices)
-                wires.append(1e3 * step.wire_s)
-                alone = least_ms(found[ALONE.name])
-                waits.append(least_ms(found[name]) - alone - 1e3 * (step.busy_s - step.compute_s))
-        slope, k = np.polyfit(wires, waits, 1)
-        return Links(
-            efficiency=min(1 / max(float(slope), 1.0), 1.0) if slope > 0 else _LEAST_EFFICIENCY,
-            latency_us=1e3 * max(float(k), 0.0) / ROUNDS,
-            overlap=min(max(-float(k), 0.0) / engine.alone_ms, 1.0),
-        )
+                dense_ms, took = 1e3 * step.phases["dense"], least_ms(found[name])
+                waited = took - least_ms(found[ALONE.name]) - 1e3 * (step.busy_s - step.compute_s)
+                points.append((1e3 * step.wire_s - dense_ms, dense_ms, waited, took))
+        return fit_links(np.array(points), engine.alone_ms)
 
     return replace(
         engine,
@@ -188,6 +188,27 @@ def calibrate(
         coded=links(
             (lossless.name, _LOSSLESS, chosen["exact"]["row"]), (coded.name, CODED, chosen["coded"]["row"])
         ),
+    )
+
+
+def fit_links(points: NDArray[np.float64], alone_ms: float) -> Links:
+    """Fit links to milliseconds of rows and of dense gradients on ideal ones, of waiting, and of whole steps, a line each.
+
+    What is hidden is tried out; the rest is a line, by least squares of errors beside the steps.
+    """
+    rows, dense, waited, took = points.T
+    tried = []
+    for hidden in np.linspace(0, 1, 101):
+        for slope in np.linspace(1, 1 / _LEAST_EFFICIENCY, 48):
+            wire = slope * rows + np.maximum(slope * dense - hidden * alone_ms, 0)
+            k = float(np.average(waited - wire, weights=took**-2.0))
+            tried.append((float((((wire + k - waited) / took) ** 2).sum()), slope, hidden, k))
+    _, slope, hidden, k = min(tried)  # of equals the one that hides least
+    return Links(
+        efficiency=float(1 / slope),
+        latency_us=1e3 * max(k, 0.0) / ROUNDS,
+        overlap=min(max(-k, 0.0) / alone_ms, 1.0),
+        dense_overlap=float(hidden),
     )
 
 
