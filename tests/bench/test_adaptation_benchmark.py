@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 from laconic.bench.adaptation import policies, timing
-from laconic.bench.adaptation.benchmark import _named
+from laconic.bench.adaptation.benchmark import _named, _trials
 from laconic.bench.adaptation.parts import Parts, bar, parts_of
 from laconic.bench.adaptation.row import Row, accuracy_rows
 from laconic.bench.adaptation.tables import render
@@ -143,6 +143,19 @@ def test_policies_are_what_they_are_called():
     assert all(exchange.bound == 0.02 for exchange in decays.values())
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_decays_are_trained_over_a_fifth_of_the_epoch_in_full_alone(monkeypatch, full):
+    monkeypatch.setattr(policies, "tuned", lambda measured, share: policies.global_bound(share))
+    trials = _trials("books", DATA, None, 1000, 2, full)
+    assert [trial.policy for trial in trials if trial.decay == "none"][:3] == ["exact", "sc24", "auto"]
+    decayed = [trial for trial in trials if trial.decay != "none"]
+    assert len(decayed) == (2 * 15 if full else 0)
+    assert len({(trial.policy, trial.decay, trial.seed) for trial in trials}) == len(trials)
+    for trial in decayed:
+        assert trial.policy == "global 0.01"
+        assert trial.exchange.decay.kind == "closed_loop" or trial.exchange.decay.steps == 200
+
+
 def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     fixed = ("plain_pairwise", "laconic_pairwise")
     monkeypatch.setattr(timing, "_FIXED", fixed)
@@ -207,7 +220,7 @@ def test_tables_show_every_row():
     ]
     console = Console(width=160)
     with console.capture() as capture:
-        console.print(render(rows))
+        console.print(render(rows, []))
     text = capture.get()
     assert "books: one epoch, 4 rehearsed ranks, 2 paired runs" in text
     for words in (
