@@ -13,10 +13,11 @@ from laconic.bench.adaptation.benchmark import _named, _trials
 from laconic.bench.adaptation.parts import Parts, bar, parts_of
 from laconic.bench.adaptation.row import Row, accuracy_rows
 from laconic.bench.adaptation.tables import render
-from laconic.bench.adaptation.trial import Outcome, Trial, run_trial
+from laconic.bench.adaptation.trial import MODEL, RANKS, Outcome, Trial, run_trial
 from laconic.bench.training.driver import Driver
 from laconic.bench.training.jobs import Answer, Steps
 from laconic.bench.training.row import step_ms
+from laconic.collectives.ledger import DIRECTIONS, Ledger
 from laconic.data import SyntheticSettings
 from laconic.train.settings import ModelSettings
 
@@ -69,6 +70,28 @@ def test_only_auto_decides(outcomes):
 
 def test_a_trial_repeats_to_the_last_bit(outcomes):
     assert run_trial(outcomes["exact"].trial) == outcomes["exact"]
+
+
+def test_ratios_are_of_all_bytes_of_the_epoch_whatever_bounds_did_in_it(monkeypatch, outcomes):
+    entries, record = [], Ledger.record
+
+    def note(ledger, direction, entry):
+        entries.append((direction, int(entry.after_T.sum()) + entry.sizes))
+        record(ledger, direction, entry)
+
+    monkeypatch.setattr(Ledger, "record", note)
+    wide = dict(policies.decayed(policies.global_bound(0.02), 10, (4.0,)))["constant k=4"]
+    threads = torch.get_num_threads()
+    decayed = run_trial(Trial("generated", DATA, "global 0.02", "constant k=4", wide, 0))
+    torch.set_num_threads(threads)
+    sent = {direction: [size for where, size in entries if where == direction] for direction in DIRECTIONS}
+    assert [len(sizes) for sizes in sent.values()] == [20, 20, 20]
+    travelling = 20 * 1024 * 3 * (RANKS - 1) / RANKS
+    rows, ids = travelling * MODEL.dim * 4, travelling * 8
+    assert decayed.ratio_forward == pytest.approx((rows + ids) / sum(sent["forward"] + sent["ids"]))
+    assert decayed.ratio_backward == pytest.approx(rows / sum(sent["backward"]))
+    assert max(sent["forward"][:10]) < min(sent["forward"][10:])  # four times the bound, then the bound
+    assert decayed.ratio_forward > outcomes["global 0.02"].ratio_forward
 
 
 def test_exact_communication_differs_from_itself_by_nothing(outcomes):
