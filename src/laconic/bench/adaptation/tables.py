@@ -68,9 +68,9 @@ def _encoders(data: str, rows: list[EncoderRow]) -> Table:
         "vector LZ",
         "Huffman",
         "hybrid",
-        "it chose vector LZ",
+        "LZ chosen",
         "BoundedRows",
-        "of distinct rows",
+        "distinct rows",
     )
     for row in rows:
         if row.table is not None and row.samples_per_rank > least:
