@@ -9,14 +9,15 @@ import torch
 from rich.console import Console
 
 from laconic.bench.adaptation import policies, timing
-from laconic.bench.adaptation.benchmark import _named
+from laconic.bench.adaptation.benchmark import _named, _trials
 from laconic.bench.adaptation.parts import Parts, bar, parts_of
 from laconic.bench.adaptation.row import Row, accuracy_rows
 from laconic.bench.adaptation.tables import render
-from laconic.bench.adaptation.trial import Outcome, Trial, run_trial
+from laconic.bench.adaptation.trial import MODEL, RANKS, Outcome, Trial, run_trial
 from laconic.bench.training.driver import Driver
 from laconic.bench.training.jobs import Answer, Steps
 from laconic.bench.training.row import step_ms
+from laconic.collectives.ledger import DIRECTIONS, Ledger
 from laconic.data import SyntheticSettings
 from laconic.train.settings import ModelSettings
 
@@ -69,6 +70,28 @@ def test_only_auto_decides(outcomes):
 
 def test_a_trial_repeats_to_the_last_bit(outcomes):
     assert run_trial(outcomes["exact"].trial) == outcomes["exact"]
+
+
+def test_ratios_are_of_all_bytes_of_the_epoch_whatever_bounds_did_in_it(monkeypatch, outcomes):
+    entries, record = [], Ledger.record
+
+    def note(ledger, direction, entry):
+        entries.append((direction, int(entry.after_T.sum()) + entry.sizes))
+        record(ledger, direction, entry)
+
+    monkeypatch.setattr(Ledger, "record", note)
+    wide = dict(policies.decayed(policies.global_bound(0.02), 10, (4.0,)))["constant k=4"]
+    threads = torch.get_num_threads()
+    decayed = run_trial(Trial("generated", DATA, "global 0.02", "constant k=4", wide, 0))
+    torch.set_num_threads(threads)
+    sent = {direction: [size for where, size in entries if where == direction] for direction in DIRECTIONS}
+    assert [len(sizes) for sizes in sent.values()] == [20, 20, 20]
+    travelling = 20 * 1024 * 3 * (RANKS - 1) / RANKS
+    rows, ids = travelling * MODEL.dim * 4, travelling * 8
+    assert decayed.ratio_forward == pytest.approx((rows + ids) / sum(sent["forward"] + sent["ids"]))
+    assert decayed.ratio_backward == pytest.approx(rows / sum(sent["backward"]))
+    assert max(sent["forward"][:10]) < min(sent["forward"][10:])  # four times the bound, then the bound
+    assert decayed.ratio_forward > outcomes["global 0.02"].ratio_forward
 
 
 def test_exact_communication_differs_from_itself_by_nothing(outcomes):
@@ -143,6 +166,19 @@ def test_policies_are_what_they_are_called():
     assert all(exchange.bound == 0.02 for exchange in decays.values())
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_decays_are_trained_over_a_fifth_of_the_epoch_in_full_alone(monkeypatch, full):
+    monkeypatch.setattr(policies, "tuned", lambda measured, share: policies.global_bound(share))
+    trials = _trials("books", DATA, None, 1000, 2, full)
+    assert [trial.policy for trial in trials if trial.decay == "none"][:3] == ["exact", "sc24", "auto"]
+    decayed = [trial for trial in trials if trial.decay != "none"]
+    assert len(decayed) == (2 * 15 if full else 0)
+    assert len({(trial.policy, trial.decay, trial.seed) for trial in trials}) == len(trials)
+    for trial in decayed:
+        assert trial.policy == "global 0.01"
+        assert trial.exchange.decay.kind == "closed_loop" or trial.exchange.decay.steps == 200
+
+
 def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     fixed = ("plain_pairwise", "laconic_pairwise")
     monkeypatch.setattr(timing, "_FIXED", fixed)
@@ -207,7 +243,7 @@ def test_tables_show_every_row():
     ]
     console = Console(width=160)
     with console.capture() as capture:
-        console.print(render(rows))
+        console.print(render(rows, []))
     text = capture.get()
     assert "books: one epoch, 4 rehearsed ranks, 2 paired runs" in text
     for words in (

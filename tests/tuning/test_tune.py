@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from laconic.adapt.tuned_bounds import MOST_ERROR, tune_bounds
 from laconic.errors import ConfigError
 from laconic.tuning.measure import FORWARD_BOUNDS, GRADIENT_BOUNDS, Effort
-from laconic.tuning.tune import choose, default_budget, measure, work_of
+from laconic.tuning.stage import Stage
+from laconic.tuning.tune import choose, default_budget, measure, measure_stage, work_of
 from tests.tuning.planted import ROWS, SETTINGS, OneTableMatters
 
 RANKS, STEPS = 2, 64
@@ -93,8 +95,11 @@ def test_choices_stay_within_the_budget(measured, budget):
             assert table.forward.error[FORWARD_BOUNDS.index(choice.bound)] <= MOST_ERROR["forward"]
 
 
-def test_a_rehearsal_repeats_to_the_last_bit(measured):
-    assert measure(SETTINGS, OneTableMatters(), ranks=RANKS, steps=STEPS) == measured
+def test_a_rehearsal_repeats_to_the_last_bit_and_leaves_the_stage_as_training_made_it(measured):
+    stage, trained = (Stage(SETTINGS, OneTableMatters(), RANKS) for _ in range(2))
+    assert measure_stage(stage, STEPS) == measured
+    trained.train(trained.take(STEPS), trained.exact)
+    assert torch.equal(stage.embeddings.exchange.weight_RD, trained.embeddings.exchange.weight_RD)
 
 
 def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():

@@ -154,7 +154,7 @@ def adapt(
         result = run_adaptation_benchmark(
             data=data, seeds=seeds, rates_mbit=rates_mbit, full=full, say=status.update
         )
-    console.print(render(result.rows))
+    console.print(render(result.rows, result.encoders))
     if json_file is not None:
         write_json(result.as_json(), json_file)
 

@@ -16,7 +16,7 @@ from laconic.train.settings import RunSettings
 from laconic.tuning.measure import Effort, measure_tables
 from laconic.tuning.stage import Stage
 
-__all__ = ["Measured", "Tuned", "choose", "default_budget", "measure", "work_of"]
+__all__ = ["Measured", "Tuned", "choose", "default_budget", "measure", "measure_stage", "work_of"]
 
 _SHARE = (
     0.9  # of an epoch that is trained unless told otherwise: errors harm a trained model more than a new one, and
@@ -96,7 +96,11 @@ def measure(
 ) -> Measured:
     """Train exactly in rehearsal, then measure; ``done`` is called after each piece of work."""
     trained, _ = work_of(settings, source, ranks, steps)
-    stage = Stage(settings, source, ranks)
+    return measure_stage(Stage(settings, source, ranks), trained, done)
+
+
+def measure_stage(stage: Stage, trained: int, done: Callable[[], None] = lambda: None) -> Measured:
+    """Train a new stage exactly for so many steps, then measure; it is left as training made it."""
     losses: list[float] = []
     positive = labels = 0
     for samples in stage.stream(trained):
@@ -105,7 +109,9 @@ def measure(
     slope = _slope(losses)
     found = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
     loss = fmean(losses[-max(len(losses) // 10, 1) :])
-    return Measured(found.own, found.principal, ranks, trained, loss, slope, _entropy(positive / labels))
+    return Measured(
+        found.own, found.principal, stage.ranks, trained, loss, slope, _entropy(positive / labels)
+    )
 
 
 def default_budget(measured: Measured, share: float = _BUDGET) -> float:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from laconic.bench.adaptation import policies
+from laconic.bench.adaptation.encoders import EncoderRow, compare_encoders
 from laconic.bench.adaptation.row import Row, accuracy_rows
 from laconic.bench.adaptation.timing import time_policies
 from laconic.bench.adaptation.trial import Outcome, Trial, run_trial
@@ -18,6 +19,7 @@ from laconic.bench.training.real_data import real_data_sets
 from laconic.data import DataSettings, SyntheticSettings, open_source
 from laconic.machine import cores
 from laconic.train.settings import ExchangeSettings
+from laconic.tuning.tune import Measured
 
 __all__ = ["AdaptationResult", "run_adaptation_benchmark"]
 
@@ -29,10 +31,11 @@ class AdaptationResult:
     """All rows."""
 
     rows: list[Row]
+    encoders: list[EncoderRow]
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Rows as JSON takes them."""
-        return [asdict(row) for row in self.rows]
+        """Rows as JSON takes them, of policies first; those of encoders name a ``table``."""
+        return [*map(asdict, self.rows), *map(asdict, self.encoders)]
 
 
 def run_adaptation_benchmark(
@@ -45,21 +48,30 @@ def run_adaptation_benchmark(
 ) -> AdaptationResult:
     """Run all parts; ``seeds`` defaults to 5 pairs for the full benchmark and 2 otherwise."""
     rows: list[Row] = []
+    encoders: list[EncoderRow] = []
     with TemporaryDirectory() as scratch:
         sets: dict[str, DataSettings] = {"generated": _GENERATED}
         if data is not None:
             sets = dict(real_data_sets(data, Path(scratch)))
         for name, settings in sets.items():
-            rows += _accuracy(name, settings, seeds or (5 if full else 2), full, say)
+            say(f"{name}: measuring tables")
+            source = open_source(settings)
+            stage, measured = policies.measure_set(name, source, settings)
+            say(f"{name}: comparing encoders")
+            encoders += compare_encoders(name, stage, source)
+            del stage  # as large as the tables, and epochs are trained in other processes
+            steps = source.samples_in("train") // 1024
+            trials = _trials(name, settings, measured, steps, seeds or (5 if full else 2), full)
+            rows += _named(accuracy_rows(_run(trials, say)))
     if rates_mbit:
         rows += time_policies(rates_mbit, rounds=24 if full else 5, say=say)
-    return AdaptationResult(rows)
+    return AdaptationResult(rows, encoders)
 
 
-def _accuracy(name: str, data: DataSettings, seeds: int, full: bool, say: Callable[[str], None]) -> list[Row]:
-    """Train all policies of one data set."""
-    say(f"{name}: measuring tables")
-    measured = policies.measure_set(name, data)
+def _trials(
+    name: str, data: DataSettings, measured: Measured, steps: int, seeds: int, full: bool
+) -> list[Trial]:
+    """All policies of one data set, for each seed; ``steps``: of an epoch."""
     candidates: list[tuple[str, str, ExchangeSettings | Literal["sc24"]]] = [
         ("exact", "none", policies.exact()),
         ("sc24", "none", "sc24"),
@@ -70,16 +82,14 @@ def _accuracy(name: str, data: DataSettings, seeds: int, full: bool, say: Callab
     shares = policies.TUNE_SHARES if full else policies.TUNE_SHARES[:1]
     candidates += [(f"tuned {100 * share:g} %", "none", policies.tuned(measured, share)) for share in shares]
     if full:
-        steps = open_source(data).samples_in("train") // 1024
         base = policies.global_bound(policies.GLOBAL_BOUNDS[1])
         for label, exchange in policies.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):
             candidates.append((f"global {policies.GLOBAL_BOUNDS[1]:g}", label, exchange))
-    trials = [
+    return [
         Trial(name, data, policy, decay, exchange, seed)
         for seed in range(seeds)
         for policy, decay, exchange in candidates
     ]
-    return _named(accuracy_rows(_run(trials, say)))
 
 
 def _run(trials: Sequence[Trial], say: Callable[[str], None]) -> list[Outcome]:

@@ -14,11 +14,12 @@ from typing import Literal, get_args
 
 from laconic.bench.adaptation.trial import RANKS, settings_for
 from laconic.config import parse
-from laconic.data import DataSettings, open_source
+from laconic.data import DataSettings, Source
 from laconic.train.effective_exchange import PolicyFile, effective_auto
 from laconic.train.settings import DecaySettings, ExchangeSettings
 from laconic.tuning.policy_file import policy_text
-from laconic.tuning.tune import Measured, choose, default_budget, measure
+from laconic.tuning.stage import Stage
+from laconic.tuning.tune import Measured, choose, default_budget, measure_stage, work_of
 
 __all__ = [
     "GLOBAL_BOUNDS",
@@ -72,9 +73,12 @@ def decayed(
         )
 
 
-def measure_set(name: str, data: DataSettings) -> Measured:
-    """Measure the tables of a data set, as ``laconic tune`` does."""
-    return measure(settings_for(name, data, exact(), seed=0), open_source(data), ranks=RANKS)
+def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Stage, Measured]:
+    """Measure the tables of a data set, as ``laconic tune`` does; also returns what was trained for it."""
+    settings = settings_for(name, data, exact(), seed=0)
+    trained, _ = work_of(settings, source, RANKS, None)
+    stage = Stage(settings, source, RANKS)
+    return stage, measure_stage(stage, trained)
 
 
 def tuned(measured: Measured, share: float) -> ExchangeSettings:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from laconic.bench.adaptation.encoders import EncoderRow
 from laconic.bench.adaptation.parts import bar
 from laconic.bench.adaptation.row import Row
 from laconic.bench.figures_table import figures_table
@@ -14,12 +15,14 @@ from laconic.bench.figures_table import figures_table
 __all__ = ["render"]
 
 
-def render(rows: Sequence[Row]) -> RenderableType:
-    """One table for each data set, one for each link."""
+def render(rows: Sequence[Row], encoders: Sequence[EncoderRow]) -> RenderableType:
+    """Two tables for each data set, of policies and of encoders, and two for each link."""
     tables: list[RenderableType] = []
     accuracy = [row for row in rows if row.auc_delta is not None]
     for data in dict.fromkeys(row.data for row in accuracy):
         tables.append(_accuracy(data, [row for row in accuracy if row.data == data]))
+    for data in dict.fromkeys(row.data for row in encoders):
+        tables.append(_encoders(data, [row for row in encoders if row.data == data]))
     timing = [row for row in rows if row.step_ms is not None]
     for rate in dict.fromkeys(row.rate_mbit for row in timing):
         there = [row for row in timing if row.rate_mbit == rate]
@@ -50,6 +53,36 @@ def _accuracy(data: str, rows: list[Row]) -> Table:
             f"{row.auc_delta:+.5f}",
             spread,
             f"{row.log_loss_delta:+.5f}",
+        )
+    return table
+
+
+def _encoders(data: str, rows: list[EncoderRow]) -> Table:
+    """Tables one by one with the smallest batches, all of them together with each size."""
+    least = min(row.samples_per_rank for row in rows)
+    table = figures_table(
+        f"{data}: encoders of rows at the paper's bounds, 4 ranks, {least} samples a rank unless said",
+        "table",
+        "rows",
+        "bound",
+        "vector LZ",
+        "Huffman",
+        "hybrid",
+        "LZ chosen",
+        "BoundedRows",
+        "distinct rows",
+    )
+    for row in rows:
+        if row.table is not None and row.samples_per_rank > least:
+            continue
+        size = "" if row.samples_per_rank == least else f", {row.samples_per_rank} samples"
+        table.add_row(
+            row.table or f"all{size}",
+            str(row.table_rows),
+            "" if row.bound is None else f"{row.bound:g}",
+            *(f"{ratio:.1f}x" for ratio in (row.vector_lz, row.huffman, row.hybrid)),
+            f"{row.lz_blocks} of {row.lz_blocks + row.huffman_blocks}",
+            *(f"{ratio:.1f}x" for ratio in (row.bounded_rows, row.distinct)),
         )
     return table
 
