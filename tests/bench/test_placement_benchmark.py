@@ -108,7 +108,7 @@ def test_what_is_exact_is_coded_where_that_is_predicted_to_pay(case):
 
 def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
     rows = time_placements(
-        [case], [500.0], hosts=2, match_profile=False, rounds=1, steps=1, folder=tmp_path, say=lambda _: None
+        [case], [500.0], hosts=2, match_profile=False, rounds=2, steps=1, folder=tmp_path, say=lambda _: None
     )
     here = [row for row in rows if row.rate_mbit == 500.0]
     assert len(here) == len(rows)
@@ -124,6 +124,10 @@ def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
     for row in here:
         assert row.measured_ms > 0
         assert (row.predicted_ms is None) == (row.placement in ("alone", "plain"))
+        compared = row.kind == "time" and row.placement not in ("alone", "plain", "planned")
+        assert (row.planned_over is not None) == compared
+        if row.planned_over is not None:
+            assert row.planned_over[1] <= row.planned_over[0] <= row.planned_over[2]
     console = Console(width=120, file=StringIO())
     console.print(render(rows))
     assert "planned_every_8" in console.file.getvalue()

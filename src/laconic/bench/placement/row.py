@@ -31,3 +31,5 @@ class Row:
     measured_ms: float | None = None
     samples_per_s: float | None = None
     """Of all hosts, as measured."""
+    planned_over: tuple[float, float, float] | None = None
+    """Step of the plan with the same codec over this one: mean of ratios that are paired by turn, and its 95 % interval."""

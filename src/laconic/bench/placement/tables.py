@@ -62,10 +62,11 @@ def _time_table(rows: list[Row]) -> Table:
         "error",
         "plain /",
         "samples/s",
+        "planned / (95 %)",
     )
     for row in rows:
         measured = row.measured_ms or 0.0
-        predicted = row.predicted_ms
+        predicted, over = row.predicted_ms, row.planned_over
         table.add_row(
             row.placement,
             row.codec,
@@ -74,6 +75,7 @@ def _time_table(rows: list[Row]) -> Table:
             "" if predicted is None else f"{predicted / measured - 1:+.1%}",
             f"{plain / measured:.2f}x",
             f"{row.samples_per_s:,.0f}",
+            "" if over is None else f"{over[0]:.3f} ({over[1]:.3f} - {over[2]:.3f})",
         )
     return table
 

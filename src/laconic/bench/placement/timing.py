@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from laconic.bench.crew import Crew
 from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, least_ms, time_contenders
@@ -12,6 +14,7 @@ from laconic.bench.placement.contenders import Chosen, choose_places, plan_place
 from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
 from laconic.bench.placement.row import Row
 from laconic.bench.placement.simulated import simulate_times
+from laconic.bench.training.interval import paired_ratios
 from laconic.bench.training.timing import PROFILE_SHARE
 
 __all__ = ["time_placements"]
@@ -66,13 +69,23 @@ def _time(
     ]
     # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
     slower = least_ms(answers[ALONE.name]) - engine.alone_ms
+    planned = {
+        contender.codec: _turns(answers[contender.name])
+        for places, contender in zip(chosen, named, strict=True)
+        if "planned" in places.names
+    }
     for places, contender in zip(chosen, named, strict=True):
+        answer = answers[contender.name]
+        row = _row(case, crew.ranks, rate, contender, answer, places.predicted_ms + slower)
+        over = paired_ratios(planned[contender.codec], _turns(answer)) if rounds > 1 else None
         for name in places.names:
-            own = contender.model_copy(update={"placement": name})
-            rows.append(
-                _row(case, crew.ranks, rate, own, answers[contender.name], places.predicted_ms + slower)
-            )
+            rows.append(replace(row, placement=name, planned_over=None if name == "planned" else over))
     return rows + simulate_times(case, engine, codecs["exact"], rows)
+
+
+def _turns(answer: Placed) -> list[tuple[float]]:
+    """Mean step of each turn: steps may differ by what they do."""
+    return [(fmean(turn),) for turn in answer.round_ms]
 
 
 def _row(
