@@ -70,9 +70,8 @@ class _Timed:
         for method in job.methods:
             if (key, method) not in self._trainers:
                 self._trainers[key, method] = self._trainer(job, source, method)
-            if (
-                "auto" in job.methods
-            ):  # what adapts needs steps for it, and the others are to be trained as long
+            # what adapts needs steps for it, and what it is compared with sends as much as its model has learnt
+            if "auto" in job.methods and method in ("auto", "laconic_pairwise"):
                 self._settle(self._trainers[key, method], batches)
             self._trainers[key, method].embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
