@@ -117,7 +117,7 @@ def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():
 def test_the_default_budget_is_a_share_of_what_was_learnt(measured):
     entropy = math.log(2)
     known = replace(measured, entropy=entropy, loss=0.8 * entropy)
-    assert default_budget(known) == pytest.approx(0.003 * 0.2 / 0.8, rel=1e-12)
+    assert default_budget(known) == pytest.approx(0.0025 * 0.2 / 0.8, rel=1e-12)
     assert default_budget(known, 0.01) == pytest.approx(0.01 * 0.2 / 0.8, rel=1e-12)
     assert choose(known).budget == default_budget(known)
     nothing = replace(measured, entropy=entropy, loss=1.1 * entropy)

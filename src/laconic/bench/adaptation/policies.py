@@ -36,7 +36,7 @@ __all__ = [
 GLOBAL_BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.05)
 GRADIENTS_PER_ROWS = 35
 """Gradient bound of ``global``, beside that of rows: the ratio of Laconic's defaults."""
-TUNE_SHARES = (0.003, 0.002, 0.0025, 0.0035)
+TUNE_SHARES = (0.0025, 0.002, 0.00275, 0.003)
 """Budgets of ``tuned``, as shares of what has been learnt; the first is the default of ``laconic tune``."""
 KEEPS_AUC = -0.0003
 """Mean paired difference down to which a policy counts as keeping the AUC."""
