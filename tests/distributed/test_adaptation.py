@@ -143,7 +143,8 @@ def test_axes_are_found_alike_on_all_ranks_and_kept_by_a_run_that_is_resumed(tmp
     assert_same_checkpoint(*ends)
     decisions = decisions_of(tmp_path / "one")
     assert [(entry["step"], entry["part"]) for entry in decisions] == [(8, "axes"), (16, "axes")]
-    assert decisions[0]["axes"] != decisions[1]["axes"]
+    assert decisions[0]["old"] == "own"
+    assert decisions[0]["new"] == decisions[1]["old"] != decisions[1]["new"]
     assert decisions_of(tmp_path / "two") == decisions
     seen = [lines(tmp_path / "seen" / f"decisions-{rank}") for rank in range(3)]
     assert seen[0] == seen[1] == seen[2]

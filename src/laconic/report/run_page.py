@@ -16,7 +16,7 @@ _MOST_SHOWN = 2000
 _DECISIONS = (
     "In the order of steps. Tables that changed at one step for the same kind of reason stand in one line, with the "
     "evidence of the first; below, each by itself. Factors multiply bounds, which get narrower below 1; otherwise: what "
-    "a table travelled as before and after."
+    "a table travelled as before and after, or the digests of the axes along which rows and gradients are rounded."
 )
 _NAMES = ("step", "by", "direction", "tables", "change", "evidence")
 
@@ -36,9 +36,15 @@ def _facts(result: RunResult) -> str:
     pace = next((entry.samples_per_s for entry in reversed(result.trained) if entry.samples_per_s), None)
     if pace is not None:
         shown.append(("samples a second", plain(pace)))
-    for part in ("guard", "economy", "decay"):
+    named = {
+        "guard": "decisions of the guard",
+        "economy": "decisions of the economy",
+        "decay": "decisions of the decay",
+        "axes": "axes found",
+    }
+    for part, name in named.items():
         if count := sum(decided.part == part for decided in result.decided):
-            shown.append((f"decisions of the {part}", f"{count:,}"))
+            shown.append((name, f"{count:,}"))
     return facts(shown)
 
 
@@ -146,7 +152,7 @@ def _row(alike: Sequence[Decided]) -> list[str]:
     return [
         f"{first.step:,}",
         escape(first.part),
-        first.way or "rows",
+        first.way,
         shown,
         cell(_change(alike)),
         f"<small>{escape(first.reason)}</small>",

@@ -9,6 +9,7 @@
     {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
     {"kind": "decision", "step": 50, "part": "decay", "multiplier": 1.8, "reason": "training loss 0.5802"}
+    {"kind": "decision", "step": 8, "part": "axes", "old": "own", "new": "5d41402abc4b2a76", "reason": "71% of ..."}
 
 One entry a line (shown here on two where it is long). Entries of other kinds, and further fields, are
 for others. Of a run that is still training, the last line may be half of one; it is left out.
@@ -68,7 +69,7 @@ class Decided(_Entry):
     """One change of how tables travel, and the evidence for it."""
 
     part: Text
-    """Who decided: guard, economy or decay."""
+    """Who decided: guard, economy or decay; or axes, which were found."""
     direction: str | None = None
     table: Text | None = None
     tables: tuple[Text, ...] = ()
@@ -86,11 +87,11 @@ class Decided(_Entry):
         return (*self.tables, *(() if self.table is None else (self.table,)))
 
     @property
-    def way(self) -> Literal["rows", "gradients"] | None:
-        """The direction in the words of the page; None: rows of all tables, by the schedule."""
-        if self.direction in ("rows", "forward"):
-            return "rows"
-        return "gradients" if self.direction in ("gradients", "backward") else None
+    def way(self) -> Literal["rows", "gradients", "both"]:
+        """The direction in the words of the page: of schedules rows, of axes both."""
+        if self.part == "axes":
+            return "both"
+        return "gradients" if self.direction in ("gradients", "backward") else "rows"
 
 
 class RunResult(BaseModel):

@@ -172,12 +172,13 @@ class Adaptation:
             return []
         # of one rank: machines that differ find eigenvectors that do, in their last bits
         axes = ranks.gather(Axes.principal(moment_DD))[0]
+        old = "own" if principal.axes is None else principal.axes.digest
         principal.take(axes)
         along_D = ((moment_DD @ axes.matrix_DD) * axes.matrix_DD).sum(axis=0)
         quarter = -(-axes.dim // 4)
         share = along_D[:quarter].sum() / along_D.sum()
         why = f"{share:.0%} of the length of rows is along {quarter} of {axes.dim} axes"
-        return [{"part": "axes", "axes": axes.digest, "reason": why}]
+        return [{"part": "axes", "old": old, "new": axes.digest, "reason": why}]
 
     def _observes(self, step: int) -> bool:
         return isinstance(self._policy.decay, ClosedLoop) and step % _OBSERVED_EVERY == 0
