@@ -43,6 +43,17 @@ def test_a_table_with_long_rows_does_not_outweigh_one_with_as_many_short_ones():
     assert np.trace(moment) == pytest.approx(600)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_a_table_that_is_not_finite_is_left_out(value):
+    rows = stretched(20, random_axes(3), [1, 0.5, 0.2])
+    bad = np.full((2, 3), value, np.float32)
+    table_R = np.repeat([0, 1], [20, 2])
+    alone = second_moment(table_R[:20], rows)
+    both = second_moment(table_R, np.concatenate([rows, bad]))
+    assert np.isfinite(both).all()
+    assert np.array_equal(both, alone) == (not np.isfinite(value))
+
+
 def test_rows_of_zeros_and_no_rows_have_no_moment():
     assert not second_moment(np.zeros(2, np.int64), np.zeros((2, 3), np.float32)).any()
     assert second_moment(np.zeros(0, np.int64), np.zeros((0, 3), np.float32)).shape == (3, 3)
@@ -114,7 +125,7 @@ def test_axes_of_other_dimensions_are_refused_where_rows_would_be_turned():
     Coder([None], 4, torch.float32, random_axes(8))
 
 
-def test_a_row_that_is_not_finite_comes_back_as_nan_and_leaves_the_others_alone():
+def test_a_value_that_is_not_finite_leaves_none_of_its_row_finite_and_the_others_alone():
     rows = np.ones((3, 4), np.float32)
     rows[1, 2] = np.inf
     coder = Coder([BoundedRows(bound=0.01)], 4, torch.float32, random_axes(4))

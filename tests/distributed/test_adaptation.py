@@ -14,6 +14,7 @@ from laconic.codecs import BoundedRows
 from laconic.collectives import RowwiseAdagrad, Table
 from laconic.collectives.update_error import UpdateError
 from laconic.collectives.world import Joined
+from laconic.errors import ConfigError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
 from laconic.train.adaptation import make_adaptive_policy
@@ -263,6 +264,48 @@ def test_real_ranks_take_steps_back_change_their_rate_and_see_errors_as_a_rehear
     assert sums_4T == pytest.approx(rehearsed["sums"] * copies_T, rel=1e-12)
     assert (sums_4T[3, :3] > 0).all()
     assert sums_4T[3, 3] == 0
+
+
+MOMENTS = [
+    *TABLES[:3],
+    Table(name="pooled", rows=30, send="pooled"),
+    Table(name="cold", rows=33, sharding="row", cold=True),
+]
+HOT, WARM = {"split": [0, 3, 4, 50], "whole": range(60)}, {"cold": [1, 2, 9, 30]}
+
+
+def _moments(embeddings, rank: int, ranks: int):
+    """Train twice, so that places of hot rows are old, and look at the rows of a third batch."""
+    batches = many_ranks.random_batches(MOMENTS, [60, 31, 40], most=1, seed=4, dtype=torch.float32)
+    *trained, looked_at = (
+        many_ranks.part_of(found, rank * found.samples // ranks, (rank + 1) * found.samples // ranks)
+        for _, _, found in batches
+    )
+    for part in trained:
+        embeddings(part).sum().backward()
+        embeddings.finish()
+    return embeddings.row_moments(looked_at)
+
+
+def _real_moments(rank: int, ranks: int, folder: str):
+    embeddings = ShardedEmbeddings(
+        MOMENTS, DIM, seed=SEED, world=Joined(), hot=HOT, warm=WARM, cold_folder=folder
+    )
+    return _moments(embeddings, rank, ranks)
+
+
+def test_moments_of_real_ranks_are_those_of_a_rehearsal_wherever_rows_are(tmp_path):
+    real = run_ranks(3, _real_moments, str(tmp_path))
+    rehearsed = _moments(RehearsedEmbeddings(MOMENTS, DIM, 3, seed=SEED, hot=HOT), 0, 1)
+    for (mine,), expected in zip(real, rehearsed, strict=True):
+        assert mine.any()
+        assert mine.tobytes() == expected.tobytes()
+
+
+def test_axes_of_what_is_not_bounded_are_refused():
+    settings = settings_of("exchange.axes=principal", "exchange.kind=cast")
+    with pytest.raises(ConfigError, match=r"'principal' is for bounded rows, but exchange\.kind is 'cast'"):
+        make_adaptive_policy(effective_exchange(settings), ["a"], 2)
 
 
 def test_one_rank_has_no_economy_and_settings_say_what_adapts():

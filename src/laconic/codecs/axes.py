@@ -5,12 +5,13 @@ long in a few directions and short in the others, and these are not the ones the
 take fewer bits at the same error.
 
 A bound then holds for the coordinates: each is within it, and a row within ``bound * sqrt(D)`` of itself, its Euclidean length, which is also what
-bounds on the values would promise for the row; a single value may be off by up to as much. A value that is not finite makes its row NaN.
+bounds on the values would promise for the row; a single value may be off by up to as much. A value that is not finite leaves none of its row finite.
 Shape legend: ``D`` dimensions, ``R`` rows.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -88,12 +89,13 @@ class Axes:
 
 
 def second_moment(table_R: NDArray[np.int64], rows_RD: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean outer product of the rows of each table, of trace 1, added up by numbers of rows: long tables do not outweigh others."""
+    """Mean outer product of the rows of each table, of trace 1, added up by numbers of rows: long tables do not outweigh others, and one that is not finite is left out."""
     dim = rows_RD.shape[1]
     moment_DD = np.zeros((dim, dim))
     for t in np.unique(table_R):
         mine_RD = rows_RD[table_R == t].astype(np.float64)
-        of_table_DD = mine_RD.T @ mine_RD
-        if (trace := float(np.trace(of_table_DD))) > 0:
+        with np.errstate(invalid="ignore", over="ignore"):
+            of_table_DD = mine_RD.T @ mine_RD
+        if 0 < (trace := float(np.trace(of_table_DD))) < math.inf:
             moment_DD += len(mine_RD) / trace * of_table_DD
     return moment_DD

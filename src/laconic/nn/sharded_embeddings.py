@@ -245,6 +245,7 @@ class ShardedEmbeddings(nn.Module):
     def row_moments(self, lookups: Lookups) -> list[NDArray[np.float64]]:
         """Second moments of rows of a batch, those that this rank has itself; nothing is sent."""
         self._settle()
+        self._copies.write_back()  # or what their tables have of hot rows is old
         table_L, _, ids_L = looked_up(lookups, self.layout)
         table_R, ids_R = own_rows(table_L, ids_L, self.layout)
         rows_R = self._parts.rows_of(table_R, self.layout.locate(table_R, ids_R)[1])

@@ -53,6 +53,10 @@ def make_adaptive_policy(
         economy = Replay(tuple(names), logged_decisions(replay))
     elif settings.economy and ranks > 1:
         economy = Economy(tuple(names))
+    if settings.axes == "principal" and settings.kind != "bounded":
+        raise ConfigError(
+            f"exchange.axes: 'principal' is for bounded rows, but exchange.kind is {settings.kind!r}; leave it out"
+        )
     principal = PrincipalAxes() if settings.axes == "principal" else None
     return AdaptivePolicy(
         fixed.plan,
@@ -164,14 +168,14 @@ class Adaptation:
         return "  ".join(words)
 
     def _look_for_axes(self, principal: PrincipalAxes, samples: Samples) -> list[dict[str, Any]]:
-        """Find the directions in which the rows of a batch are long; where these are not finite, axes stay."""
+        """Find the directions in which the rows of a batch are long; where none are finite, axes stay."""
         ranks = self._trainer.ranks
         everyone = ranks.gather(self._trainer.embeddings.row_moments(samples.lookups))
         moment_DD = np.sum([moment_DD for moments in everyone for moment_DD in moments], axis=0)
-        if not np.isfinite(moment_DD).all() or not moment_DD.any():
+        if not moment_DD.any():
             return []
         # of one rank: machines that differ find eigenvectors that do, in their last bits
-        axes = ranks.gather(Axes.principal(moment_DD))[0]
+        axes = Axes(len(moment_DD), ranks.gather(Axes.principal(moment_DD).data)[0])
         old = "own" if principal.axes is None else principal.axes.digest
         principal.take(axes)
         along_D = ((moment_DD @ axes.matrix_DD) * axes.matrix_DD).sum(axis=0)

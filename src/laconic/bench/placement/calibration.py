@@ -202,8 +202,8 @@ def fit_links(points: NDArray[np.float64], alone_ms: float) -> Links:
         for slope in np.linspace(1, 1 / _LEAST_EFFICIENCY, 48):
             wire = slope * rows + np.maximum(slope * dense - hidden * alone_ms, 0)
             k = float(np.average(waited - wire, weights=took**-2.0))
-            tried.append((float((((wire + k - waited) / took) ** 2).sum()), slope, hidden, k))
-    _, slope, hidden, k = min(tried)  # of equals the one that hides least
+            tried.append((float((((wire + k - waited) / took) ** 2).sum()), hidden, slope, k))
+    _, hidden, slope, k = min(tried)  # of equals the one that hides least
     return Links(
         efficiency=float(1 / slope),
         latency_us=1e3 * max(k, 0.0) / ROUNDS,
