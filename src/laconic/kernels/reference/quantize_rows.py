@@ -46,7 +46,9 @@ def quantize_rows(x: Array, format: int, method: int, out: Array) -> int:
 
 def _int8(x_RD: Tensor, low_R: Tensor, high_R: Tensor) -> Tensor:
     extent_R = high_R - low_R
-    codes_RD = _codes(x_RD, low_R, 255 / (extent_R + _EPSILON), 255)
+    # one division: a number over a tensor is a reciprocal and a product to torch, rounded twice
+    inverse_R = torch.full_like(extent_R, 255.0) / (extent_R + _EPSILON)
+    codes_RD = _codes(x_RD, low_R, inverse_R, 255)
     return torch.cat([codes_RD, torch.stack([extent_R / 255, low_R], dim=1).view(torch.uint8)], dim=1)
 
 
