@@ -25,6 +25,7 @@ from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
+from laconic.train.buckets import bucket_cap_mb
 from laconic.train.placement import Placement
 from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
@@ -32,7 +33,7 @@ from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
 
 __all__ = ["Trainer", "make_model"]
 
-# not to send buffers before every step; older versions of torch call it otherwise
+# not to send buffers, which are constants, before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
 _NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
@@ -101,9 +102,7 @@ class Trainer:
         self.compressor: Compressor | None = None
         """Of dense gradients; None where they are exact."""
         if ranks.count > 1:
-            # small buckets: the last layers' gradients travel while the rest is computed; larger ones where they are
-            # compressed, and a round of messages takes longer than their bytes. Buffers are constants
-            cap = 0.5 if settings.dense.send == "exact" else 1.0
+            cap = bucket_cap_mb(self.model, coded=settings.dense.send != "exact")
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )

@@ -16,6 +16,8 @@ from laconic.bench.placement.traffic import measure_traffic
 
 __all__ = ["as_json", "run_placement_benchmark"]
 
+_STEPS = 2  # of a turn: what disturbs a shared machine lasts longer than that, and many short turns dodge it better than few long ones
+
 
 def run_placement_benchmark(
     *,
@@ -38,8 +40,8 @@ def run_placement_benchmark(
             rates_mbit,
             hosts=hosts,
             match_profile=True,
-            rounds=8 if full else 3,
-            steps=8 if full else 3,
+            rounds=8 if full else 2,
+            steps=_STEPS,
             folder=place,
             say=say,
         )

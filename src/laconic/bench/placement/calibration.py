@@ -37,8 +37,8 @@ __all__ = [
     "Links",
     "calibrate",
     "fit_links",
-    "least_ms",
     "time_contenders",
+    "usual_ms",
 ]
 
 MEMORY_SHARE = 0.6
@@ -154,7 +154,7 @@ def calibrate(
         answers[rate] = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
     last = answers[_RATES[-1]]
     engine = Engine(
-        statistics.fmean(least_ms(found[ALONE.name]) for found in answers.values()),
+        statistics.fmean(usual_ms(found[ALONE.name]) for found in answers.values()),
         ideal,
         ideal,
         dense={
@@ -177,8 +177,8 @@ def calibrate(
         for rate, found in answers.items():
             for name, sends, places in timed:
                 step = engine.problem(case, crew.ranks, rate, sends).step(places.choices)
-                dense_ms, took = 1e3 * step.phases["dense"], least_ms(found[name])
-                waited = took - least_ms(found[ALONE.name]) - 1e3 * (step.busy_s - step.compute_s)
+                dense_ms, took = 1e3 * step.phases["dense"], usual_ms(found[name])
+                waited = took - usual_ms(found[ALONE.name]) - 1e3 * (step.busy_s - step.compute_s)
                 points.append((1e3 * step.wire_s - dense_ms, dense_ms, waited, took))
         return fit_links(np.array(points), engine.alone_ms)
 
@@ -223,10 +223,10 @@ def _looking_ahead(contender: Contender, path: Path) -> Contender:
 def _window(alone: Placed, without: Placed, ahead: Placed) -> float:
     """Share of computation that hides what looking ahead gains, turn by turn, and what it takes."""
     rows = ahead.before["forward"] / (4 * MODEL.dim)
-    pairs = zip(without.round_ms, ahead.round_ms, strict=True)
-    gained_ms = statistics.median(statistics.fmean(one) - statistics.fmean(other) for one, other in pairs)
+    pairs = zip(without.turn_ms, ahead.turn_ms, strict=True)
+    gained_ms = statistics.median(one - other for one, other in pairs)
     gained_ms += 1e-6 * EngineSpeeds().early_ns * rows
-    return min(max(gained_ms / least_ms(alone), 0.0), 1.0)
+    return min(max(gained_ms / usual_ms(alone), 0.0), 1.0)
 
 
 def _dense_cost(answer: Placed, ranks: int) -> DenseCost:
@@ -243,13 +243,27 @@ def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
 
 
 def time_contenders(
-    crew: Crew, case: Case, contenders: Sequence[Contender], *, rounds: int, steps: int
+    crew: Crew,
+    case: Case,
+    contenders: Sequence[Contender],
+    *,
+    rounds: int,
+    steps: int,
+    races: Sequence[Sequence[Contender]] = (),
+    further_rounds: int = 0,
 ) -> dict[str, Placed]:
-    """Time all of them, in turns."""
-    job = PlacedSteps(data=case.data, contenders=tuple(contenders), rounds=rounds, steps=steps)
+    """Time all of them, in turns, and those that lead a race for longer."""
+    job = PlacedSteps(
+        data=case.data,
+        contenders=tuple(contenders),
+        rounds=rounds,
+        steps=steps,
+        races=tuple(tuple(contender.name for contender in race) for race in races),
+        further_rounds=further_rounds,
+    )
     return {answer.name: answer for answer in map(Placed.model_validate, crew.ask("steps", job))}
 
 
-def least_ms(answer: Placed) -> float:
-    """Of turns, each the mean of its steps, as these may differ by what they do; what else a machine does only adds to it."""
-    return min(statistics.fmean(turn) for turn in answer.round_ms)
+def usual_ms(answer: Placed) -> float:
+    """Lower quartile of turns: what else a machine does only adds to some, and a lucky one does not count."""
+    return float(np.quantile(answer.turn_ms, 0.25))

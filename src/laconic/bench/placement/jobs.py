@@ -58,13 +58,18 @@ class PlacedSteps(Settings):
     rounds: int
     steps: int
     """Of each contender in each round; one more before them is not counted."""
+    races: tuple[tuple[str, ...], ...] = ()
+    """Names of contenders that are compared with one another, the planner's first."""
+    further_rounds: int = 0
+    """Of those that are first in their race, or nearly so: of several that are alike, one is lucky in a few rounds."""
 
 
 class Placed(Settings):
     """Figures of one contender, averaged over ranks where they differ."""
 
     name: str
-    round_ms: tuple[tuple[float, ...], ...]
+    turn_ms: tuple[float, ...]
+    """Mean step of each turn, in which all ranks do the same steps from the same moment on."""
     bytes: dict[str, float]
     """Sent per step and rank, by direction."""
     before: dict[str, float]

@@ -29,6 +29,9 @@ class Row:
     predicted_ms: float | None = None
     """Of a step."""
     measured_ms: float | None = None
+    """The same: lower quartile of turns."""
+    turn_ms: tuple[float, ...] | None = None
+    """Mean step of each turn."""
     samples_per_s: float | None = None
     """Of all hosts, as measured."""
     planned_over: tuple[float, float, float] | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 
 from laconic.bench.crew import Crew
-from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, least_ms, time_contenders
+from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, time_contenders, usual_ms
 from laconic.bench.placement.case import BATCH, Case
 from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
@@ -20,8 +20,10 @@ from laconic.bench.training.timing import PROFILE_SHARE
 __all__ = ["time_placements"]
 
 PLAIN = Contender(placement="plain", codec="plain")
-_TOLERANCE = 0.01
+_TRIES = 3
 _HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
+_FURTHER = 2  # times as many rounds for those who lead
+_FITTING = 4  # more rounds where all predictions depend on what is measured
 
 
 def time_placements(
@@ -39,11 +41,11 @@ def time_placements(
     rows = []
     with Crew("laconic.bench.placement.worker", hosts, lab=True, rate="200mbit") as crew:
         for case in cases:
-            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds + 2, steps=steps)
+            engine = calibrate(crew, case, folder / case.name, say, rounds=rounds + _FITTING, steps=steps)
             rates = list(rates_mbit)
             if match_profile:
                 say(f"{case.name}: looking for the rate that matches the profile")
-                rates.insert(0, _matching_rate(crew, case))
+                rates.insert(0, _matching_rate(crew, case, engine.alone_ms))
             for rate in dict.fromkeys(rates):
                 say(f"{case.name}: timing at {rate:.0f} Mbit/s")
                 crew.set_rate(f"{rate:.0f}mbit")
@@ -59,39 +61,52 @@ def _time(
     for codec, sends in codecs.items():
         problem = engine.problem(case, crew.ranks, rate, sends)
         chosen += choose_places(case, problem, codec, sends, folder / codec)
-        stale = engine.problem(case, crew.ranks, rate, sends, hot_every=_HOT_EVERY)
-        chosen.append(plan_places(case, stale, codec, sends, folder / codec, f"planned_every_{_HOT_EVERY}"))
+    raced = len(chosen)
+    exact = codecs["exact"]  # coded rows are so small that copies of them hardly matter
+    stale = engine.problem(case, crew.ranks, rate, exact, hot_every=_HOT_EVERY)
+    chosen.append(plan_places(case, stale, "exact", exact, folder / "exact", f"planned_every_{_HOT_EVERY}"))
     # trainers are kept by name: plans that are alike at two rates share one
     named = [places.contender.model_copy(update={"placement": places.digest}) for places in chosen]
-    answers = time_contenders(crew, case, [ALONE, PLAIN, *named], rounds=rounds, steps=steps)
+    placed = [[contender for contender in named[:raced] if contender.codec == codec] for codec in codecs]
+    answers = time_contenders(
+        crew,
+        case,
+        [ALONE, PLAIN, *named],
+        rounds=rounds,
+        steps=steps,
+        races=[[ALONE], [PLAIN], *placed],
+        further_rounds=_FURTHER * rounds,
+    )
     rows = [
         _row(case, crew.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)
     ]
     # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
-    slower = least_ms(answers[ALONE.name]) - engine.alone_ms
+    slower = usual_ms(answers[ALONE.name]) - engine.alone_ms
     planned = {
-        contender.codec: _turns(answers[contender.name])
+        contender.codec: answers[contender.name]
         for places, contender in zip(chosen, named, strict=True)
         if "planned" in places.names
     }
     for places, contender in zip(chosen, named, strict=True):
         answer = answers[contender.name]
         row = _row(case, crew.ranks, rate, contender, answer, places.predicted_ms + slower)
-        over = paired_ratios(planned[contender.codec], _turns(answer)) if rounds > 1 else None
+        over = _planned_over(planned[contender.codec], answer) if rounds > 1 else None
         for name in places.names:
             rows.append(replace(row, placement=name, planned_over=None if name == "planned" else over))
     return rows + simulate_times(case, engine, codecs["exact"], rows)
 
 
-def _turns(answer: Placed) -> list[tuple[float]]:
-    """Mean step of each turn: steps may differ by what they do."""
-    return [(fmean(turn),) for turn in answer.round_ms]
+def _planned_over(planned: Placed, other: Placed) -> tuple[float, float, float]:
+    """Ratios of the turns that both had, in which they followed one another."""
+    both = zip(planned.turn_ms, other.turn_ms, strict=False)
+    ours, theirs = zip(*(((one,), (another,)) for one, another in both), strict=True)
+    return paired_ratios(ours, theirs)
 
 
 def _row(
     case: Case, hosts: int, rate: float, contender: Contender, answer: Placed, predicted_ms: float | None
 ) -> Row:
-    measured = least_ms(answer)
+    measured = usual_ms(answer)
     return Row(
         kind="time",
         data=case.name,
@@ -101,20 +116,18 @@ def _row(
         codec=contender.codec,
         predicted_ms=predicted_ms,
         measured_ms=measured,
+        turn_ms=answer.turn_ms,
         measured_bytes=sum(answer.bytes.values()) + answer.dense_sent,
         samples_per_s=1e3 * BATCH * hosts / measured,
     )
 
 
-def _matching_rate(crew: Crew, case: Case) -> float:
-    """Rate at which plain communicates for the profile's share of a step."""
-    rate = 200.0
-    for _ in range(4):
+def _matching_rate(crew: Crew, case: Case, alone_ms: float) -> float:
+    """Rate at which plain communicates for the profile's share of a step; computing alone was measured at length."""
+    rate, sent, wanted_ms = 200.0, [], alone_ms * PROFILE_SHARE / (1 - PROFILE_SHARE)
+    for _ in range(_TRIES):  # what is waited for is about as long as the rate is slow: all tries count
         crew.set_rate(f"{rate:.0f}mbit")
-        answers = time_contenders(crew, case, [ALONE, PLAIN], rounds=2, steps=2)
-        alone, plain = least_ms(answers[ALONE.name]), least_ms(answers[PLAIN.name])
-        if abs(1 - alone / plain - PROFILE_SHARE) <= _TOLERANCE:
-            break
-        wanted = alone / (1 - PROFILE_SHARE)
-        rate = float(round(min(max(rate * (plain - alone) / (wanted - alone), 10), 10_000)))
+        answer = time_contenders(crew, case, [PLAIN], rounds=3, steps=2)[PLAIN.name]
+        sent.append(rate * max(usual_ms(answer) - alone_ms, 1.0))
+        rate = float(round(min(max(statistics.median(sent) / wanted_ms, 10), 10_000)))
     return rate

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
@@ -20,6 +23,7 @@ from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSet
 from laconic.train.trainer import Trainer
 
 _BATCHES = 64  # read before the clock starts, used in turn: few of them would be learnt by heart, and their gradients vanish
+_CLOSE = 1.1
 
 
 def main() -> None:
@@ -40,6 +44,12 @@ class _Kept:
     done: int = 0
     """Steps."""
 
+    def step(self, batches: Sequence[Samples]) -> None:
+        """Train on the next of these batches, in turn."""
+        samples, following = (batches[(self.done + k) % len(batches)] for k in (0, 1))
+        self.trainer.step(samples, following.lookups)
+        self.done += 1
+
 
 class _Timed:
     """Trainers of one data set, kept as long as jobs name them: tables take a while to make."""
@@ -54,12 +64,23 @@ class _Timed:
         self._prepare(job)
         for contender in job.contenders:
             self._kept[contender.name].trainer.embeddings.ledger.reset()
-        rounds: dict[str, list[tuple[float, ...]]] = {contender.name: [] for contender in job.contenders}
-        for turn in range(job.rounds):
-            for k in range(len(job.contenders)):
-                name = job.contenders[(turn + k) % len(job.contenders)].name
-                rounds[name].append(self._turn(name, job.steps))
-        return [self._answer(contender.name, rounds[contender.name]) for contender in job.contenders]
+        turns: dict[str, list[float]] = {contender.name: [] for contender in job.contenders}
+        self._take_turns(turns, [*turns], job.rounds, job.steps)
+        mine = {name: statistics.median(means) for name, means in turns.items()}
+        median: dict[str, float] = self.ranks.gather(mine)[0]
+        ahead = {name for race in job.races for name in leaders(race, median)}
+        self._take_turns(turns, [name for name in turns if name in ahead], job.further_rounds, job.steps)
+        return [self._answer(contender.name, turns[contender.name]) for contender in job.contenders]
+
+    def _take_turns(
+        self, turns: dict[str, list[float]], names: Sequence[str], rounds: int, steps: int
+    ) -> None:
+        order = random.Random(
+            rounds
+        )  # the same on every rank; another in each round, so that nobody always follows the same one
+        for _ in range(rounds):
+            for name in order.sample(names, len(names)):
+                turns[name].append(self._turn(name, steps))
 
     def _prepare(self, job: PlacedSteps) -> None:
         data = job.model_dump_json(include={"data"})
@@ -83,22 +104,25 @@ class _Timed:
             if trainer.compressor is not None:
                 trainer.compressor.close()
 
-    def _turn(self, name: str, steps: int) -> tuple[float, ...]:
-        """Time some steps; the first one, which finds caches full of others' data, is not counted.
+    def _turn(self, name: str, steps: int) -> float:
+        """Time some steps, from when all ranks are ready to when all are done, and return their mean in milliseconds.
 
-        Where copies are synchronized every k steps there are as many as make whole periods: none is like another.
+        What a rank has sent may reach the other after its own step: one step may take half of the next one's time, and
+        only several of them, with nothing on its way before and after, say what a step takes. The first, which
+        finds caches full of others' data, is not counted. Where copies are synchronized every k steps, there are
+        as many as make whole periods: none is like another.
         """
+        kept = self._kept[name]
+        kept.step(self._batches)
+        count = -(-steps // kept.every) * kept.every
         self.ranks.barrier()
-        kept, times = self._kept[name], []
-        for _ in range(-(-steps // kept.every) * kept.every + 1):
-            samples, following = (self._batches[(kept.done + k) % len(self._batches)] for k in (0, 1))
-            start = perf_counter()
-            kept.trainer.step(samples, following.lookups)
-            times.append(1e3 * (perf_counter() - start))
-            kept.done += 1
-        return tuple(times[1:])
+        start = perf_counter()
+        for _ in range(count):
+            kept.step(self._batches)
+        self.ranks.barrier()
+        return 1e3 * (perf_counter() - start) / count
 
-    def _answer(self, name: str, round_ms: list[tuple[float, ...]]) -> Placed:
+    def _answer(self, name: str, turn_ms: list[float]) -> Placed:
         trainer = self._kept[name].trainer
         rows = {row["direction"]: row for row in trainer.embeddings.ledger.summary()}
         everyone: list[dict[str, Any]] = self.ranks.gather(rows)
@@ -112,7 +136,7 @@ class _Timed:
         }
         return Placed(
             name=name,
-            round_ms=tuple(round_ms),
+            turn_ms=tuple(turn_ms),
             bytes={direction: mean(direction, "bytes_sent") for direction in rows},
             before={direction: mean(direction, "bytes_before") for direction in rows},
             codec_ms=codec_ms,
@@ -120,6 +144,13 @@ class _Timed:
             dense_sent=trainer.dense_bytes if trainer.ranks.count > 1 else 0,
             dense_work_ms=_dense_work_ms(trainer),
         )
+
+
+def leaders(race: Sequence[str], took: Mapping[str, float]) -> list[str]:
+    """Those who may be the fastest of a race: two of them, all that are about as fast, and the first named, about which it is."""
+    order = sorted(race, key=lambda name: took[name])
+    most = _CLOSE * took[order[0]]
+    return [name for name in order if name in (*order[:2], race[0]) or took[name] <= most]
 
 
 def _dense_work_ms(trainer: Trainer) -> float:
