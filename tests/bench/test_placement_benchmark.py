@@ -96,7 +96,8 @@ def test_the_simulator_is_told_computing_links_and_codecs_and_nothing_of_what_pl
     }
     _, lossless, coded = rows
     wire_ms = 8e3 * lossless.predicted_bytes / (100e6 * 1448 / 1514)
-    assert lossless.predicted_ms == pytest.approx(20 + 3 + wire_ms, abs=0.3)  # rounds
+    beside_ms = 0.4 * 20  # of the backward pass
+    assert lossless.predicted_ms == pytest.approx(20 + 3 + wire_ms - beside_ms, abs=0.3)  # rounds
     assert coded.predicted_bytes < lossless.predicted_bytes - 0.75e6
     again = simulate_times(case, engine, exact, [replace(row, measured_ms=20.0) for row in found])
     assert [row.predicted_ms for row in again] == [row.predicted_ms for row in rows]

@@ -32,7 +32,7 @@ CODEC = CodecFigures(row_bytes=8.0, block_bytes=20.0, row_s=1e-7, block_s=5e-6)
 MODEL = Model(
     frequencies_T=tuple(Frequencies.zipf(rows, 1.05) for rows in (30, 4000, 1_000_000)), dim=16, samples=512,
     compute_s=0.01, dense_bytes=1e5, forward=CODEC, backward=CODEC, codec_threads=4, dense_ratio=6.0, dense_s_per_byte=1e-9,
-    hot_bytes=1e9, sync_every=1, overlap=0.0,
+    hot_bytes=1e9, sync_every=1, overlap=0.0, dense_overlap=0.0,
 )  # fmt: skip
 SLOW = Network(bytes_per_s=1e8, latency_s=1e-4, message_s=1e-6)
 
@@ -68,6 +68,19 @@ def test_transfers_hide_behind_computation():
     hidden = step_cost(replace(MODEL, overlap=0.1), SLOW, 8, Methods())
     assert hidden.step_s == pytest.approx(shown.step_s - 0.1 * MODEL.compute_s)
     assert step_cost(replace(MODEL, overlap=1.0), SLOW, 8, Methods()).step_s == MODEL.compute_s
+
+
+def test_sums_travel_beside_the_backward_pass_and_rows_do_not():
+    shown, beside = (
+        step_cost(replace(MODEL, dense_bytes=1e7, dense_overlap=share), SLOW, 8, Methods())
+        for share in (0.0, 0.4)
+    )
+    assert beside.step_s == pytest.approx(shown.step_s - 0.4 * MODEL.compute_s)
+    none, all_of_it = (
+        step_cost(replace(MODEL, dense_bytes=0.0, dense_overlap=share), SLOW, 8, Methods())
+        for share in (0.0, 1.0)
+    )
+    assert all_of_it == none
 
 
 @pytest.mark.parametrize(("dense_bytes", "hidden"), [(1e3, 1.0), (1e9, 0.0)])

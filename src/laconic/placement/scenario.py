@@ -94,6 +94,9 @@ class Scenario(Settings):
     overlap: float = Field(default=0.0, ge=0, le=1)
     """Share of the computation that transfers hide behind."""
 
+    dense_overlap: float = Field(default=0.4, ge=0, le=1)
+    """Share of it beside which dense gradients travel: the backward pass, but for its first layers."""
+
     @model_validator(mode="after")
     def _rising(self) -> Self:
         for name in ("ranks", "gbps"):
@@ -127,6 +130,7 @@ def model_of(scenario: Scenario, default_rows: Sequence[int]) -> Model:
         hot_bytes=scenario.hot_gb * 1e9,
         sync_every=scenario.sync_every,
         overlap=scenario.overlap,
+        dense_overlap=scenario.dense_overlap,
     )
 
 

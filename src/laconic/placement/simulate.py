@@ -12,10 +12,10 @@ balance, which flatters it. Each method changes that::
 ::
 
     step = compute + codecs + max(0, wire - overlap x compute)
-    wire = ids + rows + gradients + dense + hot rows, each: latency of its rounds + bytes / bandwidth
+    wire = ids + rows + gradients + max(0, sums - dense overlap x compute), each: latency of its rounds + bytes / bandwidth
 
-Sums of dense gradients and hot rows travel beside the gradients of rows: where an all-to-all gets a share of the bandwidth
-only, they take what it leaves.
+Sums of dense gradients and hot rows travel beside the backward pass, and beside the gradients of rows: where an all-to-all gets
+a share of the bandwidth only, they take what it leaves.
 
 The hot set is the best one: rows whose exchange costs more than their sum, as long as they fit (``docs/papers/avoidance.md``,
 proposition 4). Shape legend: ``T`` tables.
@@ -96,6 +96,8 @@ class Model:
     """Steps between sums of hot rows' gradients; more than 1 is bounded staleness."""
     overlap: float
     """Share of the computation that transfers hide behind."""
+    dense_overlap: float
+    """Share of it beside which sums of dense gradients and hot rows travel: the backward pass goes on meanwhile."""
 
     def __post_init__(self) -> None:
         if not self.frequencies_T or self.dim < 1 or self.samples < 1 or self.sync_every < 1:
@@ -217,6 +219,7 @@ def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> S
     summed_s = (dense_bytes + hot_bytes) / network.bytes_per_s
     # gradients are about half of rows_bytes
     left_s = (1 / network.all_to_all - 1) * rows_bytes / 2 / network.bytes_per_s
+    left_s += model.dense_overlap * model.compute_s
     sums = 1 + (traffic.hot_rows > 0) / model.sync_every
     wire_s = exchanged_s + max(0.0, summed_s - left_s) + _rounds_s(network, ranks, sums)
     step_s = model.compute_s + codec_s + max(0.0, wire_s - model.overlap * model.compute_s)

@@ -40,7 +40,7 @@ def run_placement_benchmark(
             rates_mbit,
             hosts=hosts,
             match_profile=True,
-            rounds=8 if full else 2,
+            rounds=9 if full else 3,
             steps=_STEPS,
             folder=place,
             say=say,

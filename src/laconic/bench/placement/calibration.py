@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.bench.crew import Crew
-from laconic.bench.placement.case import MODEL, Case
+from laconic.bench.placement.case import Case
 from laconic.bench.placement.contenders import Chosen, choose_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
+from laconic.bench.placement.sizes import MODEL
 from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.plan_file import read_plan, write_plan
 from laconic.placement.planner import plan_tables

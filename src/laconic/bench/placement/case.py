@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 
 from laconic.bench.placement.jobs import Sends
+from laconic.bench.placement.sizes import BATCH, MODEL
+from laconic.bench.placement.taught import NO_RATE, copy_state, taught
 from laconic.bench.training.real_data import real_data_sets
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups
@@ -20,13 +22,11 @@ from laconic.placement.access_load import access_load
 from laconic.placement.profile import Profiler
 from laconic.placement.workload import Coding, Workload
 from laconic.train.ranks import Ranks
-from laconic.train.settings import EmbeddingSettings, ExchangeSettings, ModelSettings, RunSettings
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings
 from laconic.train.trainer import Trainer
 
-__all__ = ["BATCH", "MODEL", "Case", "find_cases"]
+__all__ = ["Case", "find_cases"]
 
-BATCH = 1024
-MODEL = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))
 _COUNTED = 1 << 19  # samples that frequencies are counted on, at most
 _BLOCK = 1 << 14
 _CODED_STEPS = 4  # that ratios of codecs are measured on
@@ -56,6 +56,11 @@ class Case:
             profiler.add(samples.lookups)
         return profiler.finish()
 
+    @cached_property
+    def taught(self) -> Trainer:
+        """The model that all contenders begin with."""
+        return taught(self.data)
+
     def batches(self, ranks: int, count: int) -> Iterator[Lookups]:
         """Global batches of as many ranks."""
         parts = self.source.batches("train", global_batch=BATCH * ranks, rank=0, ranks=1)
@@ -78,17 +83,19 @@ class Case:
 
 @cache
 def _codings(case: Case, kind: Literal["exact", "lossless", "bounded"]) -> dict[str, tuple[Coding, Coding]]:
-    """How much smaller each table's rows and gradients get, in the first steps; bounds are the defaults."""
+    """How much smaller each table's rows and gradients get in a few steps; bounds are the defaults."""
     schema = case.source.schema
     if kind == "exact":
         return {feature.name: (Coding(), Coding()) for feature in schema.categorical}
     settings = RunSettings(
         data=case.data,
         model=MODEL,
-        embeddings=EmbeddingSettings(sharding="row"),
+        embeddings=EmbeddingSettings(sharding="row", rate=NO_RATE),
+        dense=DenseSettings(rate=NO_RATE),
         exchange=ExchangeSettings(kind=kind),
     )
     trainer = Trainer(settings, schema, Ranks(0, 1), rehearsed_ranks=2)
+    copy_state(case.taught, trainer)
     parts = case.source.batches("train", global_batch=2 * BATCH, rank=0, ranks=1)
     for samples in islice(parts, _CODED_STEPS):
         trainer.step(samples)

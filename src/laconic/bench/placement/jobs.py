@@ -55,6 +55,7 @@ class PlacedSteps(Settings):
 
     data: DataSettings
     contenders: tuple[Contender, ...]
+    """What fills links for long disturbs the next one even after a step that is not counted: one that sends nothing should be first, plain last."""
     rounds: int
     steps: int
     """Of each contender in each round; one more before them is not counted."""

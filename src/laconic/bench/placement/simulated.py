@@ -9,7 +9,8 @@ Devices of the simulator are equal and its placements ideal, so three choices of
 
 The simulator is told what its user may know: how often rows are looked up, computing alone, how fast codecs are and how
 small they make rows and dense gradients, the rate of links and what headers take of it. It is not told what any placement
-took, nor what was fitted to placements: no transfer hides behind computation.
+took, nor what was fitted to placements: dense gradients travel beside the share of computation that is its default, and nothing else
+hides behind computation.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from laconic.bench.placement.jobs import Codec, Sends
 from laconic.bench.placement.row import Row
 from laconic.placement.calibration import CodecFigures
 from laconic.placement.distinct import distinct_rows
+from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.simulate import Methods, Model, Network, step_cost
 from laconic.placement.workload import Workload
 
@@ -151,4 +153,5 @@ def _model(
         hot_bytes=0.0,
         sync_every=1,
         overlap=0.0,
+        dense_overlap=EngineSpeeds().dense_overlap,
     )

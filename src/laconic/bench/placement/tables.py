@@ -9,12 +9,13 @@ from rich.table import Table
 
 from laconic.bench.figures_table import figures_table
 from laconic.bench.placement.row import Row
+from laconic.bench.placement.summary import Race, Summary, races_of, summarize
 
 __all__ = ["render"]
 
 
 def render(rows: Sequence[Row]) -> RenderableType:
-    """One table of bytes for each data set, and one of times for each rate; and one of all that was simulated."""
+    """One table of bytes for each data set, and one of times for each rate; all that was simulated; and what it comes to."""
     tables: list[RenderableType] = []
     for data in dict.fromkeys(row.data for row in rows if row.kind == "bytes"):
         tables.append(_bytes_table(data, [r for r in rows if r.kind == "bytes" and r.data == data]))
@@ -23,6 +24,8 @@ def render(rows: Sequence[Row]) -> RenderableType:
         tables.append(_time_table([r for r in timed if (r.data, r.rate_mbit) == (data, rate)]))
     if simulated := [row for row in rows if row.kind == "simulated"]:
         tables.append(_simulated_table(simulated))
+    if timed:
+        tables += [_races_table(races_of(rows)), _in_words(summarize(rows))]
     return Group(*tables)
 
 
@@ -104,3 +107,37 @@ def _simulated_table(rows: list[Row]) -> Table:
             f"{predicted / measured - 1:+.1%}" if measured else "",
         )
     return table
+
+
+def _races_table(races: Sequence[Race]) -> Table:
+    table = figures_table(
+        "plans against plain training, and against the fastest of the others",
+        "data",
+        "Mbit/s",
+        "plain communicates",
+        "codec",
+        "plain / planned",
+        "fastest other",
+        "planned / other",
+        "in turns (95 %)",
+    )
+    for race in races:
+        table.add_row(
+            race.data,
+            f"{race.rate_mbit:.0f}",
+            f"{race.communicates:.1%}",
+            race.codec,
+            f"{race.faster_than_plain:.2f}x",
+            race.other,
+            f"{race.over_other:.3f}",
+            "" if race.interval is None else "{:.3f} ({:.3f} - {:.3f})".format(*race.interval),
+        )
+    return table
+
+
+def _in_words(summary: Summary) -> str:
+    return (
+        f"Steps were predicted within {summary.median_error:.1%} (median) and {summary.worst_error:.1%} (worst) of {summary.predictions}; "
+        f"bytes within {summary.bytes_error:.1%}. Of {summary.pairs} pairs of placements that surely differ by more than a tenth, "
+        f"{summary.ranked_right} were ranked as they are."
+    )

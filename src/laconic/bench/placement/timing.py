@@ -9,11 +9,12 @@ from pathlib import Path
 
 from laconic.bench.crew import Crew
 from laconic.bench.placement.calibration import ALONE, CODED, Engine, calibrate, time_contenders, usual_ms
-from laconic.bench.placement.case import BATCH, Case
+from laconic.bench.placement.case import Case
 from laconic.bench.placement.contenders import Chosen, choose_places, plan_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
 from laconic.bench.placement.row import Row
 from laconic.bench.placement.simulated import simulate_times
+from laconic.bench.placement.sizes import BATCH
 from laconic.bench.training.interval import paired_ratios
 from laconic.bench.training.timing import PROFILE_SHARE
 
@@ -22,8 +23,7 @@ __all__ = ["time_placements"]
 PLAIN = Contender(placement="plain", codec="plain")
 _TRIES = 3
 _HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
-_FURTHER = 2  # times as many rounds for those who lead
-_FITTING = 4  # more rounds where all predictions depend on what is measured
+_FITTING = 2  # more rounds where all predictions depend on what is measured
 
 
 def time_placements(
@@ -71,11 +71,11 @@ def _time(
     answers = time_contenders(
         crew,
         case,
-        [ALONE, PLAIN, *named],
+        [ALONE, *named, PLAIN],
         rounds=rounds,
         steps=steps,
-        races=[[ALONE], [PLAIN], *placed],
-        further_rounds=_FURTHER * rounds,
+        races=[[ALONE], *placed],
+        further_rounds=rounds,
     )
     rows = [
         _row(case, crew.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)

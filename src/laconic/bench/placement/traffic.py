@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from laconic.bench.placement.calibration import MEMORY_SHARE
-from laconic.bench.placement.case import BATCH, MODEL, Case
+from laconic.bench.placement.case import Case
 from laconic.bench.placement.jobs import Sends
 from laconic.bench.placement.row import Row
+from laconic.bench.placement.sizes import BATCH, MODEL
 from laconic.collectives import Sgd, Table
 from laconic.collectives.ledger import Direction
 from laconic.nn import RehearsedEmbeddings

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from laconic.bench.crew_member import do_jobs
-from laconic.bench.placement.case import BATCH, MODEL
 from laconic.bench.placement.jobs import Contender, Placed, PlacedSteps
+from laconic.bench.placement.sizes import BATCH, MODEL
+from laconic.bench.placement.taught import NO_RATE, copy_state, taught
 from laconic.collectives.world import Joined
 from laconic.data import DataSettings, Samples, open_source
 from laconic.train.placement import make_placement
@@ -22,7 +23,7 @@ from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings
 from laconic.train.trainer import Trainer
 
-_BATCHES = 64  # read before the clock starts, used in turn: few of them would be learnt by heart, and their gradients vanish
+_BATCHES = 64  # read before the clock starts, used in turn
 _CLOSE = 1.1
 
 
@@ -58,6 +59,7 @@ class _Timed:
         self.ranks = ranks
         self._data = ""
         self._batches: list[Samples] = []
+        self._taught: Trainer
         self._kept: dict[str, _Kept] = {}
 
     def measure(self, job: PlacedSteps) -> list[Placed]:
@@ -75,11 +77,11 @@ class _Timed:
     def _take_turns(
         self, turns: dict[str, list[float]], names: Sequence[str], rounds: int, steps: int
     ) -> None:
-        order = random.Random(
-            rounds
-        )  # the same on every rank; another in each round, so that nobody always follows the same one
+        """Let the first follow the last, and the others each other in random order: the same on every rank, another in each round."""
+        order = random.Random(rounds)
+        between = names[1:-1]
         for _ in range(rounds):
-            for name in order.sample(names, len(names)):
+            for name in (*names[:1], *order.sample(between, len(between)), *names[1:][-1:]):
                 turns[name].append(self._turn(name, steps))
 
     def _prepare(self, job: PlacedSteps) -> None:
@@ -92,10 +94,12 @@ class _Timed:
                 "train", global_batch=BATCH * ranks.count, rank=ranks.rank, ranks=ranks.count
             )
             self._batches = list(islice(parts, _BATCHES))
+            self._taught = taught(job.data)
         self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
             if contender.name not in self._kept:
-                self._kept[contender.name] = _contending(contender, job.data, self.ranks)
+                kept = self._kept[contender.name] = _contending(contender, job.data, self.ranks)
+                copy_state(self._taught, kept.trainer)
 
     def _forget(self, wanted: set[str]) -> None:
         for name in [name for name in self._kept if name not in wanted]:
@@ -162,8 +166,8 @@ def _contending(contender: Contender, data: DataSettings, ranks: Ranks) -> _Kept
     settings = RunSettings(
         data=data,
         model=MODEL,
-        embeddings=EmbeddingSettings(sharding="table", send="pooled"),
-        dense=DenseSettings(send=contender.sends.dense),
+        embeddings=EmbeddingSettings(sharding="table", send="pooled", rate=NO_RATE),
+        dense=DenseSettings(send=contender.sends.dense, rate=NO_RATE),
         exchange=ExchangeSettings(kind=contender.sends.rows, coded_ids=contender.codec != "plain"),
     )
     if contender.placement == "alone":
