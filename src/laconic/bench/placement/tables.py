@@ -111,14 +111,14 @@ def _simulated_table(rows: list[Row]) -> Table:
 
 def _races_table(races: Sequence[Race]) -> Table:
     table = figures_table(
-        "plans against plain training, and against the fastest of the others",
+        "how much of a step plain training waits; its step over the plan's, and that over the fastest other's",
         "data",
         "Mbit/s",
-        "plain communicates",
+        "waits",
         "codec",
-        "plain / planned",
-        "fastest other",
-        "planned / other",
+        "plain /",
+        "other",
+        "/ other",
         "in turns (95 %)",
     )
     for race in races:
