@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from laconic.bench.placement.row import Row
-from laconic.bench.training.interval import paired_ratios
+from laconic.bench.training.interval import ratios_of_turns
 
 __all__ = ["Race", "Summary", "races_of", "summarize"]
 
@@ -110,10 +110,10 @@ def _groups(rows: Sequence[Row]) -> dict[tuple[str, float, str], list[Row]]:
 
 def _differ(one: Row, other: Row) -> int:
     """Return 1 if the first surely takes a tenth longer, -1 if the second does, 0 if neither is sure."""
-    turns = [*zip(one.turn_ms or (), other.turn_ms or (), strict=False)]
-    if len(turns) < 2:
+    turns = one.turn_ms or (), other.turn_ms or ()
+    if min(map(len, turns)) < 2:
         return 0
-    _, low, high = paired_ratios([(a,) for a, _ in turns], [(b,) for _, b in turns])
+    _, low, high = ratios_of_turns(*turns)
     return (low > _DIFFERS) - (high < 1 / _DIFFERS)
 
 

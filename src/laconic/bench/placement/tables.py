@@ -69,7 +69,7 @@ def _time_table(rows: list[Row]) -> Table:
     )
     for row in rows:
         measured = row.measured_ms or 0.0
-        predicted, over = row.predicted_ms, row.planned_over
+        predicted = row.predicted_ms
         table.add_row(
             row.placement,
             row.codec,
@@ -78,9 +78,13 @@ def _time_table(rows: list[Row]) -> Table:
             "" if predicted is None else f"{predicted / measured - 1:+.1%}",
             f"{plain / measured:.2f}x",
             f"{row.samples_per_s:,.0f}",
-            "" if over is None else f"{over[0]:.3f} ({over[1]:.3f} - {over[2]:.3f})",
+            _interval(row.planned_over),
         )
     return table
+
+
+def _interval(ratio: tuple[float, float, float] | None) -> str:
+    return "" if ratio is None else "{:.3f} ({:.3f} - {:.3f})".format(*ratio)
 
 
 def _simulated_table(rows: list[Row]) -> Table:
@@ -130,7 +134,7 @@ def _races_table(races: Sequence[Race]) -> Table:
             f"{race.faster_than_plain:.2f}x",
             race.other,
             f"{race.over_other:.3f}",
-            "" if race.interval is None else "{:.3f} ({:.3f} - {:.3f})".format(*race.interval),
+            _interval(race.interval),
         )
     return table
 

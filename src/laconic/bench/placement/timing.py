@@ -15,7 +15,7 @@ from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
 from laconic.bench.placement.row import Row
 from laconic.bench.placement.simulated import simulate_times
 from laconic.bench.placement.sizes import BATCH
-from laconic.bench.training.interval import paired_ratios
+from laconic.bench.training.interval import ratios_of_turns
 from laconic.bench.training.timing import PROFILE_SHARE
 
 __all__ = ["time_placements"]
@@ -85,24 +85,17 @@ def _time(
     # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
     slower = usual_ms(answers[ALONE.name]) - engine.alone_ms
     planned = {
-        contender.codec: answers[contender.name]
+        contender.codec: answers[contender.name].turn_ms
         for places, contender in zip(chosen, named, strict=True)
         if "planned" in places.names
     }
     for places, contender in zip(chosen, named, strict=True):
         answer = answers[contender.name]
         row = _row(case, crew.ranks, rate, contender, answer, places.predicted_ms + slower)
-        over = _planned_over(planned[contender.codec], answer) if rounds > 1 else None
+        over = ratios_of_turns(planned[contender.codec], answer.turn_ms) if rounds > 1 else None
         for name in places.names:
             rows.append(replace(row, placement=name, planned_over=None if name == "planned" else over))
     return rows + simulate_times(case, engine, codecs["exact"], rows)
-
-
-def _planned_over(planned: Placed, other: Placed) -> tuple[float, float, float]:
-    """Ratios of the turns that both had, in which they followed one another."""
-    both = zip(planned.turn_ms, other.turn_ms, strict=False)
-    ours, theirs = zip(*(((one,), (another,)) for one, another in both), strict=True)
-    return paired_ratios(ours, theirs)
 
 
 def _row(

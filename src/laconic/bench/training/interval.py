@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-__all__ = ["paired_ratios"]
+__all__ = ["paired_ratios", "ratios_of_turns"]
 
 # two-sided 95 % of Student's t for 1, 2, ... degrees of freedom
 _T95 = (
@@ -39,3 +39,9 @@ def paired_ratios(
     t = _T95[min(len(ratios) - 1, len(_T95)) - 1]
     half = t * statistics.stdev(ratios) / math.sqrt(len(ratios))
     return mean, mean - half, mean + half
+
+
+def ratios_of_turns(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
+    """Compare the turns that both had: one may have had more of them."""
+    both = min(len(ours), len(theirs))
+    return paired_ratios([(mean,) for mean in ours[:both]], [(mean,) for mean in theirs[:both]])
