@@ -6,8 +6,12 @@ import pytest
 
 from laconic.config import parse
 from laconic.errors import ConfigError
+from laconic.exchange_plan import ExchangePlan
+from laconic.train import trainer
 from laconic.train.effective_exchange import _WIDE, AUTO_BUDGET, effective_exchange
+from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
+from tests.train import small_runs
 
 DATA = '[data]\nkind = "synthetic"\n'
 
@@ -102,3 +106,31 @@ def test_a_file_that_is_not_there_or_no_policy_is_named(tmp_path, file):
     file.write_text("[train]\nsteps = 1")
     with pytest.raises(ConfigError, match=r"policy\.toml: train: no such setting"):
         effective_exchange(settings_of(file))
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "bypasses"),
+    [
+        ("fixed", "", False),
+        ("fixed", "[exchange]\neconomy = true\n", True),
+        ("auto", "", True),
+        ("file", "", True),
+    ],
+)
+def test_an_economical_policy_also_lets_dense_gradients_travel_as_they_are(
+    tmp_path, monkeypatch, policy, text, bypasses
+):
+    if policy == "file":
+        policy = tmp_path / "policy.toml"
+        policy.write_text("[exchange]\neconomy = true\n")
+    given = {}
+    monkeypatch.setattr(trainer, "register_ddp", lambda _replica, **how: given.update(how))
+    trainer._compress(None, settings_of(policy, text + "[dense]\nsend = 'levels'"))
+    assert given["bypass"] is bypasses
+
+
+def test_a_trainer_without_a_policy_of_its_own_follows_the_file_of_the_run(file):
+    file.write_text("[exchange]\nkind = 'exact'\n")
+    settings = small_runs.settings_of(f"policy={file}")
+    made = trainer.Trainer(settings, small_runs.source_of(settings).schema, Ranks(0, 1))
+    assert made.embeddings.policy.plan_for(0) == ExchangePlan.exact(4)

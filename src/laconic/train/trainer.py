@@ -26,6 +26,7 @@ from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
 from laconic.train.buckets import bucket_cap_mb
+from laconic.train.effective_exchange import effective_exchange
 from laconic.train.placement import Placement
 from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
@@ -60,6 +61,8 @@ class Trainer:
     ) -> None:
         """``policy`` and ``placement`` stand in for those of the settings, ``world`` for the default process group.
 
+        Without a ``policy`` the exchange is that of the settings at the start; nothing adapts it.
+
         With ``rehearsed_ranks`` this process trains on whole batches as so many ranks would.
         """
         self.ranks, self._settings = ranks, settings
@@ -68,7 +71,7 @@ class Trainer:
         names = [table.name for table in tables]
         kind: dict[str, Any] = {
             "optimizer": _row_optimizer(settings.embeddings),
-            "policy": policy or make_policy(settings.exchange, names),
+            "policy": policy or make_policy(effective_exchange(settings), names),
             "seed": settings.train.seed,
             "hot": placement.hot,
         }
@@ -277,7 +280,7 @@ def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compre
         **how,
         warmup=dense.warmup_steps,
         average=False,
-        bypass=settings.exchange.economy or settings.policy == "auto",
+        bypass=effective_exchange(settings).economy,
     )
 
 
