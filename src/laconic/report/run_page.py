@@ -31,8 +31,13 @@ def render_run(result: RunResult) -> str:
 
 
 def _facts(result: RunResult) -> str:
-    steps = max((entry.step for entry in (*result.trained, *result.evaluated, *result.decided)), default=0)
+    steps = max(
+        (entry.step for entry in (*result.trained, *result.evaluated, *result.decided, *result.ended)),
+        default=0,
+    )
     shown = [("steps", f"{steps:,}")]
+    if result.ended and result.ended[-1].step >= steps:  # it may have been resumed since
+        shown.append(("end", result.ended[-1].line))
     pace = next((entry.samples_per_s for entry in reversed(result.trained) if entry.samples_per_s), None)
     if pace is not None:
         shown.append(("samples a second", plain(pace)))

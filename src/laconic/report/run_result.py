@@ -10,6 +10,7 @@
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
     {"kind": "decision", "step": 50, "part": "decay", "multiplier": 1.8, "reason": "training loss 0.5802"}
     {"kind": "decision", "step": 8, "part": "axes", "old": "own", "new": "5d41402abc4b2a76", "reason": "71% of ..."}
+    {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
 
 One entry a line (shown here on two where it is long). Entries of other kinds, and further fields, are
 for others. Of a run that is still training, the last line may be half of one; it is left out.
@@ -27,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from laconic.errors import FormatError
 from laconic.report.record import Count, Text, what_is_wrong
 
-__all__ = ["Decided", "Evaluated", "RunResult", "Trained", "read_run_result"]
+__all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "read_run_result"]
 
 
 def _null_unless_finite(value: Any) -> Any:
@@ -94,6 +95,12 @@ class Decided(_Entry):
         return "gradients" if self.direction in ("gradients", "backward") else "rows"
 
 
+class Ended(_Entry):
+    """Which limit ended the run, or a part of it that was resumed later."""
+
+    line: Text
+
+
 class RunResult(BaseModel):
     """All that a page shows of a run."""
 
@@ -103,9 +110,10 @@ class RunResult(BaseModel):
     trained: tuple[Trained, ...]
     evaluated: tuple[Evaluated, ...]
     decided: tuple[Decided, ...]
+    ended: tuple[Ended, ...] = ()
 
 
-_KINDS: dict[str, type[_Entry]] = {"train": Trained, "eval": Evaluated, "decision": Decided}
+_KINDS: dict[str, type[_Entry]] = {"train": Trained, "eval": Evaluated, "decision": Decided, "end": Ended}
 
 
 def read_run_result(path: str | Path) -> RunResult:
@@ -130,6 +138,7 @@ def read_run_result(path: str | Path) -> RunResult:
         trained=tuple(entries["train"]),
         evaluated=tuple(entries["eval"]),
         decided=tuple(entries["decision"]),
+        ended=tuple(entries["end"]),
     )
 
 

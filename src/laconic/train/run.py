@@ -6,10 +6,10 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -20,6 +20,7 @@ from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from laconic.train.display import Display
 from laconic.train.effective_exchange import effective_exchange
+from laconic.train.ending import Limits
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
@@ -37,6 +38,10 @@ class RunResult:
     """How a run ended."""
 
     steps: int
+    epochs: float
+    """Passes over the training samples."""
+    ended_by: Literal["steps", "epochs"]
+    """The setting that ended it; ``epochs`` also where the data ended and neither was given."""
     seconds: float
     evaluation: Evaluation | None
     ledger: list[dict[str, float | int | str]]
@@ -132,17 +137,12 @@ class _Run:
         self.global_batch = settings.train.batch * self.ranks.count
         if not source.samples_in("train"):
             raise ConfigError("data: expected training samples, got none")
-        total = begin.step + self._steps_left()
-        self.steps = min(total, settings.train.steps or total)
+        self.limits = Limits.of(settings.train, begin, source.samples_in("train"), self.global_batch)
+        self.steps = self.limits.last
         self.file = self.ranks.together(self._open_file)
         self.display = Display(console, self.steps)
-
-    def _steps_left(self) -> int:
-        """Count the steps until the epochs are over; those behind may have been of another number of ranks."""
-        samples, begin = self.source.samples_in("train"), self.begin
-        per_epoch = -(-samples // self.global_batch)
-        behind = begin.sample // self.global_batch if begin.sample < samples else per_epoch
-        return max(per_epoch * (self.settings.train.epochs - begin.epoch) - behind, 0)
+        if warning := self.limits.warning():
+            self.display.say(warning)
 
     def _open_file(self) -> MetricsFile | None:
         if not self.ranks.leads:
@@ -159,6 +159,7 @@ class _Run:
         try:
             for position, evaluation in self._steps(self.begin):  # noqa: B007 -- the last one counts
                 pass
+            self._write_end(position)
             if position != self.begin:
                 self._save(position)
             if evaluation is None:
@@ -171,11 +172,14 @@ class _Run:
         if evaluation is not None:
             self.display.evaluated(position.step, evaluation)
         self.display.ledger(embeddings.ledger, self.trainer.dense_bytes_before, self.trainer.dense_bytes)
+        self.display.say(self.limits.line(self.begin, position))
         found = self.check.last
         if found is not None and found.too_far:
             self.display.say(found.line())
         return RunResult(
             position.step,
+            self._epochs(position),
+            self.limits.ended_by,
             perf_counter() - start,
             evaluation,
             embeddings.ledger.summary(),
@@ -217,6 +221,14 @@ class _Run:
                 self._save(position)
             yield position, evaluation
 
+    def _epochs(self, position: Position) -> float:
+        return position.epoch + position.sample / self.source.samples_in("train")
+
+    def _write_end(self, position: Position) -> None:
+        if self.file is not None and position != self.begin:
+            values = {"ended_by": self.limits.ended_by, "epochs": self._epochs(position)}
+            self.file.write("end", position.step, {**values, "line": self.limits.line(self.begin, position)})
+
     def _check_plan(self, step: int, *, end: bool) -> None:
         found = self.check.after(step, self.trainer.embeddings.ledger, end=end)
         if found is not None and self.file is not None:
@@ -230,7 +242,8 @@ class _Run:
         """Batches from a position on, each with the position after it."""
         per_epoch = self.source.samples_in("train")
         step, first = position.step, position.sample
-        for epoch in range(position.epoch, self.settings.train.epochs):
+        epochs = self.limits.epochs
+        for epoch in count(position.epoch) if epochs is None else range(position.epoch, epochs):
             sample = first
             parts = self.source.batches(
                 "train",

@@ -198,11 +198,11 @@ class TrainSettings(Settings):
     batch: int = Field(default=1024, ge=1)
     """Samples per rank and step; the global batch is this times the number of ranks."""
 
-    epochs: int = Field(default=1, ge=1)
-    """Passes over the training samples."""
+    epochs: int | None = Field(default=None, ge=1)
+    """Passes over the training samples; left out: as many as ``steps`` needs, or one."""
 
     steps: int | None = Field(default=None, ge=1)
-    """Stop after this many steps; left out: when the epochs are over."""
+    """Stop after this many steps, or after ``epochs`` if they end before; left out: when the epochs are over."""
 
     seed: int = Field(default=0, ge=0, lt=2**20)
     """Of the first weights. Data has a seed of its own."""
