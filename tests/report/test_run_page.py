@@ -105,6 +105,15 @@ def test_the_end_is_in_large_figures(tmp_path):
     assert f"<strong>{times(3)}</strong>" in page
 
 
+def test_the_total_of_bytes_has_dense_gradients_and_older_metrics_say_that_theirs_has_not(tmp_path):
+    older = page_of(tmp_path / "older", entries())
+    assert "rows, gradients and ids only; dense gradients are not counted" in older
+    train = entries()[6] | {"ratio": 2.6, "bytes_before": 886e3, "bytes_sent": 340e3, "bytes_dense": 241e3}
+    page = page_of(tmp_path / "run", [entries()[5], train])
+    assert f"<strong>{times(2.6)}</strong>" in page
+    assert "886 kB → 340 kB a step, all that rank 0 sent; 241 kB of it are dense gradients" in page
+
+
 def test_a_loss_that_ran_away_leaves_a_gap(tmp_path):
     lines = [
         {"kind": "train", "step": s, "loss": loss} for s, loss in ((1, 0.7), (2, float("inf")), (3, 0.6))

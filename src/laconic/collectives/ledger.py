@@ -107,10 +107,21 @@ class Ledger:
 
     @property
     def ratio(self) -> float:
-        """Bytes before / bytes sent, all directions together; 1 where nothing was sent."""
+        """Bytes before / bytes sent of rows, gradients of rows and ids together; 1 where nothing was sent."""
         sent = sum(account.sent for account in self.accounts.values())
         before = sum(account.before for account in self.accounts.values())
         return before / sent if sent else 1.0
+
+    def total(self, *, dense_before: float, dense_sent: float, reviews: float = 0.0) -> dict[str, float]:
+        """Return all bytes that left this rank, per step: those of this ledger, and what it does not see.
+
+        ``dense_before``, ``dense_sent``: dense gradients. ``reviews``: what was sent to decide how to send, and would
+        not have been sent otherwise. All are bytes per step.
+        """
+        parts = self.summary()
+        before = sum(row["bytes_before"] for row in parts) + dense_before
+        sent = sum(row["bytes_sent"] for row in parts) + dense_sent + reviews
+        return {"bytes_before": before, "bytes_sent": sent, "ratio": before / sent if sent else 1.0}
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for every table and direction, for tables and files."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from laconic.report.document import Figure, cards, cell, chart, document, facts, section, table
-from laconic.report.numerals import NONE, decimals, plain, times
-from laconic.report.run_result import Decided, RunResult
+from laconic.report.numerals import NONE, bytes_text, decimals, plain, times
+from laconic.report.run_result import Decided, RunResult, Trained
 
 __all__ = ["render_run"]
 
@@ -60,10 +60,20 @@ def _headline(result: RunResult) -> str:
         shown.append((decimals(last.auc, 5), "AUC", f"on {last.samples:,} samples after step {last.step:,}"))
         entropy = f"normalized entropy {decimals(last.normalized_entropy, 4)}"
         shown.append((decimals(last.log_loss, 5), "log loss", entropy))
-    ratio = next((entry.ratio for entry in reversed(result.trained) if entry.ratio), None)
-    if ratio is not None:
-        shown.append((times(ratio), "fewer bytes sent", "rows, gradients and ids, since the start"))
+    last_sent = next((entry for entry in reversed(result.trained) if entry.ratio), None)
+    if last_sent is not None:
+        shown.append((times(last_sent.ratio), "fewer bytes sent", _what_was_sent(last_sent)))
     return cards("<b>At the end</b> of what is written down", shown) if shown else ""
+
+
+def _what_was_sent(last: Trained) -> str:
+    """Say what the ratio counts; metrics of older runs leave dense gradients out."""
+    if last.bytes_before is None or last.bytes_sent is None or last.bytes_dense is None:
+        return "rows, gradients and ids only; dense gradients are not counted"
+    return (
+        f"{bytes_text(last.bytes_before)} → {bytes_text(last.bytes_sent)} a step, all that rank 0 sent; "
+        f"{bytes_text(last.bytes_dense)} of it are dense gradients"
+    )
 
 
 def _curves(result: RunResult) -> str:

@@ -2,7 +2,8 @@
 
 ::
 
-    {"kind": "train", "step": 20, "loss": 0.61, "auc": 0.68, "samples_per_s": 5120.0, "ratio": 7.9}
+    {"kind": "train", "step": 20, "loss": 0.61, "auc": 0.68, "samples_per_s": 5120.0, "ratio": 2.6,
+     "bytes_before": 886000.0, "bytes_sent": 340000.0, "bytes_dense": 241000.0}
     {"kind": "eval", "step": 40, "auc": 0.71, "log_loss": 0.58, "normalized_entropy": 0.9, "samples": 4096}
     {"kind": "decision", "step": 8, "part": "guard", "direction": "rows", "tables": ["c_user"],
      "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
@@ -54,7 +55,13 @@ class Trained(_Entry):
     auc: Maybe = None
     samples_per_s: Maybe = None
     ratio: Maybe = None
-    """Bytes before compression over those sent, since the start."""
+    """Bytes before compression over those sent, since the start; without ``bytes_dense``, dense gradients are left out."""
+    bytes_before: Maybe = None
+    """All bytes of rank 0 before compression, per step."""
+    bytes_sent: Maybe = None
+    """All bytes that rank 0 sent, per step."""
+    bytes_dense: Maybe = None
+    """Dense gradients among them."""
 
 
 class Evaluated(_Entry):

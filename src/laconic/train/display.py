@@ -64,8 +64,8 @@ class Display:
         if self._progress is not None:
             self._progress.stop()
 
-    def ledger(self, ledger: Ledger, dense_before: int, dense_sent: int) -> None:
-        """Print what travelled."""
+    def ledger(self, ledger: Ledger, dense_before: float, dense_sent: float, reviews: float) -> None:
+        """Print what travelled, and the total; all are bytes per step."""
         if self._console is None:
             return
         table = Table(title="sent by rank 0, per step", title_justify="left")
@@ -79,7 +79,11 @@ class Display:
             "bytes_sent": dense_sent,
             "ratio": dense_before / max(dense_sent, 1),
         }
-        table.add_row("dense", *_sizes(dense), "", "", "")
+        table.add_row("dense", *_sizes(dense), "", "", "", end_section=not reviews)
+        if reviews:
+            table.add_row("reviews", "", _bytes(reviews), "", "", "", "", end_section=True)
+        total = ledger.total(dense_before=dense_before, dense_sent=dense_sent, reviews=reviews)
+        table.add_row("total", *_sizes(total), "", "", "")
         self._console.print(table)
         if ledger.accounts["forward"].sent:
             self._console.print(_by_table(ledger))

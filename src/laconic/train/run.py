@@ -49,6 +49,9 @@ class RunResult:
     tables: list[dict[str, float | int | str]]
     """Bytes of rank 0 by table and direction, in all."""
     dense_bytes: int
+    """Bytes of dense gradients that rank 0 sent per step."""
+    total: dict[str, float]
+    """All bytes of rank 0 per step, before compression and sent: every direction, dense gradients and reviews."""
     plan: dict[str, Any] | None
     """How far what was sent is from what the plan predicted, where one did."""
 
@@ -171,7 +174,8 @@ class _Run:
         embeddings = self.trainer.embeddings
         if evaluation is not None:
             self.display.evaluated(position.step, evaluation)
-        self.display.ledger(embeddings.ledger, self.trainer.dense_bytes_before, self.trainer.dense_bytes)
+        dense_before, dense_sent, reviews = self._beside_the_ledger()
+        self.display.ledger(embeddings.ledger, dense_before, dense_sent, reviews)
         self.display.say(self.limits.line(self.begin, position))
         found = self.check.last
         if found is not None and found.too_far:
@@ -185,6 +189,7 @@ class _Run:
             embeddings.ledger.summary(),
             embeddings.ledger.rows(),
             self.trainer.dense_bytes,
+            self._total(),
             None if found is None else found.as_dict(),
         )
 
@@ -220,6 +225,16 @@ class _Run:
             if saves:
                 self._save(position)
             yield position, evaluation
+
+    def _beside_the_ledger(self) -> tuple[int, int, float]:
+        """Bytes per step that the ledger of the embeddings does not see: dense before and sent, reviews."""
+        steps = max(self.trainer.embeddings.ledger.accounts["forward"].steps, 1)
+        reviews = self.adaptation.review_bytes / steps
+        return self.trainer.dense_bytes_before, self.trainer.dense_bytes, reviews
+
+    def _total(self) -> dict[str, float]:
+        before, sent, reviews = self._beside_the_ledger()
+        return self.trainer.embeddings.ledger.total(dense_before=before, dense_sent=sent, reviews=reviews)
 
     def _epochs(self, position: Position) -> float:
         return position.epoch + position.sample / self.source.samples_in("train")
@@ -268,21 +283,20 @@ class _Run:
         )
 
     def _log(self, step: int, window: Window, samples_per_s: float) -> None:
-        ledger = self.trainer.embeddings.ledger
+        total = self._total()
         self.display.step(
             step,
-            f"loss {window.loss:.4f}  AUC {window.auc:.4f}  {samples_per_s:,.0f} samples/s  {ledger.ratio:.1f}x less"
+            f"loss {window.loss:.4f}  AUC {window.auc:.4f}  {samples_per_s:,.0f} samples/s  {total['ratio']:.1f}x less"
             + (f"  {words}" if (words := self.adaptation.summary()) else ""),
         )
         if self.file is not None:
-            sent = {f"bytes_{row['direction']}": row["bytes_sent"] for row in ledger.summary()}
-            values = {
-                "loss": window.loss,
-                "auc": window.auc,
-                "samples_per_s": samples_per_s,
-                "ratio": ledger.ratio,
-            }
-            self.file.write("train", step, {**values, **sent})
+            ledger = self.trainer.embeddings.ledger.summary()
+            _, dense, reviews = self._beside_the_ledger()
+            sent = {f"bytes_{row['direction']}": row["bytes_sent"] for row in ledger}
+            values = {"loss": window.loss, "auc": window.auc, "samples_per_s": samples_per_s}
+            self.file.write(
+                "train", step, {**values, **total, **sent, "bytes_dense": dense, "bytes_reviews": reviews}
+            )
 
     def _evaluate(self, position: Position) -> Evaluation | None:
         samples = self.source.samples_in("eval")

@@ -133,9 +133,12 @@ class Trainer:
     @property
     def dense_bytes(self) -> int:
         """Bytes of dense gradients that this rank sends per step."""
-        if self.compressor is None or not self.compressor.step:
-            return self.dense_bytes_before
-        return self.compressor.bytes_sent // self.compressor.step
+        before = self.dense_bytes_before
+        if self.compressor is None or not self.compressor.bytes_dense:
+            return before
+        # its own count of steps goes on where a checkpoint ended, that of bytes does not
+        steps = max(round(self.compressor.bytes_dense / before), 1)
+        return self.compressor.bytes_sent // steps
 
     @property
     def dense_bytes_before(self) -> int:
