@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as PlainCounter
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.data.hexadecimal import hexadecimal
+from laconic.data.texts import Texts
+from laconic.data.value_index import ValueIndex
 from laconic.data.vocabulary import Counter, Hashed, Vocabulary, read_vocabulary
 from laconic.errors import ConfigError
 
@@ -59,6 +62,45 @@ def test_a_vocabulary_keeps_what_is_frequent_most_frequent_first(parts, min_coun
     for part in parts:
         wanted = [expected.index(value) if value in expected else len(expected) for value in part]
         assert vocabulary(pa.array(part, kind)).tolist() == wanted
+
+
+def test_a_text_vocabulary_is_hashed_once_and_then_only_what_is_asked(monkeypatch):
+    """Else preparing takes time in the square of the data."""
+    hashed = []
+
+    def count(texts, hashes=Texts.hashes):
+        hashed.append(len(texts))
+        return hashes(texts)
+
+    def forbidden(*_, **__):
+        raise AssertionError("it hashes the whole vocabulary at every call")
+
+    monkeypatch.setattr(Texts, "hashes", count)
+    monkeypatch.setattr("laconic.data.vocabulary.pc.index_in", forbidden)
+    vocabulary = Vocabulary(pa.array([f"word {n}" for n in range(1000)]))
+    for _ in range(3):
+        assert vocabulary(pa.array(["word 7", "x", None, "word 7"])).tolist() == [7, 1000, 1000, 7]
+    assert hashed == [1000, 2, 2, 2]
+
+
+@given(st.lists(st.text(max_size=5), unique=True), st.lists(st.text(max_size=5)))
+def test_texts_are_found_by_their_bytes_even_where_all_hashes_are_equal(known, asked):
+    known, asked = [t.encode() for t in known], [t.encode() for t in asked]
+    expected = [known.index(text) if text in known else len(known) for text in asked]
+    assert ValueIndex(Texts.of(known)).find(Texts.of(asked)).tolist() == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Texts, "hashes", lambda texts: np.zeros(len(texts), np.uint64))
+        assert ValueIndex(Texts.of(known)).find(Texts.of(asked)).tolist() == expected
+
+
+def test_texts_of_many_pieces_hash_as_each_by_itself(monkeypatch):
+    monkeypatch.setattr("laconic.data.texts._PIECE_BYTES", 10)
+    texts = [b"", b"a", b"laconic " * 5, b"", b"b" * 9, b"a\0", b"\0a"]
+    together = Texts.of(texts).hashes().tolist()
+    assert together == [Texts.of([text]).hashes()[0] for text in texts]
+    assert len(set(together)) == 6
+    sliced = pa.array([text.decode() for text in texts], pa.large_string()).slice(2, 3)
+    assert Texts.of_arrow(sliced).hashes().tolist() == together[2:5]
 
 
 def test_vocabulary_files_are_text_or_parquet(tmp_path):

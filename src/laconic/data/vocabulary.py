@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from laconic.data.mix64 import mix64
+from laconic.data.texts import Texts
+from laconic.data.value_index import ValueIndex, Values
 from laconic.errors import ConfigError
 
 __all__ = ["Counter", "Hashed", "IdMap", "Known", "Vocabulary", "read_vocabulary"]
@@ -71,28 +73,27 @@ class Vocabulary:
 
     def __init__(self, values: Any) -> None:
         """``values``: pyarrow array without nulls or duplicates; the first is id 0."""
-        self.values = values
         self.rows = len(values) + 1
         self._is_text = _is_text(values.type)
-        if not self._is_text:
-            plain = values.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
-            self._id_of = np.argsort(plain, kind="stable")
-            self._sorted = plain[self._id_of]
+        self._index = ValueIndex(_plain(values))
 
     def __call__(self, values: Any) -> Ids:
         """Look values up; null and unlisted ones go to the last row."""
-        unknown = self.rows - 1
-        if self._is_text:
-            found = pc.index_in(values.cast(self.values.type), value_set=self.values)
-            return _integers(found, fill=unknown)
-        if not unknown:
-            return np.zeros(len(values), dtype=np.int64)
-        plain = _integers(values, fill=0)
-        place = np.minimum(np.searchsorted(self._sorted, plain), unknown - 1)
-        ids = np.where(self._sorted[place] == plain, self._id_of[place], unknown)
+        if self._is_text != _is_text(values.type):
+            values = values.cast(pa.string() if self._is_text else pa.int64())
+        if self._is_text:  # frequent texts are hashed once
+            encoded = values.dictionary_encode()
+            ids = np.append(self._index.find(_plain(encoded.dictionary)), self.rows - 1)
+            return ids[_integers(encoded.indices, fill=-1)]
+        ids = self._index.find(_plain(values))
         if values.null_count:
-            ids[values.is_null().to_numpy(zero_copy_only=False)] = unknown
+            ids[values.is_null().to_numpy(zero_copy_only=False)] = self.rows - 1
         return ids
+
+    @property
+    def values(self) -> Values:
+        """The list, without pyarrow."""
+        return self._index.values
 
 
 class Counter:
@@ -149,6 +150,10 @@ def _hash64(values: Any) -> NDArray[np.uint64]:
     digests = [blake2b(str(text).encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
     hashes = np.frombuffer(b"".join([*digests, bytes(8)]), dtype="<u8").astype(np.uint64)
     return hashes[_integers(encoded.indices, fill=len(digests))]
+
+
+def _plain(values: Any) -> Values:
+    return Texts.of_arrow(values) if _is_text(values.type) else _integers(values, fill=0)
 
 
 def _is_text(kind: Any) -> bool:

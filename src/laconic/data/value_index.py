@@ -1,0 +1,61 @@
+"""Where values are in a list of distinct ones: sorted once, then found by bisection. It needs no pyarrow."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.data.texts import Texts
+
+__all__ = ["ValueIndex", "Values"]
+
+Ints = NDArray[np.int64]
+
+Values: TypeAlias = Texts | Ints
+"""Distinct texts or distinct integers."""
+
+
+class ValueIndex:
+    """Finds values; takes 16 bytes for each besides the list itself."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        keys = _keys(values)
+        self._place = np.argsort(keys, kind="stable")
+        self._keys = keys[self._place]
+        self._most_alike = _longest_run(self._keys)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def find(self, values: Values) -> Ints:
+        """Give every value its place in the list; what the list does not have gets its length."""
+        found = np.full(len(values), len(self), dtype=np.int64)
+        if not len(self):
+            return found
+        keys = _keys(values)
+        order = np.argsort(keys)  # in order, neighbours are near in memory: three times as fast
+        keys = keys[order]
+        first = np.searchsorted(self._keys, keys)
+        for step in range(self._most_alike):  # more than once only where texts have the same hash
+            place = np.minimum(first + step, len(self) - 1)
+            equal = np.flatnonzero(self._keys[place] == keys)
+            alike, at = order[equal], self._place[place[equal]]
+            if isinstance(self.values, Texts):
+                assert isinstance(values, Texts)
+                same = self.values.equal(at, values, alike)
+                alike, at = alike[same], at[same]
+            found[alike] = at
+        return found
+
+
+def _keys(values: Values) -> NDArray[np.uint64] | Ints:
+    return values.hashes() if isinstance(values, Texts) else values
+
+
+def _longest_run(keys: NDArray[np.uint64] | Ints) -> int:
+    """Most keys in a row that are equal; ``keys`` are sorted."""
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1], [True]]))
+    return int(np.diff(begins).max(initial=1))
