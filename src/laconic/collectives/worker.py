@@ -2,22 +2,36 @@
 
 Unlike a pool it does not keep the process alive: a rank whose main thread failed ends at once, and
 its peers notice, instead of waiting for a message that never comes. What follows a failed task
-fails with it, because ranks are out of step from there on.
+fails with it, because ranks are out of step from there on; unless all of them refused a batch.
+
+A daemon thread that frees a tensor while the interpreter ends aborts the process: torch takes the GIL back
+in a destructor, and Python ends the thread there. So nothing is freed here once its result is known, and
+threads end before the interpreter does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import atexit
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakSet
 
-from laconic.errors import PlanError
+from laconic.errors import ConfigError, PlanError
 
-__all__ = ["Worker"]
+__all__ = ["RefusedBatchError", "Worker"]
 
 Result = TypeVar("Result")
+_PATIENCE_S = (
+    1.0  # for tasks that are not done when the process ends; one that waits for a peer never will be
+)
+
+
+class RefusedBatchError(ConfigError):
+    """A batch that every rank refuses, because one cannot look it up; nothing has changed, and the next may follow."""
 
 
 class Worker:
@@ -31,6 +45,7 @@ class Worker:
         self._closed = False
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
+        _open.add(self)
 
     def submit(self, task: Callable[..., Result], *args: Any) -> Future[Result]:
         """Do this after all that was asked before."""
@@ -40,22 +55,43 @@ class Worker:
         self._tasks.put((future, task, args))
         return future
 
-    def close(self) -> None:
-        """Finish what was asked, then end the thread."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Finish what was asked, then end the thread; wait no longer than ``timeout_s`` for it."""
         self._closed = True
         self._tasks.put(None)
-        self._thread.join()
+        self._thread.join(timeout_s)
 
     def _work(self) -> None:
         while (entry := self._tasks.get()) is not None:
             future, task, args = entry
-            if self._failure is not None:
-                future.set_exception(self._failure)
-                del entry, future, task, args
-                continue
+            del entry
+            outcome: list[Any] = []  # whose only entry moves on to the future
+            failure = self._failure
             try:
-                future.set_result(task(*args))
+                if failure is None:
+                    outcome.append(task(*args))
+            except RefusedBatchError as error:
+                failure = error
             except BaseException as error:
-                self._failure = error
-                future.set_exception(error)
-            del entry, future, task, args  # or they live, with all that they hold, until the next one comes
+                failure = self._failure = error
+            del task, args  # before anybody hears of the result, and before the next task comes
+            if failure is None:
+                future.set_result(outcome.pop())
+            else:
+                future.set_exception(failure)
+            del future, failure
+
+
+_open: WeakSet[Worker] = WeakSet()
+
+
+def _end(workers: Iterable[Worker]) -> None:
+    until = monotonic() + _PATIENCE_S
+    for worker in workers:
+        worker.close(max(0.0, until - monotonic()))
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all threads, before the interpreter takes itself apart."""
+    _end(list(_open))
