@@ -17,10 +17,11 @@ from laconic import kernels
 from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.layout import Layout
 from laconic.collectives.ledger import Entry, Ledger
+from laconic.collectives.refusal import check_refusals, refuse
 from laconic.collectives.request import Bags, IdLists, Request
 from laconic.collectives.service import Service
 from laconic.collectives.wire import Wire, size_message_bytes
-from laconic.errors import CommError
+from laconic.errors import CommError, ConfigError
 from laconic.lookups import Lookups
 
 __all__ = ["Routed", "exchange_ids"]
@@ -61,10 +62,17 @@ def exchange_ids(
     wire: Wire,
     ledger: Ledger | None,
 ) -> Routed:
-    """Send this rank's ids, get those of the others; no ledger counts an evaluation."""
+    """Send this rank's ids, get those of the others; no ledger counts an evaluation.
+
+    Ids that are not there are a ``RefusedBatchError`` on every rank.
+    """
     start = perf_counter()
-    request = Request.of(lookups, layout, hot)
-    lists, tables = request.lists, len(layout.tables)
+    tables = len(layout.tables)
+    try:
+        request = Request.of(lookups, layout, hot)
+    except ConfigError as error:
+        raise refuse(wire, turn, digest, 2 * tables, error) from None
+    lists = request.lists
     sent_N2T = np.concatenate([lists.counts_NT, lists.length_counts_NT], axis=1)
     others = np.arange(layout.ranks) != layout.rank
     counts = sent_N2T[others].ravel()
@@ -87,6 +95,7 @@ def exchange_ids(
     coming_N = heard.bytes_NK.sum(axis=1)
     arrived = np.empty(int(coming_N.sum()), np.uint8)
     wire.receive(arrived, coming_N)
+    check_refusals(wire, heard, arrived)
     waited = wire.take_time()
 
     decoding = perf_counter()

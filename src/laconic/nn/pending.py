@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from laconic import kernels
 from laconic.collectives import Layout
 from laconic.collectives.request import Bags
+from laconic.collectives.worker import RefusedBatchError
 from laconic.errors import PlanError
 from laconic.exchange_plan import ExchangePlan
 
@@ -44,6 +45,8 @@ class Embeddings(Protocol):
 
     def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None: ...
 
+    def forget(self, pending: Pending) -> None: ...
+
 
 class Pending:
     """Rows on their way."""
@@ -59,7 +62,7 @@ class Pending:
     ) -> None:
         self.routed, self.plan, self.step = routed, plan, step
         self._embeddings, self.received, self._training = embeddings, received, training
-        self._waited = False
+        self._waited = self._forgotten = False
 
     @property
     def global_samples(self) -> int:
@@ -69,21 +72,27 @@ class Pending:
     @property
     def batch(self) -> Batch:
         """The routed batch; waits for its ids."""
-        batch: Batch = self.routed.result()
+        try:
+            batch: Batch = self.routed.result()
+        except RefusedBatchError:
+            if self._training and not self._forgotten:
+                self._forgotten = True
+                self._embeddings.forget(self)
+            raise
         return batch
 
     def wait(self) -> Tensor:
         """Return pooled embeddings, B x T x D; ``backward`` through them updates the tables."""
-        received_RD = self.received.result()
         if self._waited:
             raise PlanError("embeddings: rows were waited for before; keep what wait() returned")
+        batch = self.batch  # raises if it was refused, and has no rows
+        received_RD = self.received.result()
         self._waited = True
         if self._training:
             return _Pool.apply(self._embeddings.anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
-        return self._pool(received_RD)
+        return self._pool(batch, received_RD)
 
-    def _pool(self, received_RD: Tensor) -> Tensor:
-        batch = self.batch
+    def _pool(self, batch: Batch, received_RD: Tensor) -> Tensor:
         bags, tables = batch.bags, len(self._embeddings.layout.tables)
         out = torch.empty(batch.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
         kernels.active().sum_bags(out.numpy(), received_RD.numpy(), bags.index, bags.offsets)
@@ -119,7 +128,7 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, pending: Pending, received_RD: Tensor) -> Tensor:
         ctx.pending, ctx.rows, ctx.anchor = pending, len(received_RD), anchor
-        return pending._pool(received_RD)
+        return pending._pool(pending.batch, received_RD)
 
     @staticmethod
     @once_differentiable

@@ -143,6 +143,9 @@ class RehearsedEmbeddings(nn.Module):
         """Note no more, and forget what was noted."""
         self.exchange.journal = None
 
+    def forget(self, pending: Pending) -> None:
+        """Do nothing: what is refused is refused before it is counted."""
+
     def close(self) -> None:
         """Do nothing: there are no threads."""
 

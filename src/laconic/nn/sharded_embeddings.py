@@ -42,7 +42,7 @@ from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
 from laconic.collectives.warm_copies import WarmCopies
 from laconic.collectives.warm_rows import WarmRows
-from laconic.collectives.worker import Worker
+from laconic.collectives.worker import RefusedBatchError, Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.cost import Link
 from laconic.errors import ConfigError, PlanError
@@ -165,9 +165,13 @@ class ShardedEmbeddings(nn.Module):
         next_one = not self._prefetched and self._fetched is None and self._under_way == 1
         if self.looks_ahead and training and next_one and current is not None:
             step, plan, ledger = self.step, self._plan(self.step), self.ledger
-            early = self._rows_worker.submit(
-                lambda: self._rows.forward_early(routed.result(), current.result(), plan, step, ledger)
-            )
+
+            def fetch_early() -> Early | None:
+                if isinstance(current.exception(), RefusedBatchError):
+                    return None  # what it would change is not known, and nothing
+                return self._rows.forward_early(routed.result(), current.result(), plan, step, ledger)
+
+            early = self._rows_worker.submit(fetch_early)
         self._prefetched.append(Coming(lookups, routed, early))
 
     def discard_prefetched(self) -> None:
@@ -206,6 +210,12 @@ class ShardedEmbeddings(nn.Module):
 
         received = self._rows_worker.submit(fetch)
         return Pending(self, routed, received, plan, step, training)
+
+    def forget(self, pending: Pending) -> None:
+        """Count a batch that was refused as not begun; called by its ``wait``."""
+        self._under_way -= 1
+        if self.step == pending.step + 1:
+            self.step = pending.step
 
     def forward(self, lookups: Lookups) -> Tensor:
         """Return pooled embeddings, B x T x D."""
