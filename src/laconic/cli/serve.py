@@ -69,15 +69,14 @@ def serve(
         return EngineScorer.load(artefact, settings.threads)
 
     with console.status(f"loading {artefact}"):
-        scorer = make()
-    first = [scorer]
+        first = [make()]  # the server alone keeps it: after a reload it must go
+    version, facts = first[0].version, _facts(first[0], settings, token)
 
     def ready(listening: Listening) -> None:
-        url = listening.url
-        console.print(_table(scorer, settings, url, token))
+        console.print(_table({"address": listening.url, **facts}))
         if json_file is not None:
-            described = {"url": url, "version": scorer.version, "settings": settings.model_dump(mode="json")}
-            write_json(described, json_file)
+            described = {"url": listening.url, "version": version}
+            write_json({**described, "settings": settings.model_dump(mode="json")}, json_file)
 
     run(lambda: first.pop() if first else make(), settings, token=token, ready=ready)
 
@@ -96,20 +95,21 @@ def _read_token(file: Path | None) -> str | None:
     return token
 
 
-def _table(scorer: Scorer, settings: ServerSettings, url: str, token: str | None) -> Table:
+def _facts(scorer: Scorer, settings: ServerSettings, token: str | None) -> dict[str, str]:
+    schema = scorer.signature.schema
+    return {
+        "model": f"{settings.model}, version {scorer.version}",
+        "inputs": f"{len(schema.dense)} dense features, {schema.tables} tables, {schema.total_rows:,} rows",
+        "below fp32": f"{len(scorer.lowered)} tables and layers",
+        "token": "none" if token is None else "asked for",
+        "watch": f"{settings.watch.share:.0%} of requests" if settings.watch.enabled else "off",
+    }
+
+
+def _table(facts: dict[str, str]) -> Table:
     from rich.table import Table
 
-    schema = scorer.signature.schema
     table = Table(show_header=False, box=None, padding=(0, 2))
-    table.add_row("[bold]address", url)
-    table.add_row("[bold]model", f"{settings.model}, version {scorer.version}")
-    table.add_row(
-        "[bold]inputs",
-        f"{len(schema.dense)} dense features, {schema.tables} tables, {schema.total_rows:,} rows",
-    )
-    table.add_row("[bold]below fp32", f"{len(scorer.lowered)} tables and layers")
-    table.add_row("[bold]token", "none" if token is None else "asked for")
-    table.add_row(
-        "[bold]watch", f"{settings.watch.share:.0%} of requests" if settings.watch.enabled else "off"
-    )
+    for name, value in facts.items():
+        table.add_row(f"[bold]{name}", value)
     return table

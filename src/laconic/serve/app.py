@@ -162,7 +162,7 @@ class _Routes:
     async def _infer(self, request: Request) -> Response:
         deployment = self._deployment(request)
         deployment.batcher.check_room()
-        with self._bodies.room() as room:
+        with deployment.accepted(), self._bodies.room() as room:
             with deployment.batcher.coming():
                 body = await self._bodies.read(request, room)
             deployment.batcher.check_room()  # others may have come meanwhile, and understanding a request takes time too

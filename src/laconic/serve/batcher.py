@@ -31,21 +31,12 @@ from laconic.serve.scorer import Scorer
 from laconic.serve.service_time import ServiceTime
 from laconic.serve.settings import Batching
 
-__all__ = ["Batch", "Batcher"]
+__all__ = ["Batcher"]
 
 _log = logging.getLogger("laconic.serve")
 
 _LATELY = 16  # batches
 _TOO_LATE = "server: busy, the request waited for longer than the deadline; try again"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What was scored at once, for the metrics."""
-
-    requests: int
-    samples: int
-    seconds: float
 
 
 @dataclass(slots=True, eq=False)
@@ -58,13 +49,13 @@ class _Waiting:
 class Batcher:
     """A queue and the thread that empties it; ``submit`` and ``coming`` on one event loop only."""
 
-    def __init__(self, scorer: Scorer, settings: Batching, say: Callable[[Batch], None]) -> None:
+    def __init__(self, scorer: Scorer, settings: Batching, scored: Callable[[int, float], None]) -> None:
+        """``scored`` hears of every batch: its samples and seconds, in the batcher's thread."""
         self.scorer = scorer
-        """May be replaced at any time; the next batch uses it."""
         self.service_time = ServiceTime()
         self.usual_samples = 0.0
         """Of a request, lately."""
-        self._settings, self._say = settings, say
+        self._settings, self._scored = settings, scored
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._queue: deque[_Waiting] = deque()
@@ -101,7 +92,16 @@ class Batcher:
             self._queue.append(_Waiting(query, future, time.monotonic()))
             self._samples += query.samples
             self._changed.notify()
-        return await future
+        try:
+            return await future
+        finally:
+            del (
+                future
+            )  # one that failed would hold its error, whose traceback holds this frame, and that the model
+
+    def switch(self, scorer: Scorer) -> None:
+        """Score with another model, from the next batch on."""
+        self.scorer = scorer
 
     def close(self) -> None:
         """Score what waits, then end."""
@@ -187,7 +187,7 @@ class Batcher:
         seconds = time.monotonic() - begin
         self.service_time.add(total, seconds)
         self.usual_samples += (total / len(batch) - self.usual_samples) / _LATELY
-        self._say(Batch(len(batch), total, seconds))
+        self._scored(total, seconds)
         return np.split(probability_B, np.cumsum(samples)[:-1])
 
     def _probabilities(self, queries: list[Query]) -> NDArray[np.float32]:

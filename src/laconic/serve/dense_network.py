@@ -45,14 +45,14 @@ class DenseNetwork:
         self._bottom = self._steps((name, True) for name in bottom)
         self._cross = [self._steps([(name, False)]) for name in layers if name.startswith("cross.")]
         self._top = self._steps([*((name, True) for name in top), ("logit", False)])
-        dlrm = shape.kind == "dlrm"
-        self._head = self._dlrm if dlrm else self._dcn_v2
-        self.own_vectors = int(dlrm and shape.dense > 0)
+        self.own_vectors = int(shape.kind == "dlrm" and shape.dense > 0)
 
     def logits(self, dense_BF: Floats, vectors_BVD: Floats) -> Floats:
         """Logits, one for each sample; fills the first vectors of each, where they are its own."""
         part = _run(self._bottom, dense_BF)
-        return _run(self._top, self._head(part, vectors_BVD))[:, 0]
+        dlrm = self._shape.kind == "dlrm"  # not a method kept: that would be a cycle around all weights
+        head = self._dlrm(part, vectors_BVD) if dlrm else self._dcn_v2(part, vectors_BVD)
+        return _run(self._top, head)[:, 0]
 
     def _dlrm(self, part_BD: Floats, vectors_BVD: Floats) -> Floats:
         if self.own_vectors:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
-from laconic.serve.batcher import Batch, Batcher
+from laconic.serve.batcher import Batcher
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, read_query
 from laconic.serve.refusal import Refusal
@@ -42,19 +45,40 @@ def warm_up(scorer: Scorer) -> list[tuple[int, float]]:
 
 
 class Deployment:
-    """Made on the event loop that will use it."""
+    """Made on the event loop that will use it.
+
+    Neither batcher nor watch refers back to it: an old model is large, so it has to go with its last reference, not
+    when the garbage collector next looks at everything.
+    """
 
     def __init__(
         self, scorer: Scorer, measured: list[tuple[int, float]], settings: ServerSettings, metrics: Metrics
     ) -> None:
         self.version, self.signature = scorer.version, scorer.signature
         self._settings, self._metrics = settings, metrics
-        self.batcher = Batcher(scorer, settings.batching, self._say)
+        self.batcher = Batcher(scorer, settings.batching, metrics.scored)
         for samples, seconds in measured:
             self.batcher.service_time.add(samples, seconds)
-        self.watch = Watch(scorer, settings.watch, metrics, self._switch) if settings.watch.enabled else None
+        self.watch = (
+            Watch(scorer, settings.watch, metrics, self.batcher.switch) if settings.watch.enabled else None
+        )
+        self._accepted = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._names = secrets.token_hex(4)
         self._numbers = itertools.count()
+
+    @contextmanager
+    def accepted(self) -> Iterator[None]:
+        """Stay at work until this request has its answer, though a reload comes while its body is still arriving."""
+        self._accepted += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._accepted -= 1
+            if not self._accepted:
+                self._idle.set()
 
     async def infer(self, inference: Inference) -> Answer:
         """Check, wait for a batch, answer; the watch may look at it later."""
@@ -76,14 +100,8 @@ class Deployment:
         )
 
     async def retire(self) -> None:
-        """Answer what waits, then let go of the threads and the model."""
+        """Answer what was accepted, then end the threads; nobody may accept more by then."""
+        await self._idle.wait()
         await self.batcher.closed()
         if self.watch is not None:
             await self.watch.closed()
-
-    def _switch(self, scorer: Scorer) -> None:
-        self.batcher.scorer = scorer
-
-    def _say(self, batch: Batch) -> None:
-        self._metrics.batch_seconds.observe(batch.seconds)
-        self._metrics.batch_samples.observe(batch.samples)

@@ -64,6 +64,11 @@ class Metrics:
             "laconic_watch_switches", "Parts switched to fp32", ["part"], registry=registry
         )
 
+    def scored(self, samples: int, seconds: float) -> None:
+        """Count a batch."""
+        self.batch_seconds.observe(seconds)
+        self.batch_samples.observe(samples)
+
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""
         return generate_latest(self.registry)

@@ -79,18 +79,16 @@ def serve(
     token: str | None = None,
     ready: Callable[[Listening], None] = lambda listening: None,
 ) -> None:
-    """Load, listen, and return once the server was told to stop and has answered everything.
+    """Listen, load, and return once the server was told to stop and has answered everything.
 
     ``ready`` is called as soon as requests are welcome. Signals work in the main thread only.
     """
-    scorer = load()
     bound = listen(settings.host, settings.port)
     with contextlib.closing(bound):
-        asyncio.run(_serve(scorer, load, settings, token, bound, ready))
+        asyncio.run(_serve(load, settings, token, bound, ready))
 
 
 async def _serve(
-    scorer: Scorer,
     load: Callable[[], Scorer],
     settings: ServerSettings,
     token: str | None,
@@ -100,7 +98,7 @@ async def _serve(
     sys.setswitchinterval(_SWITCH_S)
     metrics = Metrics()
     repository = Repository(load, settings, metrics)
-    await repository.adopt(scorer)
+    await repository.adopt(await asyncio.to_thread(load))  # not kept here: a reload replaces it
     server = _Server(repository, settings, metrics, token)
     host, port = bound.getsockname()[:2]
     if token is None and not ipaddress.ip_address(host).is_loopback:
@@ -138,6 +136,7 @@ class _Server(uvicorn.Server):
             )
         )
         self._repository = repository
+        self._reloading: set[asyncio.Task[str]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -171,7 +170,8 @@ class _Server(uvicorn.Server):
 
     def _reload(self) -> None:
         task = asyncio.get_running_loop().create_task(self._repository.reload())
-        self._reloading = task
+        self._reloading.add(task)  # asyncio itself would let it be collected
+        task.add_done_callback(self._reloading.discard)
         task.add_done_callback(_ignore_refusal)
 
 

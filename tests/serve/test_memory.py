@@ -1,0 +1,121 @@
+"""What a server keeps: old models go at once, and nothing that clients name grows without end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import laconic.serve.server
+from laconic.cli.serve import serve as serve_command
+from laconic.serve.metrics import Metrics
+from laconic.serve.refusal import Refusal
+from laconic.serve.repository import Repository
+from laconic.serve.settings import Batching, ServerSettings
+from laconic.serve.tensors import Inference
+from tests.serve.served import PATIENCE_S, Question, load_from, running
+
+TOKEN = "a-token-of-the-tests"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def no_collector():
+    """Only reference counts free memory."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def ask(samples: int = 2, name: str | None = None) -> Inference:
+    return Inference(name, Question.draw(np.random.default_rng(0), samples).tensors(), False)
+
+
+async def reload_and_see_it_freed(repository: Repository) -> None:
+    """Reload, and see the old engine and its weights go as soon as its threads have ended."""
+    engine = repository.current().batcher.scorer._engine
+    parts = [weakref.ref(engine), weakref.ref(engine._state.network)]
+    del engine
+    await repository.reload()
+    await asyncio.gather(*repository._retiring)
+    assert [part() for part in parts] == [None, None]
+
+
+def test_a_reload_frees_the_old_model_without_the_garbage_collector(artefact, no_collector):
+    async def run():
+        repository = Repository(load_from(artefact), ServerSettings(), Metrics())
+        await repository.adopt(load_from(artefact)())
+        for _ in range(2):
+            await repository.current().infer(ask())
+            await reload_and_see_it_freed(repository)
+        await repository.close()
+
+    asyncio.run(run())
+
+
+def test_requests_that_were_refused_do_not_keep_an_old_model(artefact, no_collector):
+    async def run():
+        settings = ServerSettings(batching=Batching(deadline_ms=1e-6))
+        repository = Repository(load_from(artefact), settings, Metrics())
+        await repository.adopt(load_from(artefact)())
+        refused = 0
+        try:
+            await repository.current().infer(ask())
+        except Refusal as refusal:
+            refused = refusal.status
+        await reload_and_see_it_freed(repository)
+        await repository.close()
+        return refused
+
+    assert asyncio.run(run()) == 429
+
+
+def test_a_server_does_not_keep_the_model_that_it_began_with(artefact, no_collector):
+    engines = []
+
+    def load():
+        scorer = load_from(artefact)()
+        engines.append(weakref.ref(scorer._engine))
+        return scorer
+
+    with running(load, token=TOKEN) as server:
+        assert server.infer(Question.draw(np.random.default_rng(0), 2).body(), HEADERS)[0] == 200
+        assert server.ask("POST", "/v2/repository/models/model/load", b"{}", HEADERS)[0] == 200
+        deadline = time.monotonic() + PATIENCE_S
+        while engines[0]() is not None:  # its threads are being joined
+            assert time.monotonic() < deadline
+            server.ask("GET", "/v2/health/live")
+
+
+def test_the_command_does_not_keep_the_model_that_it_began_with(artefact, no_collector, monkeypatch, capsys):
+    def run(load, _settings, *, token, ready):
+        engine = weakref.ref(load()._engine)
+        ready(laconic.serve.server.Listening("http://127.0.0.1:8000", lambda: None))
+        assert engine() is None
+
+    monkeypatch.setattr(laconic.serve.server, "serve", run)
+    monkeypatch.delenv("LACONIC_SERVE_TOKEN", raising=False)
+    serve_command(artefact, None, None, None, [], None, Path("-"))
+    assert json.loads(capsys.readouterr().out)["url"] == "http://127.0.0.1:8000"
+
+
+def test_a_body_that_arrives_during_a_reload_is_answered(artefact):
+    body = json.dumps(Question.draw(np.random.default_rng(0), 2).body()).encode()
+    head = f"POST /v2/models/model/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with running(load_from(artefact), token=TOKEN) as server:
+        request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode()
+        with server.raw(request + body[:10]) as half:
+            deadline = time.monotonic() + PATIENCE_S
+            while b"laconic_bodies_bytes 10.0" not in server.ask("GET", "/metrics", headers=HEADERS)[1]:
+                assert time.monotonic() < deadline
+            for _ in range(2):
+                assert server.ask("POST", "/v2/repository/models/model/load", b"{}", HEADERS)[0] == 200
+            half.sendall(body[10:])
+            assert half.recv(4096).startswith(b"HTTP/1.1 200 ")
