@@ -80,6 +80,7 @@ def test_an_evaluation_holds_what_the_functions_say():
         auc=0.875,
         log_loss=log_loss(scores, labels),
         normalized_entropy=normalized_entropy(scores, labels),
+        positives=2,
     )
     assert torch.equal(predictions.scores, scores)
     assert torch.equal(predictions.labels, labels.to(torch.uint8))

@@ -38,6 +38,7 @@ def _facts(result: RunResult) -> str:
     shown = [("steps", f"{steps:,}")]
     if result.ended and result.ended[-1].step >= steps:  # it may have been resumed since
         shown.append(("end", result.ended[-1].line))
+    shown += [("warning", line) for line in dict.fromkeys(warned.line for warned in result.warned)]
     pace = next((entry.samples_per_s for entry in reversed(result.trained) if entry.samples_per_s), None)
     if pace is not None:
         shown.append(("samples a second", plain(pace)))
@@ -57,8 +58,11 @@ def _headline(result: RunResult) -> str:
     shown = []
     if result.evaluated:
         last = result.evaluated[-1]
-        shown.append((decimals(last.auc, 5), "AUC", f"on {last.samples:,} samples after step {last.step:,}"))
+        where = f"on {last.samples:,} samples after step {last.step:,}"
         entropy = f"normalized entropy {decimals(last.normalized_entropy, 4)}"
+        if last.one_class is not None:
+            where, entropy = f"{last.one_class}, after step {last.step:,}", where
+        shown.append((decimals(last.auc, 5), "AUC", where))
         shown.append((decimals(last.log_loss, 5), "log loss", entropy))
     last_sent = next((entry for entry in reversed(result.trained) if entry.ratio), None)
     if last_sent is not None:

@@ -11,6 +11,7 @@
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
     {"kind": "decision", "step": 50, "part": "decay", "multiplier": 1.8, "reason": "training loss 0.5802"}
     {"kind": "decision", "step": 8, "part": "axes", "old": "own", "new": "5d41402abc4b2a76", "reason": "71% of ..."}
+    {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
     {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
 
 One entry a line (shown here on two where it is long). Entries of other kinds, and further fields, are
@@ -29,7 +30,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from laconic.errors import FormatError
 from laconic.report.record import Count, Text, what_is_wrong
 
-__all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "read_run_result"]
+__all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "Warned", "read_run_result"]
 
 
 def _null_unless_finite(value: Any) -> Any:
@@ -71,6 +72,15 @@ class Evaluated(_Entry):
     log_loss: Maybe = None
     normalized_entropy: Maybe = None
     samples: Count
+    positives: Count | None = None
+    """Samples of label 1; metrics of older runs do not have it."""
+
+    @property
+    def one_class(self) -> str | None:
+        """Say which label all samples have, where AUC is undefined for that."""
+        if self.positives is None or not self.samples or 0 < self.positives < self.samples:
+            return None
+        return f"undefined: all {self.samples:,} labels are {1 if self.positives else 0}"
 
 
 class Decided(_Entry):
@@ -108,6 +118,12 @@ class Ended(_Entry):
     line: Text
 
 
+class Warned(_Entry):
+    """What is doubtful about the run."""
+
+    line: Text
+
+
 class RunResult(BaseModel):
     """All that a page shows of a run."""
 
@@ -118,9 +134,16 @@ class RunResult(BaseModel):
     evaluated: tuple[Evaluated, ...]
     decided: tuple[Decided, ...]
     ended: tuple[Ended, ...] = ()
+    warned: tuple[Warned, ...] = ()
 
 
-_KINDS: dict[str, type[_Entry]] = {"train": Trained, "eval": Evaluated, "decision": Decided, "end": Ended}
+_KINDS: dict[str, type[_Entry]] = {
+    "train": Trained,
+    "eval": Evaluated,
+    "decision": Decided,
+    "end": Ended,
+    "warning": Warned,
+}
 
 
 def read_run_result(path: str | Path) -> RunResult:
@@ -138,7 +161,7 @@ def read_run_result(path: str | Path) -> RunResult:
         kind, entry = _entry(line, f"{path}, line {number}")
         if entry is not None:
             entries[kind].append(entry)
-    if not any(entries.values()):
+    if not any(entries[kind] for kind in ("train", "eval", "decision")):
         raise FormatError(f"{path}: no metrics in it yet; a run writes them every train.log_every steps")
     return RunResult(
         title=str(path.parent.resolve().name or path.parent),
@@ -146,6 +169,7 @@ def read_run_result(path: str | Path) -> RunResult:
         evaluated=tuple(entries["eval"]),
         decided=tuple(entries["decision"]),
         ended=tuple(entries["end"]),
+        warned=tuple(entries["warning"]),
     )
 
 

@@ -49,9 +49,14 @@ class Display:
     def evaluated(self, step: int, evaluation: Evaluation) -> None:
         """Print one evaluation."""
         if self._console is not None:
-            self._console.print(
-                f"step {step:,}: AUC {evaluation.auc:.4f}, log loss {evaluation.log_loss:.4f}, "
-                f"normalized entropy {evaluation.normalized_entropy:.4f} on {evaluation.samples:,} samples"
+            auc, entropy = (
+                f"AUC {evaluation.auc:.4f}",
+                f", normalized entropy {evaluation.normalized_entropy:.4f}",
+            )
+            if evaluation.one_class is not None:
+                auc, entropy = f"AUC undefined: {evaluation.one_class}", ""
+            self.say(
+                f"step {step:,}: {auc}, log loss {evaluation.log_loss:.4f}{entropy} on {evaluation.samples:,} samples"
             )
 
     def say(self, line: str) -> None:

@@ -27,7 +27,8 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     path = newest_checkpoint(run / "checkpoints")
     if path is None:
         raise ConfigError(f"{run}: no checkpoint in it; train with train.out = {str(run)!r} first")
-    features = trained_features(settings, open_source(settings.data))
+    source = open_source(settings.data)
+    features, vocabularies = trained_features(settings, source), trained_vocabularies(source)
     dense, shards = read_checkpoint(path)
     model = settings.model
     shape = ModelShape(
@@ -38,7 +39,7 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     )
     tables = {table.name: _assemble(path, table, model.dim, shards) for table in features.tables}
     trained = TrainedModel(
-        shape, features, tables, {name: value.clone() for name, value in dense["model"].items()}
+        shape, features, tables, {name: value.clone() for name, value in dense["model"].items()}, vocabularies
     )
     trained.dense_part()  # raises where the weights are of another model
     return trained
@@ -46,22 +47,27 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
 
 def trained_features(settings: RunSettings, source: Source) -> Features:
     """Describe the features of a source: transforms, rows, whether the last row is for unknown ids."""
-    schema = source.schema
-    files = isinstance(settings.data, ParquetSettings)
-    transforms = {dense.column: dense for dense in getattr(source, "dense", ())}
-    dense = []
-    for name in schema.dense:
-        known = transforms.get(name)
-        dense.append(
-            DenseFeature(name=name)
-            if known is None
-            else DenseFeature(name=name, log1p=known.log1p, mean=known.mean, deviation=known.deviation)
+    schema, raw = source.schema, _raw_values(source)
+    if raw is None:
+        return Features(
+            dense=tuple(DenseFeature(name=name) for name in schema.dense),
+            tables=tuple(TableFeature(name=t.name, rows=t.rows, bag=t.bag) for t in schema.categorical),
         )
-    tables = [
-        TableFeature(name=table.name, rows=table.rows, bag=table.bag, unknown=files)
-        for table in schema.categorical
+    dense = [
+        DenseFeature(name=d.column, log1p=d.log1p, mean=d.mean, deviation=d.deviation)
+        for d in raw.dense or ()
     ]
-    return Features(dense=tuple(dense), tables=tuple(tables))
+    tables = []
+    for table in schema.categorical:
+        values = raw.categories.get(table.name)
+        how = None if values is None else "hash" if values.vocabulary is None else "vocabulary"
+        kind = None if values is None else values.values
+        tables.append(
+            TableFeature(name=table.name, rows=table.rows, bag=table.bag, unknown=True, raw=how, values=kind)
+        )
+    if raw.dense is None:
+        dense = [DenseFeature(name=name) for name in schema.dense]
+    return Features(raw="unknown" if raw.dense is None else None, dense=tuple(dense), tables=tuple(tables))
 
 
 def run_settings(run: Path) -> RunSettings:

@@ -37,6 +37,16 @@ class Evaluation:
     normalized_entropy: float
     """Log loss over that of always predicting the base rate; NaN with one class only."""
 
+    positives: int | None = None
+    """Samples of label 1; None where nobody counted them."""
+
+    @property
+    def one_class(self) -> str | None:
+        """Say which label all samples have, where they have only one and AUC is undefined."""
+        if self.positives is None or not self.samples or 0 < self.positives < self.samples:
+            return None
+        return f"all {self.samples:,} labels are {1 if self.positives else 0}"
+
 
 def auc(scores_B: Tensor, labels_B: Tensor) -> float:
     """Exact area under the ROC curve; NaN unless both classes occur."""
@@ -93,6 +103,7 @@ class Predictions:
             auc=tally.auc(),
             log_loss=tally.log_loss(),
             normalized_entropy=tally.normalized_entropy(),
+            positives=tally.positives,
         )
 
 

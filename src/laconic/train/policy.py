@@ -10,16 +10,45 @@ from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError
 from laconic.train.settings import ExchangeSettings, RuleSettings
 
-__all__ = ["make_policy"]
+__all__ = ["check_gradient_bound", "make_policy"]
+
+_MOST_OF_RANGE = 0.5
+"""Bound beside the range at which the middle of a block stands for all its values: wider ones say no more."""
+_MOST_RMS = 10
+"""Bound beside the root mean square at which unbiased rounding adds ten times the energy of normal values and more."""
 
 
 def make_policy(settings: ExchangeSettings, names: Sequence[str]) -> FixedPolicy:
     """Return the fixed policy for tables of these names; ``ConfigError`` for a bound that could have none."""
+    if settings.kind == "bounded":
+        _check_widths(settings)
     for rule in settings.rules:
         _check_bounds(rule, settings.kind)
     rules = [_rule(settings, rule) for rule in (RuleSettings(tables="*"), *settings.rules)]
     plan = plan_from_rules(names, rules, coded_ids=settings.coded_ids)
     return FixedPolicy(plan, settings.warmup_steps)
+
+
+def check_gradient_bound(where: str, bound: float | None, *, usual: float) -> None:
+    """Refuse a bound, a share of the root mean square, that leaves more noise than gradient."""
+    if bound is not None and bound > _MOST_RMS:
+        raise ConfigError(
+            f"{where}: expected at most {_MOST_RMS} times the root mean square, where noise has ten times the energy "
+            f"of the gradient, got {bound!r}; {usual} is usual"
+        )
+
+
+def _check_widths(settings: ExchangeSettings) -> None:
+    """Refuse bounds that leave nothing of what they bound; not in the settings, which older runs are read with."""
+    usual = ExchangeSettings()
+    rules = ((f"exchange.rules: {rule.tables!r}: ", rule) for rule in settings.rules)
+    for where, given in (("exchange.", settings), *rules):
+        check_gradient_bound(f"{where}gradient_bound", given.gradient_bound, usual=usual.gradient_bound)
+        if settings.relative and given.bound is not None and given.bound > _MOST_OF_RANGE:
+            raise ConfigError(
+                f"{where}bound: expected at most {_MOST_OF_RANGE} of the range, where one value stands for all of a "
+                f"block, got {given.bound!r}; {usual.bound} is usual, and exchange.relative = false makes it absolute"
+            )
 
 
 def _check_bounds(rule: RuleSettings, kind: str) -> None:

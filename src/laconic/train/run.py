@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from laconic.errors import CommError, ConfigError
 from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from laconic.train.display import Display
+from laconic.train.doubts import check_run, warnings_of
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ending import Limits
 from laconic.train.evaluation import evaluate
@@ -54,6 +56,8 @@ class RunResult:
     """All bytes of rank 0 per step, before compression and sent: every direction, dense gradients and reviews."""
     plan: dict[str, Any] | None
     """How far what was sent is from what the plan predicted, where one did."""
+    warnings: list[str]
+    """What is doubtful about the run, as it was said at the start."""
 
 
 def run(
@@ -138,14 +142,18 @@ class _Run:
         self.policy, self.adaptation, self.check = policy, Adaptation(trainer, policy), check
         self.ranks: Ranks = trainer.ranks
         self.global_batch = settings.train.batch * self.ranks.count
-        if not source.samples_in("train"):
-            raise ConfigError("data: expected training samples, got none")
+        check_run(settings, source)
         self.limits = Limits.of(settings.train, begin, source.samples_in("train"), self.global_batch)
         self.steps = self.limits.last
         self.file = self.ranks.together(self._open_file)
         self.display = Display(console, self.steps)
-        if warning := self.limits.warning():
-            self.display.say(warning)
+        self.warnings = warnings_of(settings, source)
+        if (warning := self.limits.warning()) is not None:
+            self.warnings.append(warning)
+        for warning in self.warnings:
+            self.display.say(f"warning: {warning}")
+            if self.file is not None:
+                self.file.write("warning", begin.step, {"line": warning})
 
     def _open_file(self) -> MetricsFile | None:
         if not self.ranks.leads:
@@ -191,6 +199,7 @@ class _Run:
             self.trainer.dense_bytes,
             self._total(),
             None if found is None else found.as_dict(),
+            self.warnings,
         )
 
     def _steps(self, position: Position) -> Iterator[tuple[Position, Evaluation | None]]:
@@ -283,17 +292,18 @@ class _Run:
         )
 
     def _log(self, step: int, window: Window, samples_per_s: float) -> None:
-        total = self._total()
+        total, auc = self._total(), window.auc
+        shown = "undefined" if math.isnan(auc) else f"{auc:.4f}"
         self.display.step(
             step,
-            f"loss {window.loss:.4f}  AUC {window.auc:.4f}  {samples_per_s:,.0f} samples/s  {total['ratio']:.1f}x less"
+            f"loss {window.loss:.4f}  AUC {shown}  {samples_per_s:,.0f} samples/s  {total['ratio']:.1f}x less"
             + (f"  {words}" if (words := self.adaptation.summary()) else ""),
         )
         if self.file is not None:
             ledger = self.trainer.embeddings.ledger.summary()
             _, dense, reviews = self._beside_the_ledger()
             sent = {f"bytes_{row['direction']}": row["bytes_sent"] for row in ledger}
-            values = {"loss": window.loss, "auc": window.auc, "samples_per_s": samples_per_s}
+            values = {"loss": window.loss, "auc": auc, "samples_per_s": samples_per_s}
             self.file.write(
                 "train", step, {**values, **total, **sent, "bytes_dense": dense, "bytes_reviews": reviews}
             )

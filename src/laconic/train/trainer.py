@@ -19,7 +19,7 @@ from laconic.collectives.aggregator import InNetwork
 from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
-from laconic.errors import LaconicError, PlanError
+from laconic.errors import ConfigError, LaconicError, PlanError
 from laconic.exchange_plan import Policy
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
@@ -151,6 +151,7 @@ class Trainer:
 
         Returns the mean loss of this rank's samples, and their logits.
         """
+        _check_labels(samples.label_B, self.embeddings.step + 1, self.ranks.rank)
         pending = self.embeddings.start(samples.lookups)
         step = pending.step + 1
         self._set_rates(step)
@@ -254,6 +255,16 @@ class _Whole(nn.Module):
     def forward(self, dense_BF: Tensor, rows: _Rows) -> Tensor:
         part = self.model.dense_part(dense_BF)
         return self.model.head(part, rows.wait())
+
+
+def _check_labels(label_B: Tensor, step: int, rank: int) -> None:
+    """Refuse what the loss would take for a probability, or make NaN of."""
+    wrong = (label_B != 0) & (label_B != 1)
+    if wrong.any():
+        raise ConfigError(
+            f"train: expected labels 0 and 1, got {label_B[wrong][0].item()} at step {step} on rank {rank}; "
+            "look at the label column of the data"
+        )
 
 
 def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:

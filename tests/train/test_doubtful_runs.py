@@ -1,0 +1,158 @@
+"""What a run can not do well, or at all, is said where the user looks; nothing of it is accepted silently."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+import torch
+from rich.console import Console
+
+from laconic.codecs import BoundedRows
+from laconic.config import parse
+from laconic.data import Samples
+from laconic.errors import ConfigError
+from laconic.report import read_any, render_run
+from laconic.train import run as run_module
+from laconic.train.policy import make_policy
+from laconic.train.run import run
+from laconic.train.settings import ExchangeSettings, RunSettings
+from tests.train.small_runs import batches_of, settings_of, source_of, trainer_of
+
+
+def ran(folder, *overrides):
+    text = StringIO()
+    settings = settings_of("data.samples=32", f"train.out={folder}", *overrides)
+    return run(settings, resume=False, console=Console(file=text, width=300)), text.getvalue()
+
+
+class _OneClass:
+    """A source whose evaluation samples all have one label."""
+
+    def __init__(self, source, label):
+        self._source, self._label = source, label
+        self.schema, self.samples_in = source.schema, source.samples_in
+
+    def batches(self, split, **how):
+        for samples in self._source.batches(split, **how):
+            label_B = torch.full_like(samples.label_B, self._label) if split == "eval" else samples.label_B
+            yield Samples(label_B, samples.dense_BF, samples.lookups)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_an_auc_of_one_class_is_undefined_and_not_a_figure(tmp_path, monkeypatch, label):
+    monkeypatch.setattr(
+        run_module, "open_source", lambda data: _OneClass(source_of(settings_of("data.samples=32")), label)
+    )
+    result, text = ran(tmp_path / "run")
+    why = f"AUC undefined: all 50 labels are {label}"
+    assert why in text
+    assert "nan" not in text
+    assert result.evaluation.positives == 50 * label
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["auc"] is None
+    assert f"undefined: all 50 labels are {label}" in render_run(read_any(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("label", [2.0, 0.5, float("nan")])
+def test_a_label_other_than_0_and_1_is_refused_with_its_value(label):
+    settings = settings_of()
+    (samples,) = batches_of(settings, 1)
+    labels_B = samples.label_B.clone()
+    labels_B[3] = label
+    with pytest.raises(
+        ConfigError, match=rf"^train: expected labels 0 and 1, got {label} at step 1 on rank 0; "
+    ):
+        trainer_of(settings).step(Samples(labels_B, samples.dense_BF, samples.lookups))
+
+
+def refused(**settings):
+    with pytest.raises(ConfigError) as caught:
+        make_policy(ExchangeSettings(**settings), ["user", "item"])
+    return str(caught.value)
+
+
+def test_a_bound_of_more_than_half_the_range_is_refused():
+    """From there on one value stands for all of a block."""
+    assert refused(bound=5.0) == (
+        "exchange.bound: expected at most 0.5 of the range, where one value stands for all of a block, got 5.0; "
+        "0.01 is usual, and exchange.relative = false makes it absolute"
+    )
+    assert refused(rules=[{"tables": "item", "bound": 0.6}]).startswith(
+        "exchange.rules: 'item': bound: expected at most 0.5 of the range"
+    )
+
+
+def test_a_gradient_bound_of_more_than_ten_root_mean_squares_is_refused():
+    assert refused(gradient_bound=11.0) == (
+        "exchange.gradient_bound: expected at most 10 times the root mean square, where noise has ten times the "
+        "energy of the gradient, got 11.0; 0.35 is usual"
+    )
+    assert refused(rules=[{"tables": "item", "gradient_bound": 50.0}]).startswith(
+        "exchange.rules: 'item': gradient_bound: expected at most 10 times the root mean square"
+    )
+
+
+@pytest.mark.parametrize(
+    "settings", [{"bound": 5.0, "relative": False}, {"kind": "exact", "bound": 5.0}, {"bound": 0.5}]
+)
+def test_a_bound_that_is_absolute_unused_or_just_wide_is_not(settings):
+    assert make_policy(ExchangeSettings(**settings), ["user"]).plan.tables
+
+
+def test_a_policy_file_with_too_wide_a_bound_is_refused(tmp_path):
+    file = tmp_path / "policy.toml"
+    file.write_text('[[exchange.rules]]\ntables = "c0"\nbound = 3.0\n')
+    with pytest.raises(
+        ConfigError, match=r"^exchange\.rules: 'c0': bound: expected at most 0\.5 of the range"
+    ):
+        ran(tmp_path / "run", f"policy={file}")
+
+
+def test_a_bound_of_dense_gradients_that_is_all_noise_is_refused(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"^dense\.bound: expected at most 10 times the root mean square.*, got 20\.0"
+    ):
+        ran(tmp_path / "run", "dense.send=bounded", "dense.optimizer=sgd", "dense.bound=20")
+
+
+@pytest.mark.parametrize("send", ["large", "bounded"])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path, send, optimizer):
+    result, text = ran(tmp_path / "run", f"dense.send={send}", f"dense.optimizer={optimizer}")
+    (warning,) = result.warnings
+    assert warning.startswith(f"dense.send: {send!r} is meant for dense.optimizer 'sgd', got {optimizer!r}")
+    assert "levels" in warning
+    assert warning in text
+    assert warning in render_run(read_any(tmp_path / "run")).replace("&#x27;", "'")
+
+
+@pytest.mark.parametrize(("send", "optimizer"), [("large", "sgd"), ("levels", "adam"), ("exact", "adagrad")])
+def test_dense_gradients_that_suit_their_optimizer_are_not(tmp_path, send, optimizer):
+    result, _ = ran(tmp_path / "run", f"dense.send={send}", f"dense.optimizer={optimizer}")
+    assert result.warnings == []
+
+
+def test_a_run_without_evaluation_samples_says_so(tmp_path):
+    result, text = ran(tmp_path / "run", "data.eval_samples=0")
+    assert result.evaluation is None
+    (warning,) = result.warnings
+    assert warning.startswith("data: there are no evaluation samples, so the model is not evaluated")
+    assert warning in text
+
+
+def test_evaluations_of_no_samples_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"^train\.eval_every: 3 asks for evaluations, but there are no"):
+        ran(tmp_path / "run", "data.eval_samples=0", "train.eval_every=3")
+
+
+def test_a_run_that_was_made_before_these_limits_can_be_read():
+    """Settings that are refused now are still those of a folder that ``laconic quantize`` reads."""
+    text = "[data]\nkind = 'synthetic'\n[exchange]\nbound = 5.0\ngradient_bound = 50.0\n[dense]\nsend = 'large'\n"
+    assert parse(text, RunSettings).exchange.bound == 5.0
+
+
+def test_limits_keep_the_widest_bounds_that_a_guard_starts_from():
+    plan = make_policy(ExchangeSettings(bound=0.5, gradient_bound=4.0), ["user"]).plan
+    assert plan.tables[0].forward == BoundedRows(bound=0.5, relative=True)
