@@ -3,7 +3,8 @@
 ::
 
     checkpoints/step-00001200/
-        manifest.json          step, position in the data, ranks, kind of model, state of the policy, checksum of every file
+        manifest.json          step, position in the data and its identity, ranks, kind of model, state of the policy,
+                               checksum of every file
         dense.pt               model, its optimizer
         tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first, first + stride, ...
         tables-1-of-2.pt
@@ -31,6 +32,7 @@ import torch
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.errors import FormatError, PlanError
 from laconic.nn import RehearsedEmbeddings
+from laconic.train.data_identity import check_same_data
 from laconic.train.trainer import Trainer
 
 __all__ = ["Position", "load_checkpoint", "newest_checkpoint", "read_checkpoint", "save_checkpoint"]
@@ -49,10 +51,16 @@ class Position:
 
 
 def save_checkpoint(
-    trainer: Trainer, folder: Path, position: Position, keep: int, policy: AdaptivePolicy | None = None
+    trainer: Trainer,
+    folder: Path,
+    position: Position,
+    keep: int,
+    policy: AdaptivePolicy | None = None,
+    data: dict[str, Any] | None = None,
 ) -> Path:
     """Save this rank's part, and as leading rank finish the checkpoint and remove old ones.
 
+    ``data``: the identity of the training samples, for whoever resumes.
     ``PlanError`` on all ranks where one can not write; older checkpoints are intact then.
     """
     ranks = trainer.ranks
@@ -71,6 +79,8 @@ def save_checkpoint(
             "policy": {} if policy is None else policy.state(),
             "files": checksums,
         }
+        if data is not None:
+            manifest["data"] = data
         ranks.together(lambda: _finish(partial, final, manifest) if ranks.leads else None)
     except OSError as error:
         if ranks.leads:
@@ -91,9 +101,14 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return finished[-1] if finished else None
 
 
-def load_checkpoint(trainer: Trainer, path: Path, policy: AdaptivePolicy | None = None) -> Position:
-    """Load what this rank needs; ``FormatError`` on all ranks if a file is damaged or of another model."""
-    position = trainer.ranks.together(lambda: _load(trainer, path, policy))
+def load_checkpoint(
+    trainer: Trainer,
+    path: Path,
+    policy: AdaptivePolicy | None = None,
+    data: dict[str, Any] | None = None,
+) -> Position:
+    """Load what this rank needs; ``FormatError`` on all ranks if a file is damaged, of another model or other ``data``."""
+    position = trainer.ranks.together(lambda: _load(trainer, path, policy, data))
     trainer.embeddings.step = position.step
     return position
 
@@ -120,12 +135,16 @@ def _verified_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _load(trainer: Trainer, path: Path, policy: AdaptivePolicy | None) -> Position:
+def _load(
+    trainer: Trainer, path: Path, policy: AdaptivePolicy | None, data: dict[str, Any] | None
+) -> Position:
     manifest = _verified_manifest(path)
     for name, mine in trainer.kind.items():
         saved = manifest["kind"].get(name)
         if saved != json.loads(json.dumps(mine)):
             raise FormatError(f"{path}: it is of another model: {name} is {saved!r} there and {mine!r} here")
+    if data is not None:
+        check_same_data(str(path), manifest.get("data"), data)
     dense = _read(path / "dense.pt")
     try:
         trainer.model.load_state_dict(dense["model"])
@@ -263,6 +282,8 @@ def _load_held_back(trainer: Trainer, path: Path, saved_ranks: int) -> None:
     held = dict(mine[0]) if mine else {**_read(files[0]), "memory": {}}
     for other in mine[1:]:
         held["memory"] = {name: held["memory"][name] + values for name, values in other["memory"].items()}
+    if saved_ranks != ranks.count:
+        held = {key: value for key, value in held.items() if key not in ("rank", "ranks")}  # of nobody now
     trainer.compressor.load_state_dict(held)
 
 

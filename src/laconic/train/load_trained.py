@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from laconic.config import parse_json
-from laconic.data import ParquetSettings, Source, open_source
+from laconic.data import Source, open_source
+from laconic.data.raw_source import RawCategories, RawSource
+from laconic.data.value_index import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.quant import DenseFeature, Features, ModelShape, TableFeature, TrainedModel
 from laconic.train.checkpoint import newest_checkpoint, read_checkpoint
@@ -27,8 +29,7 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     path = newest_checkpoint(run / "checkpoints")
     if path is None:
         raise ConfigError(f"{run}: no checkpoint in it; train with train.out = {str(run)!r} first")
-    source = open_source(settings.data)
-    features, vocabularies = trained_features(settings, source), trained_vocabularies(source)
+    features, vocabularies = trained_features(open_source(settings.data))
     dense, shards = read_checkpoint(path)
     model = settings.model
     shape = ModelShape(
@@ -45,29 +46,31 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     return trained
 
 
-def trained_features(settings: RunSettings, source: Source) -> Features:
-    """Describe the features of a source: transforms, rows, whether the last row is for unknown ids."""
-    schema, raw = source.schema, _raw_values(source)
+def trained_features(source: Source) -> tuple[Features, dict[str, Values]]:
+    """Describe the features of a source and how raw values become them, with the vocabularies that this takes."""
+    schema = source.schema
+    dense = tuple(DenseFeature(name=name) for name in schema.dense)
+    tables = tuple(TableFeature(name=t.name, rows=t.rows, bag=t.bag) for t in schema.categorical)
+    if not isinstance(source, RawSource):
+        return Features(dense=dense, tables=tables), {}
+    raw = source.raw_values()
+    if raw.dense is not None:
+        dense = tuple(
+            DenseFeature(name=d.column, log1p=d.log1p, mean=d.mean, deviation=d.deviation) for d in raw.dense
+        )
+    tables = tuple(
+        table.model_copy(update={"unknown": True, **_how(raw.categories.get(table.name))}) for table in tables
+    )
+    vocabularies = {
+        name: values.vocabulary for name, values in raw.categories.items() if values.vocabulary is not None
+    }
+    return Features(raw="unknown" if raw.dense is None else None, dense=dense, tables=tables), vocabularies
+
+
+def _how(raw: RawCategories | None) -> dict[str, str]:
     if raw is None:
-        return Features(
-            dense=tuple(DenseFeature(name=name) for name in schema.dense),
-            tables=tuple(TableFeature(name=t.name, rows=t.rows, bag=t.bag) for t in schema.categorical),
-        )
-    dense = [
-        DenseFeature(name=d.column, log1p=d.log1p, mean=d.mean, deviation=d.deviation)
-        for d in raw.dense or ()
-    ]
-    tables = []
-    for table in schema.categorical:
-        values = raw.categories.get(table.name)
-        how = None if values is None else "hash" if values.vocabulary is None else "vocabulary"
-        kind = None if values is None else values.values
-        tables.append(
-            TableFeature(name=table.name, rows=table.rows, bag=table.bag, unknown=True, raw=how, values=kind)
-        )
-    if raw.dense is None:
-        dense = [DenseFeature(name=name) for name in schema.dense]
-    return Features(raw="unknown" if raw.dense is None else None, dense=tuple(dense), tables=tuple(tables))
+        return {}
+    return {"raw": "hash" if raw.vocabulary is None else "vocabulary", "values": raw.values}
 
 
 def run_settings(run: Path) -> RunSettings:

@@ -19,6 +19,7 @@ from laconic.data import Samples, Source, open_source
 from laconic.errors import CommError, ConfigError
 from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
+from laconic.train.data_identity import data_identity
 from laconic.train.display import Display
 from laconic.train.doubts import check_run, warnings_of
 from laconic.train.effective_exchange import effective_exchange
@@ -81,16 +82,17 @@ def run(
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
+        identity = ranks.together(lambda: data_identity(settings.data, source))
         position = Position()
         if newest is not None and resume:
-            position = load_checkpoint(trainer, newest, policy)
+            position = load_checkpoint(trainer, newest, policy, identity)
         elif newest is not None:
             raise ConfigError(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
         shown = console if ranks.leads else None
-        return _Run(settings, source, trainer, policy, position, check, shown).train()
+        return _Run(settings, source, trainer, policy, position, check, shown, identity).train()
 
 
 def _make_trainer(
@@ -137,7 +139,9 @@ class _Run:
         begin: Position,
         check: PlanCheck,
         console: Console | None,
+        identity: dict[str, Any],
     ) -> None:
+        self.identity = identity
         self.settings, self.source, self.trainer, self.begin = settings, source, trainer, begin
         self.policy, self.adaptation, self.check = policy, Adaptation(trainer, policy), check
         self.ranks: Ranks = trainer.ranks
@@ -287,9 +291,8 @@ class _Run:
     def _save(self, position: Position) -> None:
         settings = self.settings.train
         self.adaptation.settle()
-        save_checkpoint(
-            self.trainer, settings.out / "checkpoints", position, settings.keep_checkpoints, self.policy
-        )
+        folder = settings.out / "checkpoints"
+        save_checkpoint(self.trainer, folder, position, settings.keep_checkpoints, self.policy, self.identity)
 
     def _log(self, step: int, window: Window, samples_per_s: float) -> None:
         total, auc = self._total(), window.auc
