@@ -13,8 +13,10 @@ from typing import Protocol
 
 from laconic.codecs.axes import Axes
 from laconic.codecs.batch import BlockCodec
+from laconic.codecs.expected import expect_codec
+from laconic.errors import ConfigError
 
-__all__ = ["ExchangePlan", "Policy", "TableCodecs"]
+__all__ = ["ExchangePlan", "Policy", "TableCodecs", "expect_policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class TableCodecs:
 
     backward: BlockCodec | None = None
     """Of their gradients. A codec with ``dither`` gets another seed in every step and table."""
+
+    def __post_init__(self) -> None:
+        expect_codec("exchange plan: forward", self.forward)
+        expect_codec("exchange plan: backward", self.backward)
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,16 @@ class Policy(Protocol):
     def plan_for(self, step: int) -> ExchangePlan:
         """Return the plan of a step; every rank gets an equal one."""
         ...
+
+
+def expect_policy(where: str, value: object) -> None:
+    """Refuse all but ``None`` and what hands out plans."""
+    if value is None or (hasattr(value, "plan_for") and not isinstance(value, type)):
+        return
+    shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+    plan = (
+        "plan"
+        if isinstance(value, ExchangePlan)
+        else "laconic.plan_from_rules(names, [laconic.TableRule(...)])"
+    )
+    raise ConfigError(f"{where}: expected a policy or None, got {shown}; write laconic.FixedPolicy({plan})")

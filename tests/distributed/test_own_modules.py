@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 
 import pytest
 import torch
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt import FixedPolicy, TableRule
+from laconic.codecs import Bounded, IdList
 from laconic.collectives import Table
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import own_modules
@@ -57,6 +59,46 @@ def test_a_state_dict_brings_back_rows_optimizer_and_step():
     assert loaded.step == 1
     with pytest.raises(ConfigError, match=r"expected a shard of shape \(6, 3\)"):
         ShardedEmbeddings(TABLES[:1], 3).load_state_dict(state)
+
+
+def test_the_shard_of_another_rank_is_refused_and_one_that_does_not_say_whose_it_is_is_read():
+    embeddings = ShardedEmbeddings(TABLES, 3)
+    state = embeddings.get_extra_state()
+    expected = (
+        "embeddings: expected the shard of rank 0 of 1, got that of rank 1 of 2; save state_dict() on every rank, "
+        "in a file of its own, and load it there"
+    )
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        embeddings.set_extra_state({**state, "rank": 1, "ranks": 2})
+    embeddings.set_extra_state({key: state[key] for key in ("step", "weight", "state")})
+    replicated = ShardedEmbeddings([Table(name="a", rows=6, sharding="replicated")], 3)
+    replicated.set_extra_state({**replicated.get_extra_state(), "rank": 1, "ranks": 2})
+
+
+@pytest.mark.parametrize(
+    ("policy", "remedy"),
+    [
+        ("auto", "got 'auto'; write laconic.FixedPolicy(laconic.plan_from_rules(names, [laconic.TableRule(...)]))"),
+        (FixedPolicy, "got the class FixedPolicy; write laconic.FixedPolicy("),
+        (ExchangePlan.exact(2), "write laconic.FixedPolicy(plan)"),
+    ],
+    ids=["name", "class", "plan"],
+)  # fmt: skip
+def test_what_is_no_policy_is_refused_with_what_to_write(policy, remedy):
+    with pytest.raises(ConfigError, match=re.escape(remedy)) as caught:
+        ShardedEmbeddings(TABLES, 3, policy=policy)
+    assert str(caught.value).startswith("embeddings.policy: expected a policy or None, got ")
+
+
+@pytest.mark.parametrize("given", ["bounded", Bounded, IdList()], ids=["name", "class", "ids"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_what_is_no_codec_of_rows_is_refused_with_what_to_write(given, direction):
+    for make, where in (
+        (TableRule, f"rule of tables '\\*': {direction}"),
+        (TableCodecs, f"plan: {direction}"),
+    ):
+        with pytest.raises(ConfigError, match=where + r": expected a codec .+; write laconic\.Bounded\("):
+            make(**{direction: given})
 
 
 def test_converting_is_refused_and_a_conversion_to_the_same_is_not():

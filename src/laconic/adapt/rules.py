@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from laconic.codecs.batch import BlockCodec
+from laconic.codecs.expected import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 
@@ -25,6 +26,10 @@ class TableRule:
 
     backward: BlockCodec | None = None
     """Of gradients; None: as they are."""
+
+    def __post_init__(self) -> None:
+        expect_codec(f"rule of tables {self.tables!r}: forward", self.forward)
+        expect_codec(f"rule of tables {self.tables!r}: backward", self.backward)
 
 
 def plan_from_rules(

@@ -22,6 +22,7 @@ from laconic.codecs.batch import BlockCodec
 from laconic.codecs.bit_selection import BitSelection, bits_bytes
 from laconic.codecs.bounded import Bounded
 from laconic.codecs.bounded_rows import BoundedRows
+from laconic.codecs.expected import expect_codec
 from laconic.codecs.selection import Selection
 from laconic.errors import ConfigError, FormatError
 
@@ -65,9 +66,8 @@ class Threshold:
         if self.mask not in get_args(Mask):
             known = ", ".join(get_args(Mask))
             raise ConfigError(f"threshold.mask: no such mask {self.mask!r} (known: {known})")
-        for name, codec in (("values", self.values), ("gradients", self.gradients)):
-            if codec is not None and not isinstance(codec, BlockCodec):
-                raise ConfigError(f"threshold.{name}: expected a codec of float32 or None, got {codec!r}")
+        expect_codec("threshold.values", self.values)
+        expect_codec("threshold.gradients", self.gradients)
 
     @classmethod
     def exact(cls) -> Threshold:

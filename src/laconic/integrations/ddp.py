@@ -9,11 +9,12 @@
     compressor = laconic.register_ddp(model, large=LargeFirst(keep=0.01))  # large entries first (DCT)
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
-bucket travels as DDP would send it, and is counted as bypassed. What thresholding holds back is in
-``compressor.state_dict()``: each rank saves and loads its own.
+bucket travels as DDP would send it, and is counted as bypassed; ``compressor.summary()`` says why. What thresholding holds
+back is in ``compressor.state_dict()``: each rank saves and loads its own.
 """
 
 # DDP reads the hook's annotations, so they must not become strings
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -34,12 +35,18 @@ from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Level
 from laconic.collectives.worker import Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.errors import ConfigError
+from laconic.integrations.ddp_checks import (
+    check_arguments,
+    check_lossy_parameters,
+    warn_of_foreign_parameters,
+)
 
 __all__ = ["Compressor", "register_ddp"]
 
 _LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
 _CODED_SHARE = 0.2  # of a gradient that a codec sends
+_NO_GAIN = "no faster than DDP"  # the link is fast, or little is zero
 _LOSSLESS_SHARE = 0.85  # the same where nothing may be lost, and nothing is zero
 
 
@@ -68,13 +75,23 @@ def register_ddp(
     Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and so do all in the first
     ``warmup`` steps. ``average=False``: gradients are summed, for a loss that is already divided by the global batch.
     ``bypass=False``: compress even where the link is so fast that it does not pay.
+
+    Parameters that are compressed need dense float32 gradients on the CPU; others that were not excluded are a
+    ``ConfigError``. Unless anything was asked for they travel as DDP sends them, and a warning says so.
     """
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
             f"register_ddp: expected a DistributedDataParallel model, got {type(model).__name__}; wrap it first"
         )
-    if warmup < 0:
-        raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
+    check_arguments(
+        codec=codec,
+        large=large,
+        rounded=rounded,
+        network=network,
+        include=include,
+        exclude=exclude,
+        warmup=warmup,
+    )
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
     rounded = rounded or network is not None
@@ -89,6 +106,10 @@ def register_ddp(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
             f"{', '.join(sorted(names.values())[:5])}, ..."
         )
+    if settings.exact:
+        warn_of_foreign_parameters(model.module)
+    else:
+        check_lossy_parameters(model.module, settings.chosen, str(settings.how))
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, _hook)
     return compressor
@@ -111,8 +132,15 @@ class _Settings:
     bypass: bool
 
     @property
+    def how(self) -> str | None:
+        """Argument that says what need not be exact; None: nothing."""
+        given = {"codec": self.codec, "large": self.large, "network": self.network}
+        named = [name for name, value in given.items() if value is not None]
+        return named[0] if named else "rounded" if self.rounded else None
+
+    @property
     def exact(self) -> bool:
-        return self.codec is None and self.large is None and not self.rounded
+        return self.how is None
 
 
 @dataclass(slots=True)
@@ -141,7 +169,7 @@ class Compressor:
 
     def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
         self._settings, self._names, self._group = settings, names, group
-        self._ranks = dist.get_world_size(group)
+        self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
         world = Alone() if self._ranks == 1 else world or Joined(group=group)
         lanes = 1 if settings.network is not None else _LANES  # a network sums one thing at a time
         self._lanes = [
@@ -165,25 +193,27 @@ class Compressor:
         """Time that this rank computed for buckets that were not bypassed: codecs and sums."""
         self.bypassed = 0
         """Buckets that travelled as DDP would send them."""
+        self._reasons: Counter[str] = Counter()
         self.buckets = 0
 
     def reduce(self, bucket: Any) -> Any:
         """Sum one bucket over all ranks; what DDP calls."""
         buffer, index, step = bucket.buffer(), bucket.index(), self.step
-        ring = 2 * (self._ranks - 1) * buffer.nbytes // max(self._ranks, 1)
+        ring = _plain_bytes(buffer, self._ranks)
         self.bytes_dense += ring
         self.buckets += 1
         self.step += bool(bucket.is_last())
         # what is not worth compressing is not worth a second thought either
         values, until = self._dense.get(index, (0, 0))
-        dense = step < until and buffer.numel() == values
-        if not dense:
+        reason: str | None = _NO_GAIN
+        if step >= until or buffer.numel() != values:
             state = self._state_of(bucket)
-            dense = self._bypasses(state, buffer, step)
-            if dense and state.choice is not None:
+            reason = self._why_plain(state, buffer, step)
+            if reason is not None and state.choice is not None:
                 self._dense[index] = (buffer.numel(), state.looked + _LOOK_EVERY)
-        if dense:
+        if reason is not None:
             self.bypassed += 1
+            self._reasons[reason] += 1
             self._count(ring)
             return self._plain(buffer)
         future: Any = torch.futures.Future()
@@ -197,6 +227,7 @@ class Compressor:
         """Forget what was counted so far, warm-up included."""
         self.step = self.bytes_sent = self.bytes_dense = self.bypassed = self.buckets = 0
         self.work_s = 0.0
+        self._reasons.clear()
         self._dense.clear()
         for bucket in self._buckets.values():
             bucket.choice = None
@@ -213,13 +244,25 @@ class Compressor:
     def state_dict(self) -> dict[str, Any]:
         """Return what this rank holds back; every rank has its own."""
         return {
+            "rank": self._rank,
+            "ranks": self._ranks,
             "step": self.step,
             "memory": {name: torch.from_numpy(values.copy()) for name, values in self._memory.items()},
             "thresholds": self._current_thresholds(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken."""
+        """Go on where ``state_dict`` was taken, on the same rank of as many."""
+        mine = (self._rank, self._ranks)
+        saved = (
+            state.get("rank", self._rank),
+            state.get("ranks", self._ranks),
+        )  # older states say nothing of it
+        if state["memory"] and saved != mine:
+            raise ConfigError(
+                f"register_ddp: expected what rank {mine[0]} of {mine[1]} held back, got that of rank {saved[0]} of "
+                f"{saved[1]}; save compressor.state_dict() on every rank, in a file of its own, and load it there"
+            )
         known = set(self._names.values())
         for name, values in state["memory"].items():
             if name not in known:
@@ -239,6 +282,7 @@ class Compressor:
             "ratio": self.bytes_dense / self.bytes_sent if self.bytes_sent else 1.0,
             "buckets": self.buckets,
             "bypassed": self.bypassed,
+            "bypassed_because": dict(self._reasons),
         }
 
     def close(self) -> None:
@@ -247,12 +291,17 @@ class Compressor:
             lane.worker.close()
             lane.reducer.close()
 
-    def _bypasses(self, state: _Bucket, buffer: Tensor, step: int) -> bool:
-        if step < self._settings.warmup or not self._lanes[0].reducer.accepts(buffer):
-            return True
+    def _why_plain(self, state: _Bucket, buffer: Tensor, step: int) -> str | None:
+        """Why a bucket travels as DDP would send it; None: it does not."""
+        if buffer.is_sparse:
+            return "sparse gradients"
+        if not self._lanes[0].reducer.accepts(buffer):
+            return f"gradients of {buffer.dtype} on {buffer.device}"
+        if step < self._settings.warmup:
+            return "warm-up"
         if not self._settings.bypass or state.choice is None or step - state.looked >= _LOOK_EVERY:
-            return False
-        return state.choice.method == "dense"
+            return None
+        return _NO_GAIN if state.choice.method == "dense" else None
 
     def _plain(self, buffer: Tensor) -> Any:
         """Send as DDP does: scaled before, while the buffer is in cache, so that sums have its bits."""
@@ -366,6 +415,13 @@ class Compressor:
             now = zip(memory.thresholds.tolist(), memory.ages.tolist(), strict=True)
             found.update(zip(memory.names, now, strict=True))
         return found
+
+
+def _plain_bytes(buffer: Tensor, ranks: int) -> int:
+    """Bytes that a rank sends of a bucket when DDP does it: in a ring, or, what is sparse, all to everyone."""
+    if buffer.is_sparse:
+        return (ranks - 1) * (buffer._indices().nbytes + buffer._values().nbytes)
+    return 2 * (ranks - 1) * buffer.nbytes // max(ranks, 1)
 
 
 def _first(done: torch.futures.Future[list[Tensor]]) -> Tensor:

@@ -23,7 +23,7 @@ from laconic.collectives.own_rows import looked_up, own_rows
 from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
 from laconic.collectives.update_error import Watch
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, Policy
+from laconic.exchange_plan import ExchangePlan, Policy, expect_policy
 from laconic.lookups import Lookups
 from laconic.nn.pending import Pending
 from laconic.nn.row_initialization import initialize_rows
@@ -54,6 +54,7 @@ class RehearsedEmbeddings(nn.Module):
         super().__init__()
         if ranks < 1:
             raise ConfigError(f"rehearsal.ranks: expected at least 1, got {ranks!r}")
+        expect_policy("rehearsal.policy", policy)
         self.dim, self.ranks, self.policy = dim, ranks, policy
         self.exchange = Rehearsal(tuple(tables), ranks, dim, optimizer or RowwiseAdagrad(), hot)
         self.layout = Layout(tuple(tables), ranks, 0)

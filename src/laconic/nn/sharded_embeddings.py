@@ -46,7 +46,7 @@ from laconic.collectives.worker import RefusedBatchError, Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.cost import Link
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, Policy
+from laconic.exchange_plan import ExchangePlan, Policy, expect_policy
 from laconic.lookups import Lookups
 from laconic.nn.coming import Coming, check_order
 from laconic.nn.pending import Pending
@@ -92,6 +92,7 @@ class ShardedEmbeddings(nn.Module):
             raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
         if dtype not in (torch.float32, torch.float64):
             raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
+        expect_policy("embeddings.policy", policy)
         if world is None:
             world = Joined() if dist.is_initialized() and dist.get_world_size() > 1 else Alone()
         ranks = world.ranks
@@ -304,7 +305,9 @@ class ShardedEmbeddings(nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
         self._settle_copies()
-        return {"step": self.step, "weight": self.weight_RD, "state": self.state_R, "placed": self._placed}
+        rank, ranks = self.layout.rank, self.layout.ranks
+        rows = {"weight": self.weight_RD, "state": self.state_R, "placed": self._placed}
+        return {"rank": rank, "ranks": ranks, "step": self.step, **rows}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take back what ``get_extra_state`` returned on this rank of as many."""
@@ -313,6 +316,13 @@ class ShardedEmbeddings(nn.Module):
             raise ConfigError(
                 f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, got "
                 f"{tuple(state['weight'].shape)}; tables, ranks, optimizer, hot or warm rows differ"
+            )
+        mine = (self.layout.rank, self.layout.ranks)
+        saved = (state.get("rank", mine[0]), state.get("ranks", mine[1]))  # older states say nothing of it
+        if saved != mine and not self.layout.replicated_T.all():
+            raise ConfigError(
+                f"embeddings: expected the shard of rank {mine[0]} of {mine[1]}, got that of rank {saved[0]} of "
+                f"{saved[1]}; save state_dict() on every rank, in a file of its own, and load it there"
             )
         self._settle()
         self.step = state["step"]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded
 from laconic.codecs.batch import BlockCodec
+from laconic.codecs.expected import expect_codec
 from laconic.collectives.reduction.coded import decode_pieces, encode_pieces
 from laconic.collectives.reduction.parcels import Parcels, bounds_of
 from laconic.errors import ConfigError
@@ -58,6 +59,7 @@ class LargeFirst:
     """Codec of the entries that are sent; None: float32."""
 
     def __post_init__(self) -> None:
+        expect_codec("large_first.values", self.values)
         if not 0 < self.keep <= 1:
             raise ConfigError(f"large_first.keep: expected a share above 0 and up to 1, got {self.keep!r}")
         if self.least < 1:

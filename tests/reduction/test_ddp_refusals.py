@@ -1,0 +1,176 @@
+"""``register_ddp`` does what it is told, or says at once why not. One rank shows it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import laconic
+from laconic.errors import ConfigError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_rank():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def wrapped(dtype=torch.float32):
+    return DistributedDataParallel(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1)).to(dtype))
+
+
+class Looked(nn.Module):
+    """A table with sparse gradients, and a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer = nn.Embedding(9, 4, sparse=True), nn.Linear(4, 1)
+
+    def forward(self, ids):
+        return self.layer(self.table(ids))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"codec": "levels"}, "codec: expected a codec of float32 or None, got 'levels'; write laconic.Levels()"),
+        ({"codec": laconic.Levels}, "got the class Levels; write laconic.Levels()"),
+        ({"codec": laconic.BoundedRows}, "class BoundedRows; write laconic.BoundedRows(bound=0.01, relative=True)"),
+        ({"codec": laconic.IdList()}, "got IdList(); write laconic.Levels(), laconic.Bounded("),
+        ({"codec": laconic.Sketch}, "got the class Sketch; write laconic.Levels(), laconic.Bounded("),
+        ({"codec": laconic.Threshold()}, "got Threshold(keep=0.25, "),
+        ({"codec": laconic.LargeFirst(keep=0.02)}, "LargeFirst(keep=0.02, least=256, "),
+        ({"large": 0.01}, "large: expected a LargeFirst or None, got 0.01; write laconic.LargeFirst(keep=0.01)"),
+        ({"large": laconic.LargeFirst}, "got the class LargeFirst; write laconic.LargeFirst(keep=0.01)"),
+        ({"rounded": "yes"}, "rounded: expected True or False, got 'yes'"),
+        ({"network": "xdp"}, "network: expected something that adds, got 'xdp'; write InNetwork.from_environment()"),
+        ({"include": "0.weight"}, "include: expected a list of names, got '0.weight'; write ['0.weight']"),
+        ({"exclude": "*.bias"}, "exclude: expected a list of names, got '*.bias'; write ['*.bias']"),
+        ({"warmup": -1}, "warmup: expected at least 0 steps, got -1"),
+        ({"warmup": 2.5}, "warmup: expected at least 0 steps, got 2.5"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_when_it_is_registered(arguments, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        laconic.register_ddp(wrapped(), **arguments)
+    assert str(caught.value).startswith("register_ddp: ")
+
+
+HOWS = [{"codec": laconic.Levels()}, {"large": laconic.LargeFirst()}, {"rounded": True}]
+
+
+@pytest.mark.parametrize("how", HOWS, ids=lambda how: next(iter(how)))
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_a_parameter_of_another_type_is_named_when_it_is_registered(how, dtype):
+    with pytest.raises(ConfigError) as caught:
+        laconic.register_ddp(wrapped(dtype), bypass=False, **how)
+    assert str(caught.value) == (
+        f"register_ddp: {next(iter(how))}: expected dense float32 gradients on the CPU, got gradients of {dtype} on cpu "
+        "of '0.weight' and 3 others; leave them to DDP with exclude=['0.weight', '0.bias', '1.weight', '1.bias'], "
+        "or convert them"
+    )
+
+
+def test_frozen_parameters_may_be_of_any_type():
+    model = nn.Sequential(nn.Linear(4, 4).bfloat16().requires_grad_(False), nn.Linear(4, 1))
+    laconic.register_ddp(DistributedDataParallel(model), codec=laconic.Levels()).close()
+
+
+def test_unless_anything_is_asked_for_ddp_sums_other_types_and_one_warning_says_so():
+    model = wrapped(torch.bfloat16)
+    told = "gradients of torch.bfloat16 on cpu of '0.weight' and 3 others travel as DDP sends them"
+    with pytest.warns(UserWarning, match=told) as warned:
+        compressor = laconic.register_ddp(model)
+    assert len(warned) == 1
+    for _ in range(2):
+        model(torch.ones(2, 4, dtype=torch.bfloat16)).sum().backward()
+    summary = compressor.summary()
+    assert summary["bypassed"] == summary["buckets"] > 0
+    assert summary["bypassed_because"] == {"gradients of torch.bfloat16 on cpu": summary["buckets"]}
+    compressor.close()
+
+
+def test_excluded_parameters_may_be_of_any_type():
+    layers = nn.Sequential(nn.Linear(4, 4).bfloat16(), nn.Identity(), nn.Linear(4, 1))
+    layers[1].forward = lambda x: x.float()
+    model = DistributedDataParallel(layers)
+    compressor = laconic.register_ddp(model, codec=laconic.Levels(), exclude=["0.*"], bypass=False)
+    model(torch.ones(2, 4, dtype=torch.bfloat16)).sum().backward()
+    summary = compressor.summary()
+    assert summary["bypassed_because"] == {"gradients of torch.bfloat16 on cpu": 1}
+    assert summary["buckets"] == 2
+    compressor.close()
+
+
+def test_sparse_gradients_are_refused_where_they_were_to_be_compressed():
+    with pytest.raises(
+        ConfigError, match=r"got sparse gradients of 'table.weight'; .* exclude=\['table.weight'\]"
+    ):
+        laconic.register_ddp(DistributedDataParallel(Looked()), codec=laconic.Levels())
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"codec": laconic.Levels(), "exclude": ["table.*"]}], ids=["exact", "excluded"]
+)
+def test_sparse_gradients_are_left_to_ddp(how):
+    torch.manual_seed(0)
+    model, ids = Looked(), torch.tensor([1, 7, 1])
+    replica = DistributedDataParallel(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compressor = laconic.register_ddp(replica, bypass=False, **how)
+    replica(ids).sum().backward()
+    assert model.table.weight.grad.is_sparse
+    expected = torch.zeros(9, 4)
+    expected[1], expected[7] = 2 * model.layer.weight[0].detach(), model.layer.weight[0].detach()
+    assert torch.equal(model.table.weight.grad.to_dense(), expected)
+    assert compressor.summary()["bypassed_because"] == {"sparse gradients": 1}
+    compressor.close()
+
+
+def test_the_summary_says_why_a_bucket_was_bypassed():
+    model = wrapped()
+    compressor = laconic.register_ddp(model, warmup=1)
+    for _ in range(3):  # the first is warm-up, the second looks
+        model(torch.ones(2, 4)).sum().backward()
+    assert compressor.summary()["bypassed_because"] == {"warm-up": 1, "no faster than DDP": 1}
+    compressor.begin()
+    assert compressor.summary()["bypassed_because"] == {}
+    compressor.close()
+
+
+def saved_by(rank, ranks, memory=True):
+    held = {"1.bias": torch.ones(1)} if memory else {}
+    return {"rank": rank, "ranks": ranks, "step": 4, "memory": held, "thresholds": {}}
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [(1, 2), (0, 2)])
+def test_what_another_rank_held_back_is_refused(rank, ranks):
+    compressor = laconic.register_ddp(wrapped(), large=laconic.LargeFirst())
+    with pytest.raises(ConfigError) as caught:
+        compressor.load_state_dict(saved_by(rank, ranks))
+    assert str(caught.value) == (
+        f"register_ddp: expected what rank 0 of 1 held back, got that of rank {rank} of {ranks}; save "
+        "compressor.state_dict() on every rank, in a file of its own, and load it there"
+    )
+    compressor.load_state_dict(saved_by(rank, ranks, memory=False))  # nothing in it is anybody's
+    assert compressor.step == 4
+    compressor.close()
+
+
+def test_what_was_saved_before_ranks_were_is_read():
+    compressor = laconic.register_ddp(wrapped(), large=laconic.LargeFirst())
+    old = saved_by(0, 1)
+    del old["rank"], old["ranks"]
+    compressor.load_state_dict(old)
+    again = compressor.state_dict()
+    assert torch.equal(again["memory"]["1.bias"], torch.ones(1))
+    assert (again["rank"], again["ranks"]) == (0, 1)
+    compressor.close()
