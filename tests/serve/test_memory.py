@@ -14,12 +14,16 @@ import pytest
 
 import laconic.serve.server
 from laconic.cli.serve import serve as serve_command
+from laconic.serve.deployment import Deployment
 from laconic.serve.metrics import Metrics
+from laconic.serve.query import Query
 from laconic.serve.refusal import Refusal
 from laconic.serve.repository import Repository
-from laconic.serve.settings import Batching, ServerSettings
+from laconic.serve.settings import Batching, ServerSettings, Watching
 from laconic.serve.tensors import Inference
-from tests.serve.served import PATIENCE_S, Question, load_from, running
+from laconic.serve.watch.labels import Outcomes
+from laconic.serve.watch.watch import Watch
+from tests.serve.served import DENSE, PATIENCE_S, ROWS, Question, load_from, running
 
 TOKEN = "a-token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -104,6 +108,51 @@ def test_the_command_does_not_keep_the_model_that_it_began_with(artefact, no_col
     monkeypatch.delenv("LACONIC_SERVE_TOKEN", raising=False)
     serve_command(artefact, None, None, None, [], None, Path("-"))
     assert json.loads(capsys.readouterr().out)["url"] == "http://127.0.0.1:8000"
+
+
+def test_requests_without_samples_leave_nothing_behind(artefact):
+    async def run():
+        deployment = Deployment(load_from(artefact)(), [], ServerSettings(), Metrics())
+        for _ in range(20):
+            await deployment.infer(ask(samples=0))
+        watch = deployment.watch
+        assert (watch.report()["requests"], len(watch._outcomes._scored), len(watch._queue)) == (20, 0, 0)
+        await deployment.retire()
+
+    asyncio.run(run())
+
+
+def test_a_remembered_score_does_not_keep_the_batch_it_was_scored_in():
+    outcomes = Outcomes(remembered=10, window=100)
+    batch_B = np.zeros(4096, np.float32)
+    scored = outcomes.remember("one of many", batch_B[:1])
+    outcomes.add_shadow(scored, batch_B[:1])
+    assert scored.live_B.base is None
+    assert scored.shadow_B.base is None
+
+
+def query_of(samples: int, ids: int) -> Query:
+    lengths_TB = np.ones((len(ROWS), samples), np.int64)
+    lengths_TB[list(ROWS).index("tags"), 0] = ids
+    dense_BF = np.zeros((samples, DENSE), np.float32)
+    return Query(dense_BF, np.zeros(lengths_TB.sum(), np.int64), lengths_TB, np.zeros(len(ROWS), np.int64))
+
+
+def test_the_watch_does_not_keep_requests_of_very_many_ids(artefact):
+    async def run():
+        watch = Watch(load_from(artefact)(), Watching(), Metrics(), lambda scorer: None)
+        half = np.full(1, 0.5, np.float32)
+        watch.observe("usual", query_of(1, 100), half)
+        assert watch.report()["dropped"] == 0
+        watch.observe("large", query_of(1, 10_000), half)
+        assert watch.report()["dropped"] == 1
+        await watch.closed()  # its thread is gone: what it is shown now waits
+        for number in range(400):
+            watch.observe(f"many {number}", query_of(100, 100_000), np.full(100, 0.5, np.float32))
+        assert sum(seen.query.ids_L.nbytes for seen in watch._queue) < 100 << 20
+        assert watch.report()["dropped"] > 300
+
+    asyncio.run(run())
 
 
 def test_a_body_that_arrives_during_a_reload_is_answered(artefact):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import math
 import time
 
 import numpy as np
@@ -15,12 +17,14 @@ from laconic.quant import read_artefact, write_artefact
 from laconic.quantize.population import population_of
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query
+from laconic.serve.refusal import Refusal
 from laconic.serve.settings import Watching
 from laconic.serve.watch.alerts import Alerts
 from laconic.serve.watch.input_drift import InputDrift
 from laconic.serve.watch.labels import Outcomes
 from laconic.serve.watch.score_drift import ScoreDrift, exceeded, score_figures
 from laconic.serve.watch.stability import Bins, chance, psi
+from laconic.serve.watch.watch import Watch
 from tests.serve.served import PATIENCE_S, ROWS, Question, damage, load_from, running
 
 NOTICED_WITHIN = 2000
@@ -145,9 +149,101 @@ def test_labels_find_their_requests_and_are_judged(artefact):
         assert server.ask("POST", "/v2/models/model/labels", wrong)[:2] == (400, {"error": text})
 
 
+def overflowing(samples):
+    """One sample many times, whose dense features are finite, and whose score is not: weights make infinities of them."""
+    one = Question.draw(np.random.default_rng(0), 1)
+    ids = {name: np.tile(ids_L, samples) for name, ids_L in one.ids.items()}
+    dense_BF = np.full((samples, one.dense_BF.shape[1]), 3e38, np.float32)
+    return Question(dense_BF, ids, np.tile(one.lengths_B, samples)).body()
+
+
+def test_after_scores_that_are_no_numbers_real_harm_still_switches(artefact):
+    scorer = load_from(artefact)()
+    rng = np.random.default_rng(12)
+    with running(lambda: scorer, watch={"share": 1.0, "window": 128}) as server:
+        deadline = time.monotonic() + PATIENCE_S
+        while (report := server.watch())["sampled"] < 128:
+            send(server, rng, 10)
+            assert time.monotonic() < deadline
+        known = report["scores"]["samples"]
+        assert server.infer(overflowing(1))[0] == 500
+        assert server.infer(overflowing(300))[0] == 500  # more than a window
+        while (report := server.watch())["not_finite"]["shadow"] < 301:
+            assert time.monotonic() < deadline, report
+        assert report["not_finite"]["live"] == 301
+        assert report["scores"]["samples"] >= known  # they have taken nobody's place
+        assert report["scores"]["harm"] < 1e-3
+        assert report["alerts"] == []
+        assert b"laconic_watch_not_finite_total 301.0" in server.ask("GET", "/metrics")[1]
+        damage(scorer, "item", rng)
+        while not (report := server.watch())["findings"]:
+            send(server, rng, 10)
+            assert server.infer(overflowing(100))[0] == 500
+            assert time.monotonic() < deadline, report
+        [finding] = report["findings"]
+        assert (finding["part"], finding["switched"]) == ("item", True)
+        assert "item" not in report["lowered"]
+
+
+def looked_at(watch, rng, live):
+    """Show one request with these scores, and let the watch, whose thread has ended, look at it here and now."""
+    question = Question.draw(rng, 64)
+    ones_B = np.ones(64, np.int64)
+    lengths_TB = np.stack([question.lengths_B if name == "tags" else ones_B for name in ROWS])
+    ids_L = np.concatenate([question.ids[name] for name in ROWS])
+    query = Query(question.dense_BF, ids_L, lengths_TB.astype(np.int64), np.zeros(len(ROWS), np.int64))
+    watch.observe("request", query, live(*query.features()))
+    watch._look(watch._next())
+
+
+def test_an_alert_that_led_to_nothing_does_not_hide_later_harm(artefact):
+    """Scores that are wrong once, for whatever reason, raise an alert; the model itself goes wrong while it lasts."""
+    scorer = load_from(artefact)()
+    rng, switched = np.random.default_rng(13), []
+    settings = Watching(share=1.0, window=64, least=64, difference=10, calibration=1e9)  # harm alone counts
+    watch = Watch(scorer, settings, Metrics(), switched.append)
+    asyncio.run(watch.closed())
+    for _ in range(2):
+        looked_at(watch, rng, lambda dense_BF, _lookups: np.full(len(dense_BF), 0.999, np.float32))
+    assert [alert["figure"] for alert in watch.report()["active"]] == ["harm"]
+    assert not switched
+    damage(scorer, "item", rng)
+    for _ in range(2):
+        looked_at(watch, rng, scorer.score)
+    [better] = switched
+    assert "item" not in better.lowered
+
+
+def test_the_shadow_of_one_request_is_not_taken_for_that_of_another_of_the_same_id():
+    outcomes = Outcomes(remembered=1000, window=100)
+    first = outcomes.remember("again", np.full(100, 0.9, np.float32))
+    outcomes.remember("again", np.full(100, 0.1, np.float32))
+    outcomes.add_shadow(first, np.full(100, 0.9, np.float32))
+    outcomes.label([("again", (np.arange(100) < 10).astype(np.float32))])
+    assert math.isnan(outcomes.figures().gap)
+
+
+def test_a_shadow_that_is_no_number_is_left_out_of_the_gap():
+    outcomes = Outcomes(remembered=1000, window=200)
+    shadow_B = np.where(np.arange(200) < 100, np.nan, 0.1).astype(np.float32)
+    figures = outcomes_of(np.full(200, 0.1), shadow_B, np.arange(200) % 10 == 0, outcomes)
+    assert figures.gap == 0
+
+
+def test_labels_are_taken_together_or_not_at_all():
+    outcomes = Outcomes(remembered=10, window=100)
+    for name in ("one", "two"):
+        outcomes.remember(name, np.full(2, 0.5, np.float32))
+    labels = [("one", np.ones(2, np.float32)), ("two", np.ones(3, np.float32))]
+    with pytest.raises(Refusal, match="labels: 'two': expected 2 labels, got 3"):
+        outcomes.label(labels)
+    assert outcomes.label(labels[:1]) == {"matched": 1, "unknown": 0}
+    assert outcomes.label(labels[:1] * 2) == {"matched": 0, "unknown": 2}
+
+
 def outcomes_of(scores, shadow, labels, outcomes):
-    outcomes.remember("all", scores.astype(np.float32))
-    outcomes.add_shadow("all", shadow.astype(np.float32))
+    scored = outcomes.remember("all", scores.astype(np.float32))
+    outcomes.add_shadow(scored, shadow.astype(np.float32))
     outcomes.label([("all", labels.astype(np.float32))])
     return outcomes.figures()
 
@@ -222,6 +318,12 @@ def test_an_alert_is_raised_once_until_it_is_over():
     assert judged == [False, True, False, False, True, False]
     assert len(alerts.report()["alerts"]) == 2
     assert len(alerts.report()["active"]) == 1
+
+
+def test_a_figure_that_is_no_number_is_no_alert():
+    alerts = Alerts(Metrics())
+    assert [alerts.judge("harm", "model", value, 0.2, 0) for value in (math.nan, 0.3)] == [False, True]
+    assert [alert["value"] for alert in alerts.report()["alerts"]] == [0.3]
 
 
 def test_stability_without_drift_is_within_chance():

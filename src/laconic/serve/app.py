@@ -209,7 +209,7 @@ class _Routes:
 
 
 def _json(tree: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(json.dumps(tree), status, headers, "application/json")
+    return Response(json.dumps(tree, allow_nan=False), status, headers, "application/json")
 
 
 def _refused(refusal: Refusal) -> Response:

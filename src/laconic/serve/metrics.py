@@ -42,6 +42,12 @@ class Metrics:
         self.unknown_ids = Counter(
             "laconic_unknown_ids", "Ids mapped to the row for unknown ones", ["table"], registry=registry
         )
+        self.raw_values = Counter(
+            "laconic_raw_values",
+            "Raw dense values taken for 0: missing ones, and negative ones before a logarithm",
+            ["feature", "what"],
+            registry=registry,
+        )
         self.reloads = Counter(
             "laconic_reloads", "Attempts to load an artefact, by result", ["result"], registry=registry
         )
@@ -53,6 +59,11 @@ class Metrics:
         )
         self.watch_dropped = Counter(
             "laconic_watch_dropped", "Requests that the watch had no time for", registry=registry
+        )
+        self.watch_not_finite = Counter(
+            "laconic_watch_not_finite",
+            "Samples of which the shadow's score is no finite number; no figure has them",
+            registry=registry,
         )
         self.drift = Gauge(
             "laconic_watch_drift", "Latest figure of a window", ["figure", "part"], registry=registry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
@@ -38,9 +39,11 @@ class Alerts:
         self._history: deque[Alert] = deque(maxlen=_KEPT)
 
     def judge(self, figure: str, part: str, value: float, limit: float, request: int) -> bool:
-        """Take a figure; whether this is a new alert."""
+        """Take a figure; whether this is a new alert. NaN is no figure: nothing begins with it, and nothing ends."""
         key = (figure, part)
         self._metrics.drift.labels(figure, part).set(value)
+        if math.isnan(value):
+            return False
         if value <= limit:
             if self._active.pop(key, None) is not None:
                 _log.info("%s of %s is within its limit again: %.4g, limit %.4g", figure, part, value, limit)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from laconic.serve.refusal import Refusal
 from laconic.serve.tensors import read_id
 
-__all__ = ["EntropyFigures", "Outcomes", "read_labels"]
+__all__ = ["EntropyFigures", "Outcomes", "Scored", "read_labels"]
 
 Floats = NDArray[np.float64]
 Scores = NDArray[np.float32]
@@ -72,8 +72,10 @@ class EntropyFigures:
     """The same, less what chance explains."""
 
 
-@dataclass(slots=True)
-class _Scored:
+@dataclass(slots=True, eq=False)
+class Scored:
+    """Scores of a request, which its labels and the shadow's scores may follow."""
+
     live_B: Scores
     shadow_B: Scores | None = None
 
@@ -84,49 +86,50 @@ class Outcomes:
     def __init__(self, *, remembered: int, window: int) -> None:
         self._most, self._window = remembered, window
         self._lock = threading.Lock()
-        self._scored: OrderedDict[str, _Scored] = OrderedDict()
+        self._scored: OrderedDict[str, Scored] = OrderedDict()
         self._samples = 0
         self._rows: deque[tuple[float, float, float]] = deque(maxlen=window)
         self._reference: tuple[float, float] | None = None
 
-    def remember(self, name: str, live_B: Scores) -> None:
-        """Keep scores until their labels arrive, or too many others have."""
+    def remember(self, name: str, live_B: Scores) -> Scored:
+        """Keep finite scores, one at least, until their labels arrive, or too many others have."""
+        scored = Scored(live_B.copy())  # a part of its batch would keep all of it
         with self._lock:
             if (old := self._scored.pop(name, None)) is not None:
                 self._samples -= old.live_B.size
-            self._scored[name] = _Scored(live_B)
+            self._scored[name] = scored
             self._samples += live_B.size
             while self._samples > self._most:
                 self._samples -= self._scored.popitem(last=False)[1].live_B.size
+        return scored
 
-    def add_shadow(self, name: str, shadow_B: Scores) -> None:
-        """Add what the shadow says of a request that may still be remembered."""
+    def add_shadow(self, scored: Scored, shadow_B: Scores) -> None:
+        """Add what the shadow says of a request, NaN where that is no number; not by its id, which another may have."""
         with self._lock:
-            scored = self._scored.get(name)
-            if scored is not None and scored.live_B.size == shadow_B.size:
-                scored.shadow_B = shadow_B
+            scored.shadow_B = np.where(np.isfinite(shadow_B), shadow_B, np.float32(np.nan))
 
     def label(self, labels: list[tuple[str, Scores]]) -> dict[str, int]:
-        """Match labels with scores; each request once."""
+        """Match labels with scores, each request once; all of them, or none where one is refused."""
         matched = unknown = 0
         with self._lock:
             for name, label_B in labels:
-                scored = self._scored.get(name)
+                known = self._scored.get(name)
+                if known is not None and known.live_B.size != label_B.size:
+                    raise Refusal(
+                        400,
+                        f"labels: {name[:80]!r}: expected {known.live_B.size} labels, got {label_B.size}",
+                    )
+            for name, label_B in labels:
+                scored = self._scored.pop(name, None)
                 if scored is None:
                     unknown += 1
                     continue
-                if scored.live_B.size != label_B.size:
-                    raise Refusal(
-                        400,
-                        f"labels: {name[:80]!r}: expected {scored.live_B.size} labels, got {label_B.size}",
-                    )
-                del self._scored[name]
                 self._samples -= label_B.size
                 matched += 1
                 self._add(scored, label_B)
         return {"matched": matched, "unknown": unknown}
 
-    def _add(self, scored: _Scored, label_B: Scores) -> None:
+    def _add(self, scored: Scored, label_B: Scores) -> None:
         live_B = _losses(scored.live_B, label_B)
         shadow_B = (
             np.full(live_B.size, np.nan) if scored.shadow_B is None else _losses(scored.shadow_B, label_B)
@@ -165,6 +168,6 @@ class Outcomes:
 
 
 def _losses(score_B: Scores, label_B: Scores) -> Floats:
-    p_B = np.clip(np.nan_to_num(score_B.astype(np.float64), nan=0.5), _LEAST, 1 - _LEAST)
+    p_B = np.clip(score_B.astype(np.float64), _LEAST, 1 - _LEAST)
     losses: Floats = -np.where(label_B == 1, np.log(p_B), np.log1p(-p_B))
     return losses

@@ -7,7 +7,8 @@
     harm          mean KL(s || p) / entropy of the mean of s
 
 ``harm`` is by how much normalized entropy would rise if the shadow's probabilities were the true ones; it is in the
-unit of the budget that an artefact was made with. A score that is not a number counts as wrong as can be.
+unit of the budget that an artefact was made with. A live score that is not a number counts as wrong as can be. Where the
+shadow's is none, nothing can be said of the live one: such samples must not get here.
 Shape legend: ``B`` samples; ``p_B`` live, ``s_B`` the shadow's.
 """
 
@@ -39,7 +40,7 @@ class ScoreFigures:
 
 
 def score_figures(p_B: NDArray[np.float32], s_B: NDArray[np.float32]) -> ScoreFigures:
-    """Compare; needs at least one sample."""
+    """Compare; needs at least one sample, and finite scores of the shadow."""
     s = np.clip(s_B.astype(np.float64), _LEAST, 1 - _LEAST)
     worst = np.where(s < 0.5, 1 - _LEAST, _LEAST)
     p = np.clip(np.where(np.isfinite(p_B), p_B, worst), _LEAST, 1 - _LEAST)

@@ -8,6 +8,9 @@
 
 What finds no room in the queue is dropped and counted; no request waits for the watch. Input drift alone switches nothing: a
 model in fp32 knows the new inputs no better.
+
+Clients must not be able to blind it, nor to fill its memory. Samples of which the shadow's score is no finite number are
+counted and left out of windows and evidence. Inputs that are kept are bounded in bytes, whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from laconic.serve.settings import Watching
 from laconic.serve.watch.alerts import Alerts
 from laconic.serve.watch.culprit import Evidence
 from laconic.serve.watch.input_drift import FeatureFigures, InputDrift
-from laconic.serve.watch.labels import Outcomes
+from laconic.serve.watch.labels import Outcomes, Scored
 from laconic.serve.watch.score_drift import ScoreDrift, exceeded
 from laconic.serve.watch.switching import Finding, settle
 
@@ -50,16 +53,27 @@ _MOST_AT_ONCE = 1024
 _REST = 9.0
 """Pauses, in multiples of the work before: a tenth of a core at most, and of the interpreter that all threads share."""
 _NICENESS = 10
+_MOST_WAITING_BYTES = 64 << 20
+_MOST_SAMPLE_BYTES = 64 << 10
+"""Of a request's inputs, by sample: windows, evidence and reference count samples, and may keep this for each."""
+_KEPT = 200
+"""Findings in a report."""
 
 Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    name: str
     query: Query
     live_B: Scores
     sampled: bool
+    scored: Scored | None
+    """What waits for labels; None where the client got no scores."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the inputs."""
+        return self.query.dense_BF.nbytes + self.query.ids_L.nbytes + self.query.lengths_TB.nbytes
 
 
 class Watch:
@@ -78,14 +92,15 @@ class Watch:
         self._outcomes = Outcomes(remembered=settings.remembered, window=settings.labels)
         self._alerts = Alerts(metrics)
         self._evidence: deque[tuple[Query, Scores]] = deque()
-        self._findings: list[Finding] = []
+        self._findings: deque[Finding] = deque(maxlen=_KEPT)
         self._latest_inputs: dict[str, FeatureFigures] = {}
-        self._requests = self._dropped = self._sampled = 0
+        self._requests = self._dropped = self._sampled = self._since_settled = 0
+        self._live_not_finite = self._shadow_not_finite = 0
         self._trouble: str | None = None
         self._random = random.Random()
         self._lock = threading.Lock()
         self._queue: deque[_Seen] = deque()
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self._work = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="laconic-watch", daemon=True)
@@ -94,13 +109,18 @@ class Watch:
     def observe(self, name: str, query: Query, live_B: Scores) -> None:
         """Show a request and its scores."""
         self._requests += 1
-        self._outcomes.remember(name, live_B)
+        if not query.samples:
+            return
+        strange = int(np.count_nonzero(~np.isfinite(live_B)))
+        self._live_not_finite += strange
+        scored = None if strange else self._outcomes.remember(name, live_B)
+        seen = _Seen(query, live_B, self._random.random() < self._settings.share, scored)
         with self._lock:
-            room = self._waiting + query.samples <= self._settings.waiting and self._trouble is None
+            room = self._has_room(seen)
             if room:
-                sampled = self._random.random() < self._settings.share
-                self._queue.append(_Seen(name, query, live_B, sampled))
+                self._queue.append(seen)
                 self._waiting += query.samples
+                self._waiting_bytes += seen.bytes
         if room:
             self._work.set()
         else:
@@ -114,26 +134,36 @@ class Watch:
         return matched
 
     def report(self) -> dict[str, Any]:
-        """Say what was seen."""
+        """Say what was seen, as a tree that JSON can have."""
         scores, entropy = self._scores.figures(), self._outcomes.figures()
-        return {
+        report = {
             "state": self._state(),
             "requests": self._requests,
             "dropped": self._dropped,
             "sampled": self._sampled,
+            "not_finite": {"live": self._live_not_finite, "shadow": self._shadow_not_finite},
             "scores": None if scores is None else asdict(scores),
-            "inputs": {name: _finite(asdict(found)) for name, found in list(self._latest_inputs.items())},
-            "outcomes": None if entropy is None else _finite(asdict(entropy)),
-            "findings": [_finite(asdict(finding)) for finding in list(self._findings)],
+            "inputs": {name: asdict(found) for name, found in list(self._latest_inputs.items())},
+            "outcomes": None if entropy is None else asdict(entropy),
+            "findings": [asdict(finding) for finding in list(self._findings)],
             "lowered": list(self._live.lowered),
             **self._alerts.report(),
         }
+        return {key: _finite(part) for key, part in report.items()}
 
     async def closed(self) -> None:
         """End the thread; what waits is dropped."""
         self._closing = True
         self._work.set()
         await asyncio.to_thread(self._thread.join)
+
+    def _has_room(self, seen: _Seen) -> bool:
+        return (
+            self._trouble is None
+            and seen.bytes <= seen.query.samples * _MOST_SAMPLE_BYTES
+            and self._waiting + seen.query.samples <= self._settings.waiting
+            and self._waiting_bytes + seen.bytes <= _MOST_WAITING_BYTES
+        )
 
     def _state(self) -> str:
         if self._trouble is not None:
@@ -168,6 +198,7 @@ class Watch:
             while self._queue and samples < _MOST_AT_ONCE:
                 group.append(self._queue.popleft())
                 samples += group[-1].query.samples
+                self._waiting_bytes -= group[-1].bytes
             self._waiting -= samples
         return group
 
@@ -175,7 +206,7 @@ class Watch:
         if (figures := self._inputs.add(merged([seen.query for seen in group]))) is not None:
             self._latest_inputs = figures
             self._judge_inputs(figures)
-        sampled = [seen for seen in group if seen.sampled and seen.query.samples]
+        sampled = [seen for seen in group if seen.sampled]
         if self._shadow is not None and sampled:
             self._compare(self._shadow, sampled)
             self._judge_scores(self._shadow)
@@ -191,11 +222,20 @@ class Watch:
         shadow_B = shadow.score(*query.features())
         self._sampled += query.samples
         self._metrics.watched.inc(query.samples)
-        self._scores.add(np.concatenate([seen.live_B for seen in sampled]), shadow_B)
         ends = np.cumsum([seen.query.samples for seen in sampled])[:-1]
         for seen, part_B in zip(sampled, np.split(shadow_B, ends), strict=True):
-            self._outcomes.add_shadow(seen.name, part_B)
-        self._evidence.append((query, shadow_B))
+            if seen.scored is not None:
+                self._outcomes.add_shadow(seen.scored, part_B)
+        finite_B = np.isfinite(shadow_B)
+        strange = int(np.count_nonzero(~finite_B))
+        self._shadow_not_finite += strange
+        self._metrics.watch_not_finite.inc(strange)
+        if strange == shadow_B.size:
+            return
+        shadow_B = shadow_B[finite_B]
+        self._since_settled += shadow_B.size
+        self._scores.add(np.concatenate([seen.live_B for seen in sampled])[finite_B], shadow_B)
+        self._evidence.append((_only(query, finite_B), shadow_B))
         while sum(s_B.size for _, s_B in self._evidence) - self._evidence[0][1].size >= self._settings.window:
             self._evidence.popleft()
 
@@ -216,7 +256,7 @@ class Watch:
         for name, value in values.items():
             limit = found[name][1] if name in found else math.inf
             new |= self._alerts.judge(name, "model", value, limit, self._requests)
-        if new:
+        if new or (found and self._settle_again(shadow)):
             self._settle(shadow)
 
     def _judge_outcomes(self) -> None:
@@ -227,11 +267,18 @@ class Watch:
         self._alerts.judge("entropy", "model", entropy, self._settings.entropy, self._requests)
         if math.isnan(figures.sure_gap) or self._shadow is None:
             return
-        if self._alerts.judge("gap", "model", figures.sure_gap, self._settings.harm, self._requests):
+        new = self._alerts.judge("gap", "model", figures.sure_gap, self._settings.harm, self._requests)
+        if new or (figures.sure_gap > self._settings.harm and self._settle_again(self._shadow)):
             self._settle(self._shadow)
+
+    def _settle_again(self, shadow: Scorer) -> bool:
+        """Whether an alert that lasts deserves another look: what it was raised for need not be what it lasts for."""
+        lately = self._since_settled < self._settings.window
+        return self._settings.switching and self._live is not shadow and not lately
 
     def _settle(self, shadow: Scorer) -> None:
         """Find out which part it is, and answer with a better one from now on."""
+        self._since_settled = 0
         query = merged([query for query, _ in self._evidence])
         evidence = Evidence(*query.features(), np.concatenate([s_B for _, s_B in self._evidence]))
         scorer, findings = settle(self._live, shadow, evidence, self._settings)
@@ -249,9 +296,18 @@ class Watch:
             self._findings.append(finding)
 
 
-def _finite(tree: dict[str, Any]) -> dict[str, Any]:
+def _only(query: Query, keep_B: NDArray[np.bool_]) -> Query:
+    """Leave the other samples out."""
+    if keep_B.all():
+        return query
+    keep_L = np.repeat(np.tile(keep_B, len(query.lengths_TB)), query.lengths_TB.reshape(-1))
+    return Query(query.dense_BF[keep_B], query.ids_L[keep_L], query.lengths_TB[:, keep_B], query.unknown_T)
+
+
+def _finite(tree: Any) -> Any:
     """NaN and infinities are not JSON: null."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in tree.items()
-    }
+    if isinstance(tree, dict):
+        return {key: _finite(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_finite(value) for value in tree]
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
