@@ -20,3 +20,22 @@ def cpu_model() -> str:
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_memory_bytes() -> int | None:
+    """Memory that this process can still use, within the limit of its control group; None where nobody says."""
+    found = []
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        pass
+    group = Path("/sys/fs/cgroup")
+    try:
+        most, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        cache = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        if most != "max":
+            found.append(int(most) - int(used) + int(cache["inactive_file"]))
+    except (OSError, KeyError, ValueError):
+        pass
+    return min(found, default=None)

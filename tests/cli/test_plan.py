@@ -8,12 +8,20 @@ import pytest
 from typer.testing import CliRunner
 
 from laconic.cli import app
+from laconic.cli.plan import _codings
 from laconic.config import load
+from laconic.data import open_source
 from laconic.errors import ConfigError, FormatError, LaconicError
 from laconic.placement.access_file import read_access
 from laconic.placement.plan_file import read_plan
+from laconic.placement.workload import Coding
+from laconic.train import rehearsed_ratios
+from laconic.train.placement import make_placement
+from laconic.train.plan_check import PlanCheck
+from laconic.train.ranks import Ranks
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
+from laconic.train.trainer import Trainer
 
 RUN = """
 [data]
@@ -70,7 +78,8 @@ def profiled(tmp_path_factory):
 
 
 def test_a_profile_becomes_a_plan_with_hot_rows(profiled):
-    given = ("--profile", "access.parquet", "--run", "run.toml", "--hot-every", 50, "--overlap", 0)
+    given = ("--profile", "access.parquet", "--run", "run.toml", "--set", "exchange.kind=exact")
+    given += ("--hot-every", 50, "--overlap", 0)
     done = plan(profiled, *given, "--compare", "--out", "hot.toml", "--json", "hot.json")
     written, hot_ids, _ = read_plan(profiled / "hot.toml")
     assert (written.ranks, written.batch, written.dim, written.hot.every) == (2, 32, 8, 50)
@@ -163,6 +172,58 @@ def test_tuned_bounds_and_ratios_are_part_of_the_plan(profiled):
     (profiled / "tune.json").write_text(json.dumps({**TUNED, "tables": tables}))
     with pytest.raises(ConfigError, match=r"--tuned: no table 'page' \(known: c0, c1, c2\)"):
         plan(profiled, *given, "--out", "tuned.toml")
+
+
+class _Both:
+    """Stands for two ranks, whose bytes a rehearsal counts together."""
+
+    count = 2
+
+    def gather(self, sent):
+        return [sent / 2]
+
+
+def deviation(folder, file, *overrides):
+    """How far the bytes of an epoch are from what a plan predicts, as ``laconic train --plan`` looks at it."""
+    settings = load(folder / "run.toml", RunSettings, overrides=overrides)
+    source = open_source(settings.data)
+    placement = make_placement(settings, source.schema, 2, file)
+    rehearsed = Trainer(settings, source.schema, Ranks(0, 1), rehearsed_ranks=2, placement=placement)
+    check = PlanCheck(placement.plan, rehearsed.embeddings.ledger, _Both())
+    for samples in source.batches("train", global_batch=64, rank=0, ranks=1):
+        rehearsed.step(samples)
+    return check.after(64, rehearsed.embeddings.ledger, end=True)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [(), ("exchange.kind=lossless", "exchange.coded_ids=false")],
+    ids=["bounded", "lossless"],
+)
+def test_a_plan_for_a_run_predicts_what_its_codecs_send(profiled, overrides):
+    words = [word for override in overrides for word in ("--set", override)]
+    given = ("--profile", "access.parquet", "--run", "run.toml", *words, "--force", "--out", "coded.toml")
+    done = plan(profiled, *given)
+    assert "as in a short rehearsal of the run" in done.output
+    found = deviation(profiled, profiled / "coded.toml", *overrides)
+    assert not found.too_far, found.line()
+
+
+def test_a_plan_that_takes_a_compressing_run_for_exact_is_found_out(profiled):
+    given = ("--profile", "access.parquet", "--run", "run.toml", "--force", "--out", "coded.toml")
+    plan(profiled, *given, "--forward-ratio", 1, "--backward-ratio", 1)
+    assert deviation(profiled, profiled / "coded.toml").too_far
+
+
+def test_a_ratio_that_is_given_counts_more_than_the_run():
+    ratios = rehearsed_ratios.Ratios({"user": (5.0, 9.0)}, "rehearsed", False)
+    assert _codings(None, 1.0, None, ratios)["user"] == (Coding(ratio=1.0), Coding(ratio=9.0))
+
+
+def test_tables_larger_than_memory_are_planned_from_normal_values(profiled, monkeypatch):
+    monkeypatch.setattr(rehearsed_ratios, "free_memory_bytes", lambda: 1000)
+    given = ("--profile", "access.parquet", "--run", "run.toml", "--force", "--out", "normal.toml")
+    assert "its codecs were tried on normal values" in " ".join(plan(profiled, *given).output.split())
 
 
 def test_measured_speeds_count(profiled):

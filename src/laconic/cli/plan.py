@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from laconic.placement.problem import Problem
     from laconic.placement.workload import Coding, Workload
     from laconic.train.planning import RunFacts
+    from laconic.train.rehearsed_ratios import Ratios
+    from laconic.train.settings import RunSettings
 
 
 def plan(
@@ -48,10 +50,14 @@ def plan(
     tuned: Path | None = typer.Option(
         None, metavar="TUNE.JSON", help="What laconic tune --json wrote: bounds and ratios of every table."
     ),
-    forward_ratio: float = typer.Option(
-        1.0, min=1, help="Rows get so many times smaller; 1: they travel exactly."
+    forward_ratio: float | None = typer.Option(
+        None,
+        min=1,
+        help="Rows get so many times smaller; 1: they travel exactly. Default: as the run rehearses.",
     ),
-    backward_ratio: float = typer.Option(1.0, min=1, help="Gradients get so many times smaller."),
+    backward_ratio: float | None = typer.Option(
+        None, min=1, help="Gradients get so many times smaller. Default: as the run rehearses."
+    ),
     hot_every: int = typer.Option(
         1, min=1, help="Synchronize copies of hot rows every so many steps; 1: training is exact."
     ),
@@ -80,7 +86,12 @@ def plan(
     from laconic.report.tune_result import read_tune_result
 
     _check_outputs(out, force, json_file)
-    access, facts = _inputs(profile, run, overrides)
+    settings = _run_settings(run, overrides, batch, dim)
+    access, facts = _inputs(profile, run, settings)
+    given = (forward_ratio, backward_ratio)
+    ratios = None
+    if settings is not None and facts is not None and None in given and not _tunes_all(tuned, facts):
+        ratios = _ratios(settings, cluster_file)
     workload = _workload(
         access,
         facts,
@@ -89,7 +100,7 @@ def plan(
         dense_mb=dense_mb,
         zipf=zipf,
         hot_every=hot_every,
-        codings=_codings(tuned, forward_ratio, backward_ratio),
+        codings=_codings(tuned, *given, ratios),
     )
     problem = _problem(cluster_file, workload, measured, overlap)
     with Console(stderr=True).status("planning"):
@@ -102,11 +113,7 @@ def plan(
         write_json(plan_result(problem, planned, explained, others, written), json_file)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     show_plan(console, problem, planned, explained)
-    if all(t.forward.ratio == t.backward.ratio == 1 for t in workload.tables):
-        console.print(
-            "rows and gradients are taken to travel exactly; --tuned, or --forward-ratio and --backward-ratio, say what "
-            "codecs make of them"
-        )
+    console.print(_what_codecs_do(workload, ratios), soft_wrap=True, markup=False)
     if tuned is not None and read_tune_result(tuned).axes == "principal":
         console.print(
             f'bounds of {tuned} are along principal axes; train with exchange.axes = "principal"',
@@ -130,19 +137,30 @@ def _check_outputs(out: Path, force: bool, json_file: Path | None) -> None:
     check_json_file(json_file)
 
 
-def _inputs(
-    profile: Path | None, run: Path | None, overrides: list[str]
-) -> tuple[Access | None, RunFacts | None]:
+def _run_settings(
+    run: Path | None, overrides: list[str], batch: int | None, dim: int | None
+) -> RunSettings | None:
+    """Return the settings of the run, with what options say otherwise."""
     from laconic.config import load
-    from laconic.placement.access_file import read_access
-    from laconic.train.planning import run_facts
     from laconic.train.settings import RunSettings
 
-    if profile is None and run is None:
-        raise ConfigError("plan: which tables? give --profile ACCESS.PARQUET, --run RUN.TOML, or both")
-    if overrides and run is None:
+    if run is None and overrides:
         raise ConfigError("--set: changes settings of a run; give it with --run RUN.TOML")
-    facts = None if run is None else run_facts(load(run, RunSettings, overrides=tuple(overrides)))
+    if run is None:
+        return None
+    options = [f"train.batch={batch}"] * (batch is not None) + [f"model.dim={dim}"] * (dim is not None)
+    return load(run, RunSettings, overrides=(*overrides, *options))
+
+
+def _inputs(
+    profile: Path | None, run: Path | None, settings: RunSettings | None
+) -> tuple[Access | None, RunFacts | None]:
+    from laconic.placement.access_file import read_access
+    from laconic.train.planning import run_facts
+
+    if profile is None and settings is None:
+        raise ConfigError("plan: which tables? give --profile ACCESS.PARQUET, --run RUN.TOML, or both")
+    facts = None if settings is None else run_facts(settings)
     access = None if profile is None else read_access(profile)
     if access is not None and not access.tables:
         raise ConfigError(f"{profile}: has no tables; profile data that has categorical features")
@@ -157,12 +175,59 @@ def _inputs(
     return access, facts
 
 
-def _codings(tuned: Path | None, forward: float, backward: float) -> dict[str, tuple[Coding, Coding]]:
+def _tunes_all(tuned: Path | None, facts: RunFacts) -> bool:
+    from laconic.report.tune_result import read_tune_result
+
+    return tuned is not None and facts.rows.keys() <= {table.name for table in read_tune_result(tuned).tables}
+
+
+def _ratios(settings: RunSettings, cluster_file: Path) -> Ratios:
+    """Rehearse what the run's codecs make of its rows and gradients."""
+    from rich.console import Console
+
+    from laconic.data import open_source
+    from laconic.placement.topology import read_cluster
+    from laconic.train.rehearsed_ratios import rehearsed_ratios
+
+    ranks = read_cluster(cluster_file).ranks
+    with Console(stderr=True).status("rehearsing what the run sends"):
+        return rehearsed_ratios(settings, open_source(settings.data), ranks)
+
+
+def _what_codecs_do(workload: Workload, ratios: Ratios | None) -> str:
+    """Say where the ratios of the prediction are from."""
+    if all(table.forward.ratio == table.backward.ratio == 1 for table in workload.tables):
+        return (
+            "rows and gradients are taken to travel exactly; --run, --tuned, or --forward-ratio and --backward-ratio, "
+            "say what codecs make of them"
+            if ratios is None
+            else "rows and gradients of this run travel exactly"
+        )
+    if ratios is None:
+        return (
+            "rows and gradients are taken to be as small as --tuned, --forward-ratio and --backward-ratio say"
+        )
+    if ratios.how == "normal":
+        return (
+            "the run's tables do not fit into this machine's memory, so its codecs were tried on normal values; "
+            "--forward-ratio and --backward-ratio say better"
+        )
+    return "rows and gradients are taken to be as small as in a short rehearsal of the run"
+
+
+def _codings(
+    tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
+) -> dict[str, tuple[Coding, Coding]]:
     """Coding of tables by name; that of all others under an empty one."""
     from laconic.placement.workload import Coding
     from laconic.report.tune_result import read_tune_result
 
-    found = {"": (Coding(ratio=forward), Coding(ratio=backward))}
+    found = {"": (Coding(ratio=forward or 1.0), Coding(ratio=backward or 1.0))}
+    if ratios is not None:
+        for name, run in ratios.tables.items():
+            each = (given or own for given, own in zip((forward, backward), run, strict=True))
+            rows, gradients = (Coding(ratio=ratio, lossless=ratios.lossless) for ratio in each)
+            found[name] = (rows, gradients)
     if tuned is None:
         return found
     for table in read_tune_result(tuned).tables:
@@ -210,6 +275,7 @@ def _workload(
         dim=dim or (facts.dim if facts is not None else 16),
         state_bytes=facts.state_bytes if facts is not None else 4,
         dense_bytes=dense_bytes if dense_mb is None else 1e6 * dense_mb,
+        coded_ids=facts is None or facts.coded_ids,
         hot_every=hot_every,
     )
 

@@ -43,7 +43,9 @@ class NeededRows:
         """Rows that a batch needs."""
         # lists of hot rows, and of rows that are left, are coded about as well as that of all
         self._id_bytes = {
-            split: _each(
+            split: 8.0
+            if not workload.coded_ids
+            else _each(
                 sorted_ids_bytes(count_G * share, needed, table.id_order) + EMPTY_LIST_BYTES,
                 self.distinct * share,
             )
@@ -59,8 +61,8 @@ class NeededRows:
         self._pooled_bytes = {
             split: 0.0
             if not self.lookups
-            else pooled_ids_bytes(part, workload.batch, share, True)
-            + bag_lengths_bytes(part, workload.batch, share, True)
+            else pooled_ids_bytes(part, workload.batch, share, workload.coded_ids)
+            + bag_lengths_bytes(part, workload.batch, share, workload.coded_ids)
             for split, share in self._shares
         }
 

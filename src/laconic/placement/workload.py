@@ -88,6 +88,9 @@ class Workload:
     dense_codec_s: float = 0.0
     """What a rank computes in a step to send them so."""
 
+    coded_ids: bool = True
+    """Ids are coded; otherwise eight bytes each."""
+
     hot_every: int = 1
     """Steps between two synchronizations of hot rows; 1: training is exact."""
 

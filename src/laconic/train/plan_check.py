@@ -51,8 +51,8 @@ class Deviation:
         return (
             f"plan: over the last {self.steps} steps ranks sent {self.share:.0%} other than planned, most of it in table "
             f"{self.table!r}, {self.direction}: {self.predicted:,.0f} bytes planned, {self.measured:,.0f} sent per step; "
-            "count lookups again with laconic profile, then laconic plan; tell it what codecs make of rows and "
-            "gradients (--tuned, --forward-ratio, --backward-ratio) if this run compresses them"
+            "count lookups again with laconic profile, then laconic plan with --run and this run's settings, "
+            "which say how rows and gradients are compressed"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from laconic.data import open_source
+from laconic.train.effective_exchange import effective_exchange
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import make_model
 
@@ -31,6 +32,9 @@ class RunFacts:
     dense_bytes: float
     """Dense gradients, as they travel."""
 
+    coded_ids: bool
+    """Whether ids are coded."""
+
 
 def run_facts(settings: RunSettings) -> RunFacts:
     """Open the data, for its schema only, and count the model's parameters."""
@@ -44,4 +48,5 @@ def run_facts(settings: RunSettings) -> RunFacts:
         dim=settings.model.dim,
         state_bytes=4 if settings.embeddings.optimizer == "adagrad" else 0,
         dense_bytes=values * _BITS.get(settings.dense.send, 32) / 8,
+        coded_ids=effective_exchange(settings).coded_ids,
     )
