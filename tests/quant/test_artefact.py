@@ -228,3 +228,10 @@ def test_hostile_safetensors_are_refused(folder, header):
     resign(folder)
     with pytest.raises(FormatError, match=r"model\.safetensors"):
         read_artefact(folder)
+
+
+def test_a_model_that_knows_nothing_of_raw_values_is_written_as_ever(folder):
+    """Readers of before refuse keys that they do not know."""
+    text = (folder / "artefact.toml").read_text()
+    assert all(key not in text for key in ("raw", "values", "vocabular"))
+    assert read_artefact(folder).vocabularies == {}

@@ -64,6 +64,14 @@ def test_the_message_names_what_is_wrong(server, change, text):
     assert (status, answer["error"]) == (400, text)
 
 
+@pytest.mark.parametrize("entry", ["probability", 3, None, ["probability"]])
+def test_outputs_that_are_no_objects_are_refused_with_the_remedy(server, entry):
+    body = Question.draw(np.random.default_rng(0), 2).body() | {"outputs": [entry]}
+    status, answer, _ = server.infer(json.dumps(body).encode())
+    expected = f'outputs[0]: expected an object, got {str(entry)!r}; send {{"name": "probability"}}'
+    assert (status, answer["error"]) == (400, expected)
+
+
 def test_paths_and_methods_that_do_not_exist(server):
     assert server.ask("GET", "/v2/models/model/infer")[0] == 405
     assert server.ask("GET", "/nothing")[:2] == (404, {"error": "GET /nothing: Not Found"})

@@ -53,7 +53,7 @@ def test_tritonclient_finds_the_server_and_the_model(client):
     assert not client.is_model_ready("model", "7")
     assert metadata["inputs"][0] == {"name": "dense", "datatype": "FP32", "shape": [-1, DENSE]}
     assert [entry["name"] for entry in metadata["inputs"]] == [
-        "dense", "item", "shop", "tags", "tags.lengths", "user",
+        "dense", "raw", "item", "shop", "tags", "tags.lengths", "user",
     ]  # fmt: skip
     assert metadata["outputs"] == [{"name": "probability", "datatype": "FP32", "shape": [-1]}]
     assert client.get_model_repository_index() == [{"name": "model", "version": version, "state": "READY"}]

@@ -33,7 +33,20 @@ from pydantic import Field, model_validator
 from laconic.config import Settings, load
 from laconic.errors import ConfigError
 
-__all__ = ["CategoricalColumns", "ColumnSettings", "DenseColumns", "RandomSplit", "TimeSplit", "load_columns"]
+__all__ = [
+    "PREPARED",
+    "CategoricalColumns",
+    "ColumnSettings",
+    "DenseColumns",
+    "PreparedNumbers",
+    "PreparedValues",
+    "RandomSplit",
+    "TimeSplit",
+    "load_columns",
+]
+
+PREPARED = "    # and one more, the last, for what is unknown"
+"""Comment in every ``schema.toml`` that ``laconic prepare`` writes, and in no other file."""
 
 
 class Columns(Settings):
@@ -43,12 +56,36 @@ class Columns(Settings):
     """Name of a column, or a pattern with ``*`` and ``?``."""
 
 
+class PreparedNumbers(Settings):
+    """What ``laconic prepare`` made of raw numbers: a logarithm or not, then ``(x - mean) / deviation``."""
+
+    log1p: bool = False
+    mean: float = 0.0
+    deviation: float = Field(default=1.0, gt=0)
+
+
+class PreparedValues(Settings):
+    """How ``laconic prepare`` made ids of raw values; without buckets and vocabulary they were ids already."""
+
+    values: Literal["integer", "text", "hexadecimal"]
+    """What raw values are; hexadecimal ones are text that spells an integer."""
+
+    buckets: int | None = Field(default=None, ge=1)
+    """Rows that they were hashed into."""
+
+    vocabulary: Path | None = None
+    """File of the known values, relative to this one."""
+
+
 class DenseColumns(Columns):
     """Numbers. Null, NaN and infinite values become 0 after the transform."""
 
     transform: Literal["none", "log1p", "standardize", "log1p_standardize"] = "none"
     """log1p: log(1 + max(x, 0)). standardize: subtract the mean, divide by the deviation, both over the
     finite values of the whole file (one more scan of these columns when it is opened)."""
+
+    prepared: PreparedNumbers | None = None
+    """What was made of raw numbers before they were written; ``laconic prepare`` says it."""
 
 
 class CategoricalColumns(Columns):
@@ -63,6 +100,9 @@ class CategoricalColumns(Columns):
     vocabulary: Path | None = None
     """File of the known values, relative to this one: text with one a line, or Parquet with a column
     ``value``. The first is id 0."""
+
+    prepared: PreparedValues | None = None
+    """What ids were made of before they were written; ``laconic prepare`` says it."""
 
     @model_validator(mode="after")
     def _one_way_only(self) -> CategoricalColumns:
@@ -111,6 +151,10 @@ class ColumnSettings(Settings):
     split: Annotated[RandomSplit | TimeSplit, Field(discriminator="kind")] = RandomSplit()
     """Which rows are for evaluation."""
 
+    raw: bool = True
+    """Whether the files hold raw values, or ``prepared`` says what was made of them. If not, served models
+    take no raw values."""
+
     def expanded(self, names: Sequence[str], *, where: str) -> ColumnSettings:
         """Put a column's name for every pattern; ``names`` are the columns that exist."""
         time = getattr(self.split, "column", None)
@@ -145,8 +189,19 @@ def _matching(
 def load_columns(path: Path) -> ColumnSettings:
     """Read a TOML file; a vocabulary is looked for beside it."""
     settings = load(path, ColumnSettings)
-    found = tuple(
-        entry.model_copy(update={"vocabulary": entry.vocabulary and path.parent / entry.vocabulary})
-        for entry in settings.categorical
+    found = []
+    for entry in settings.categorical:
+        update: dict[str, object] = {"vocabulary": entry.vocabulary and path.parent / entry.vocabulary}
+        if entry.prepared is not None and entry.prepared.vocabulary is not None:
+            file = path.parent / entry.prepared.vocabulary
+            update["prepared"] = entry.prepared.model_copy(update={"vocabulary": file})
+        found.append(entry.model_copy(update=update))
+    return settings.model_copy(
+        update={"categorical": tuple(found), "raw": settings.raw and not _unrecorded(settings, path)}
     )
-    return settings.model_copy(update={"categorical": found})
+
+
+def _unrecorded(settings: ColumnSettings, path: Path) -> bool:
+    """Whether ``laconic prepare`` wrote this before it wrote down what it had made of raw values."""
+    recorded = any(entry.prepared is not None for entry in settings.categorical)
+    return not recorded and PREPARED in path.read_text(encoding="utf-8")

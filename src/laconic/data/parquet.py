@@ -26,6 +26,8 @@ from laconic.data.division import Division
 from laconic.data.mix64 import key64
 from laconic.data.permutation import permute
 from laconic.data.rank_slices import check_split, rank_slices
+from laconic.data.raw_source import RawValues
+from laconic.data.raw_values import kind_of_values, raw_values
 from laconic.data.row_groups import RowGroups
 from laconic.data.samples import Samples
 from laconic.data.vocabulary import Hashed, IdMap, Known, read_vocabulary
@@ -78,6 +80,7 @@ class Parquet:
         self._decoder = Decoder(
             columns.label, dense_features(columns.dense, self._groups), maps, self._groups.schema
         )
+        self._columns, self._maps = columns, maps
         self._ids = Decoder(columns.label, (), maps, self._groups.schema)
         self.schema = self._decoder.schema
         self._groups.check_columns(self._decoder.columns)
@@ -88,10 +91,9 @@ class Parquet:
         self._seed = seed
         self._window_rows = window_rows
 
-    @property
-    def dense(self) -> tuple[Dense, ...]:
-        """Transforms of the dense features."""
-        return self._decoder.dense
+    def raw_values(self) -> RawValues:
+        """Say how raw values become samples; reads the vocabularies of prepared columns."""
+        return raw_values(self._columns, self._decoder.dense, self._maps, self._groups.schema)
 
     def samples_in(self, split: str) -> int:
         """Count the samples of an epoch."""
@@ -206,7 +208,7 @@ def id_map(entry: CategoricalColumns, groups: RowGroups, where: str) -> IdMap:
     kind = groups.schema.field(name).type
     kind = kind.value_type if is_bag(kind) else kind
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    text = kind_of_values(groups.schema, name) == "text"
     if not text and not pa.types.is_integer(kind) and not pa.types.is_boolean(kind):
         raise ConfigError(f"{where}: categorical {name!r}: expected integers or text, got {kind}")
     if entry.buckets is not None:

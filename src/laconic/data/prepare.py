@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
 import numpy as np
@@ -18,12 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from laconic.data.block import Block
-from laconic.data.columns import CategoricalColumns, ColumnSettings, RandomSplit, TimeSplit, load_columns
+from laconic.data.columns import (
+    CategoricalColumns,
+    ColumnSettings,
+    PreparedNumbers,
+    PreparedValues,
+    RandomSplit,
+    TimeSplit,
+    load_columns,
+)
 from laconic.data.criteo import COLUMNS, CriteoFile
 from laconic.data.decoder import Decoder, flat
 from laconic.data.dense import Dense
 from laconic.data.parquet import dense_features, id_map
 from laconic.data.prepared import Parts, new_folder, schema_toml
+from laconic.data.raw_values import kind_of_values
 from laconic.data.row_groups import RowGroups
 from laconic.data.schema import Schema
 from laconic.data.vocabulary import Counter, Hashed, IdMap, Vocabulary
@@ -56,6 +65,7 @@ class _Input(Protocol):
     def tables(self) -> Iterator[tuple[Any, int]]: ...
     def dense(self) -> list[Dense]: ...
     def id_map(self, entry: CategoricalColumns) -> IdMap | None: ...
+    def kind(self, name: str) -> Literal["integer", "text", "hexadecimal"]: ...
     def skipped(self) -> int: ...
 
 
@@ -88,7 +98,10 @@ def prepare(
         decoder = Decoder(source.columns.label, source.dense(), maps, source.schema)
         split = split or source.columns.split
         rows, unknown = _write(source, decoder, split, folder, progress)
-        (folder / "schema.toml").write_text(schema_toml(source.columns.label, decoder.schema, split))
+        numbers = [PreparedNumbers(log1p=d.log1p, mean=d.mean, deviation=d.deviation) for d in decoder.dense]
+        values = [_prepared_values(name, ids, source) for name, ids in maps.items()]
+        text = schema_toml(source.columns.label, decoder.schema, split, numbers, values)
+        (folder / "schema.toml").write_text(text, encoding="utf-8")
     return Prepared(Path(out), rows, source.skipped(), decoder.schema, unknown)
 
 
@@ -124,6 +137,9 @@ class _Criteo:
     def id_map(self, entry: CategoricalColumns) -> IdMap | None:
         return None
 
+    def kind(self, name: str) -> Literal["integer", "text", "hexadecimal"]:
+        return "hexadecimal"
+
     def skipped(self) -> int:
         return sum(file.skipped for file in self._files)
 
@@ -152,6 +168,9 @@ class _Parquet:
         stated = (entry.rows, entry.buckets, entry.vocabulary) != (None, None, None)
         return id_map(entry, self._groups, str(self._groups.files[0])) if stated else None
 
+    def kind(self, name: str) -> Literal["integer", "text", "hexadecimal"]:
+        return kind_of_values(self.schema, name)
+
     def skipped(self) -> int:
         return 0
 
@@ -167,17 +186,36 @@ def _maps(
             for name, counter in counters.items():
                 counter.add(flat(table[name]))
             progress("count", done, source.total)
-        (folder / "vocabulary").mkdir()
     maps: dict[str, IdMap] = {}
     for name, ids in stated.items():
         if name in counters:
             kept = counters.pop(name).most_frequent(min_count)
-            file = folder / "vocabulary" / f"{quote(name, safe=' ')}.parquet"  # a name may have a slash
-            pq.write_table(kept, file, compression="zstd")
+            _write_vocabulary(kept, name, folder)
             maps[name] = Vocabulary(kept["value"].combine_chunks())
         else:
             maps[name] = ids or Hashed(buckets or 1)
+        if isinstance(ids, Vocabulary):
+            _write_vocabulary(pa.table({"value": ids.arrow}), name, folder)
     return maps
+
+
+def _vocabulary_file(name: str) -> Path:
+    return Path("vocabulary") / f"{quote(name, safe=' ')}.parquet"  # a name may have a slash
+
+
+def _write_vocabulary(table: Any, name: str, folder: Path) -> None:
+    file = folder / _vocabulary_file(name)
+    file.parent.mkdir(exist_ok=True)
+    pq.write_table(table, file, compression="zstd")
+
+
+def _prepared_values(name: str, ids: IdMap, source: _Input) -> PreparedValues:
+    """Say how ids were made of raw values, for whoever serves a model of these ids."""
+    return PreparedValues(
+        values=source.kind(name),
+        buckets=ids.rows - 1 if isinstance(ids, Hashed) else None,
+        vocabulary=_vocabulary_file(name) if isinstance(ids, Vocabulary) else None,
+    )
 
 
 def _write(

@@ -1,9 +1,11 @@
 """The folder that ``laconic prepare`` writes, whole or not at all. ::
 
 DIR/
-|- schema.toml               columns, rows of each table, the split: what a parquet source reads
+|- schema.toml               columns, rows of each table, the split: what a parquet source reads;
+|                            what was made of raw values: what a served model needs to take them
 |- part-00000.parquet ...    row groups of 65,536 samples; label uint8, dense float32, ids int32 (or int64)
-`- vocabulary/NAME.parquet   value and count, in the order of ids, of each counted column
+`- vocabulary/NAME.parquet   value and count, in the order of ids, of each counted column; value alone of a column
+                             whose vocabulary was given
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laconic.data.columns import RandomSplit, TimeSplit
+from laconic.config import Settings
+from laconic.data.columns import PREPARED, PreparedNumbers, PreparedValues, RandomSplit, TimeSplit
 from laconic.data.schema import Schema
 from laconic.errors import ConfigError
 
@@ -106,14 +109,29 @@ class Parts:
         self._groups += 1
 
 
-def schema_toml(label: str, schema: Schema, split: RandomSplit | TimeSplit) -> str:
-    """Describe a prepared folder: its ids are ids already, its dense features transformed."""
+def schema_toml(
+    label: str,
+    schema: Schema,
+    split: RandomSplit | TimeSplit,
+    numbers: Sequence[PreparedNumbers],
+    values: Sequence[PreparedValues],
+) -> str:
+    """Describe a prepared folder: its ids are ids already, its dense features transformed.
+
+    ``numbers`` and ``values`` say what was made of raw values.
+    """
     lines = [f"label = {json.dumps(label)}", ""]
-    for name in schema.dense:
-        lines += ["[[dense]]", f"columns = {json.dumps(name)}", ""]
-    for feature in schema.categorical:
-        rows = f"rows = {feature.rows - 1}    # and one more, the last, for what is unknown"
-        lines += ["[[categorical]]", f"columns = {json.dumps(feature.name)}", rows, ""]
+    for name, dense in zip(schema.dense, numbers, strict=True):
+        lines += ["[[dense]]", f"columns = {json.dumps(name)}", f"prepared = {_inline(dense)}", ""]
+    for feature, ids in zip(schema.categorical, values, strict=True):
+        rows = f"rows = {feature.rows - 1}{PREPARED}"
+        lines += ["[[categorical]]", f"columns = {json.dumps(feature.name)}", rows]
+        lines += [f"prepared = {_inline(ids)}", ""]
     settings = split.model_dump(exclude_none=True)
     lines += ["[split]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
     return "\n".join(lines) + "\n"
+
+
+def _inline(settings: Settings) -> str:
+    tree = settings.model_dump(mode="json", exclude_none=True)
+    return f"{{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in tree.items())} }}"

@@ -72,7 +72,7 @@ class Texts:
     def equal(self, index: Ints, other: Texts, other_index: Ints) -> NDArray[np.bool_]:
         """Compare texts of this list with texts of another, pair by pair."""
         lengths = self.offsets[index + 1] - self.offsets[index]
-        same = lengths == other.offsets[other_index + 1] - other.offsets[other_index]
+        same: NDArray[np.bool_] = lengths == other.offsets[other_index + 1] - other.offsets[other_index]
         some = np.flatnonzero(same & (lengths > 0))
         begins = np.concatenate([[0], np.cumsum(lengths[some])])
         place = np.arange(begins[-1])

@@ -9,7 +9,6 @@ All maps send null and unknown values to one row of their own, the last.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from laconic.data.mix64 import mix64
+from laconic.data.stable_hash import hash_texts
 from laconic.data.texts import Texts
 from laconic.data.value_index import ValueIndex, Values
 from laconic.errors import ConfigError
@@ -73,6 +73,7 @@ class Vocabulary:
 
     def __init__(self, values: Any) -> None:
         """``values``: pyarrow array without nulls or duplicates; the first is id 0."""
+        self.arrow = values
         self.rows = len(values) + 1
         self._is_text = _is_text(values.type)
         self._index = ValueIndex(_plain(values))
@@ -134,7 +135,8 @@ def read_vocabulary(path: Path, *, text: bool) -> Vocabulary:
     else:
         values = pa.array(path.read_text(encoding="utf-8").splitlines(), pa.string())
     try:
-        values = values.cast(pa.string() if text else pa.int64())
+        unsigned = pa.types.is_unsigned_integer(values.type)  # as two's complement, like everywhere
+        values = values.cast(pa.string() if text else pa.int64(), safe=not unsigned)
     except pa.ArrowInvalid as error:
         raise ConfigError(f"{path}: expected integers as in the column, got {error}") from None
     distinct = pc.count_distinct(values, mode="all").as_py()
@@ -147,9 +149,8 @@ def _hash64(values: Any) -> NDArray[np.uint64]:
     if not _is_text(values.type):
         return mix64(_integers(values, fill=0))
     encoded = values.dictionary_encode()
-    digests = [blake2b(str(text).encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
-    hashes = np.frombuffer(b"".join([*digests, bytes(8)]), dtype="<u8").astype(np.uint64)
-    return hashes[_integers(encoded.indices, fill=len(digests))]
+    hashes = hash_texts([text.encode() for text in encoded.dictionary.to_pylist()])
+    return np.append(hashes, np.uint64(0))[_integers(encoded.indices, fill=-1)]
 
 
 def _plain(values: Any) -> Values:

@@ -5,6 +5,7 @@
     artefact.toml          version, model, features, recipe, metrics, population, size and checksum of the files
     model.safetensors      tables.NAME, rows x bytes; layers.NAME.PART
     shadow.safetensors     the same in fp32, where the artefact was written with it
+    vocabularies.safetensors   raw values of tables that list them: values.NAME, or texts.NAME and offsets.NAME
 
 Normative text: ``docs/formats/artefact.md``. A folder appears when everything is written, and is never changed.
 """
@@ -15,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,11 +27,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from laconic.config import Settings, parse
+from laconic.data.texts import Texts
+from laconic.data.value_index import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.quant.features import Features
 from laconic.quant.layers import part_shapes
 from laconic.quant.model_shape import ModelShape, linear_layers
 from laconic.quant.population import Population
+from laconic.quant.raw_ids import check_vocabulary
 from laconic.quant.recipe import Recipe
 from laconic.quant.toml_text import toml_text
 from laconic.quant.trained_model import TrainedModel
@@ -39,6 +43,7 @@ __all__ = ["Artefact", "read_artefact", "write_artefact"]
 
 VERSION = 1
 _DESCRIPTION, _MODEL, _SHADOW = "artefact.toml", "model.safetensors", "shadow.safetensors"
+_VOCABULARIES = "vocabularies.safetensors"
 
 
 class _File(Settings):
@@ -79,6 +84,9 @@ class Artefact:
 
     population: Population | None = None
     """What inputs looked like when it was made."""
+
+    vocabularies: dict[str, Values] = field(default_factory=dict)
+    """Raw values of every table whose ``raw`` is "vocabulary", in the order of their ids, by name."""
 
     folder: Path | None = None
     """Where it was read from."""
@@ -143,7 +151,8 @@ def read_artefact(folder: str | Path) -> Artefact:
             f"{folder / _DESCRIPTION}: files: expected {_MODEL}, got {', '.join(description.files)}"
         )
     tensors = _read_tensors(folder / _MODEL, description.files[_MODEL])
-    return _assemble(description, description.recipe, tensors, folder, _MODEL)
+    artefact = _assemble(description, description.recipe, tensors, folder, _MODEL)
+    return replace(artefact, vocabularies=_read_vocabularies(description, folder))
 
 
 def _write(folder: Path, artefact: Artefact, shadow: TrainedModel | None) -> None:
@@ -153,6 +162,8 @@ def _write(folder: Path, artefact: Artefact, shadow: TrainedModel | None) -> Non
     files = {_MODEL: _write_tensors(folder / _MODEL, tensors)}
     if shadow is not None:
         files[_SHADOW] = _write_tensors(folder / _SHADOW, _shadow_tensors(artefact, shadow))
+    if artefact.vocabularies:
+        files[_VOCABULARIES] = _write_tensors(folder / _VOCABULARIES, _vocabulary_tensors(artefact))
     description = _Description(
         version=VERSION,
         model=artefact.shape,
@@ -180,6 +191,48 @@ def _shadow_tensors(artefact: Artefact, shadow: TrainedModel) -> dict[str, Tenso
         if layer.bias is not None:
             tensors[f"layers.{name}.bias"] = layer.bias.detach()
     return tensors
+
+
+def _vocabulary_tensors(artefact: Artefact) -> dict[str, Tensor]:
+    tensors = {}
+    for table in artefact.features.tables:
+        vocabulary = artefact.vocabularies.get(table.name)
+        check_vocabulary(table, vocabulary)
+        if isinstance(vocabulary, Texts):
+            tensors[f"texts.{table.name}"] = torch.from_numpy(vocabulary.data.copy())
+            tensors[f"offsets.{table.name}"] = torch.from_numpy(vocabulary.offsets.copy())
+        elif vocabulary is not None:
+            tensors[f"values.{table.name}"] = torch.from_numpy(vocabulary.copy())
+    return tensors
+
+
+def _read_vocabularies(description: _Description, folder: Path) -> dict[str, Values]:
+    listed = [table for table in description.features.tables if table.raw == "vocabulary"]
+    if not listed:
+        return {}
+    if _VOCABULARIES not in description.files:
+        raise FormatError(
+            f"{folder / _DESCRIPTION}: files: expected {_VOCABULARIES} for table {listed[0].name!r}, got "
+            f"{', '.join(description.files)}"
+        )
+    where = folder / _VOCABULARIES
+    left = _read_tensors(where, description.files[_VOCABULARIES])
+    found: dict[str, Values] = {}
+    for table in listed:
+        if table.values == "text":
+            offsets = _take(left, f"offsets.{table.name}", torch.int64, (table.rows,), where)
+            steps = offsets.diff()
+            if int(offsets[0]) != 0 or bool((steps < 0).any()):
+                raise FormatError(f"{where}: expected 'offsets.{table.name}' to ascend from 0")
+            text = _take(left, f"texts.{table.name}", torch.uint8, (int(offsets[-1]),), where)
+            found[table.name] = Texts(text.numpy(), offsets.numpy())
+        else:
+            found[table.name] = _take(
+                left, f"values.{table.name}", torch.int64, (table.rows - 1,), where
+            ).numpy()
+    if left:
+        raise FormatError(f"{where}: tensor {min(left)!r} belongs to nothing that artefact.toml describes")
+    return found
 
 
 def _shadow_recipe(recipe: Recipe) -> Recipe:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from laconic.config import Settings
 from laconic.errors import ConfigError
 
 __all__ = ["DenseFeature", "Features", "TableFeature"]
 
+MIN_HASHED_ROWS = 2  # one bucket, and the row for missing values
+
 
 class DenseFeature(Settings):
-    """A number: a logarithm or not, then ``(x - mean) / deviation``; 0 where that is not finite."""
+    """A number: a logarithm or not, then ``(x - mean) / deviation``; 0 where it is missing."""
 
     name: str
 
@@ -40,9 +43,31 @@ class TableFeature(Settings):
     unknown: bool = False
     """Whether the last row is for ids that are not known."""
 
+    raw: Literal["hash", "vocabulary"] | None = None
+    """How raw values become ids: by a stable hash modulo ``rows - 1``, or by their place in a vocabulary of so many
+    values; what is missing or not known goes to the last row. None: raw values are ids, or not known."""
+
+    values: Literal["integer", "text", "hexadecimal"] | None = None
+    """What raw values are; hexadecimal ones are text of up to 16 digits that spells an integer."""
+
+    @model_validator(mode="after")
+    def _check(self) -> TableFeature:
+        if (self.raw is None) != (self.values is None):
+            raise ValueError("give raw and values, or neither")
+        if self.raw is not None and not self.unknown:
+            raise ValueError("raw values need a row for unknown ones: unknown must be true")
+        if self.raw == "hash" and self.rows < MIN_HASHED_ROWS:
+            raise ValueError(
+                f"raw values that are hashed need at least {MIN_HASHED_ROWS} rows, got {self.rows}"
+            )
+        return self
+
 
 class Features(Settings):
     """All features, in the order of the model."""
+
+    raw: Literal["unknown"] | None = None
+    """``unknown`` where nobody wrote down how raw dense values become features: they are refused then."""
 
     dense: tuple[DenseFeature, ...] = ()
     tables: tuple[TableFeature, ...] = Field(min_length=1)
@@ -60,7 +85,10 @@ class Features(Settings):
         return tuple(table.name for table in self.tables)
 
     def transform(self, raw_BF: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Turn raw dense values, NaN where missing, into what the model was trained on."""
+        """Turn raw dense values into what the model was trained on; NaN is a missing value, 0 afterwards.
+
+        What is beyond float32 then stays infinite, for the caller to refuse.
+        """
         if raw_BF.ndim != 2 or raw_BF.shape[1] != len(self.dense):
             raise ConfigError(
                 f"features: expected dense values of shape (samples, {len(self.dense)}), got {raw_BF.shape}"
@@ -74,5 +102,5 @@ class Features(Settings):
                 if feature.mean != 0.0 or feature.deviation != 1.0:
                     x_B = (x_B - feature.mean) / feature.deviation
                 out_BF[:, f] = x_B
-        out_BF[~np.isfinite(out_BF)] = 0.0
+        out_BF[np.isnan(raw_BF)] = 0.0
         return out_BF

@@ -43,6 +43,7 @@ def quantize_model(
         tables=tables,
         layers=layers,
         metrics=dict(metrics or {}),
+        vocabularies=trained.vocabularies,
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from laconic.data.value_index import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2
 from laconic.quant.features import Features
 from laconic.quant.model_shape import ModelShape
+from laconic.quant.raw_ids import check_vocabulary
 
 __all__ = ["TrainedModel"]
 
@@ -30,6 +32,9 @@ class TrainedModel:
     state: dict[str, Tensor]
     """Parameters of the dense part, as ``state_dict`` gives them."""
 
+    vocabularies: dict[str, Values] = field(default_factory=dict)
+    """Raw values of every table whose ``raw`` is "vocabulary", in the order of their ids, by name."""
+
     def __post_init__(self) -> None:
         names = self.features.table_names
         if len(names) != self.shape.tables or len(self.features.dense) != self.shape.dense:
@@ -45,6 +50,7 @@ class TrainedModel:
                 raise ConfigError(
                     f"model: expected table {feature.name!r} as float32 of shape {expected}, got {got}"
                 )
+            check_vocabulary(feature, self.vocabularies.get(feature.name))
 
     def dense_part(self) -> DLRM | DCNv2:
         """Make the module with its trained weights, for inference."""

@@ -55,6 +55,7 @@ class Drafts:
             recipe=recipe,
             tables={name: self._tables[name][1] for name in trained.features.table_names},
             layers=quantize_layers(trained, recipe, self._observed),
+            vocabularies=trained.vocabularies,
         )
 
     def _has(self, name: str, choice: TableChoice) -> bool:

@@ -86,6 +86,8 @@ class Deployment:
         for table in np.flatnonzero(query.unknown_T):
             name = self.signature.schema.categorical[table].name
             self._metrics.unknown_ids.labels(name).inc(int(query.unknown_T[table]))
+        for noted in query.noted:
+            self._metrics.raw_values.labels(noted.feature, noted.what).inc(noted.count)
         request_id = inference.id or f"{self._names}-{next(self._numbers)}"
         probability_B = await self.batcher.submit(query)
         if self.watch is not None:

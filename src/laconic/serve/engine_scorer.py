@@ -12,6 +12,7 @@ from laconic.data import Categorical, Schema
 from laconic.lookups import Lookups
 from laconic.quant import Artefact
 from laconic.quant.population import Population
+from laconic.quant.raw_ids import RawIds
 from laconic.serve.engine import Engine
 from laconic.serve.signature import Signature
 
@@ -21,9 +22,10 @@ __all__ = ["EngineScorer"]
 class EngineScorer:
     """A version, a signature and an engine."""
 
-    def __init__(self, engine: Engine, version: str) -> None:
+    def __init__(self, engine: Engine, version: str, signature: Signature | None = None) -> None:
+        """``signature``: of the same artefact, where there is one already; vocabularies are sorted for it."""
         self._engine, self.version = engine, version
-        self.signature = _signature(engine.artefact)
+        self.signature = signature or _signature(engine.artefact)
 
     @classmethod
     def load(cls, folder: Path, threads: int) -> EngineScorer:
@@ -54,11 +56,11 @@ class EngineScorer:
 
     def raised(self, part: str) -> EngineScorer:
         """Return the same with one part in fp32."""
-        return EngineScorer(self._engine.raised(part), self.version)
+        return EngineScorer(self._engine.raised(part), self.version, self.signature)
 
     def shadow(self) -> EngineScorer:
         """Return the same in fp32 throughout; ConfigError where the artefact has no shadow."""
-        return EngineScorer(self._engine.raised(*self.lowered), self.version)
+        return EngineScorer(self._engine.raised(*self.lowered), self.version, self.signature)
 
 
 def _signature(artefact: Artefact) -> Signature:
@@ -68,4 +70,9 @@ def _signature(artefact: Artefact) -> Signature:
         tuple(Categorical(table.name, table.rows, bag=table.bag) for table in features.tables),
     )
     unknown = tuple(table.rows - 1 if table.unknown else None for table in features.tables)
-    return Signature(schema, unknown, features.transform)
+    raw_ids = {
+        table.name: RawIds(table, artefact.vocabularies.get(table.name))
+        for table in features.tables
+        if table.raw is not None
+    }
+    return Signature(schema, unknown, None if features.raw == "unknown" else features, raw_ids)

@@ -7,21 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from laconic.data import Categorical
+from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.serve.refusal import Refusal
 from laconic.serve.settings import Limits
-from laconic.serve.signature import DENSE, LENGTHS, RAW, Signature
+from laconic.serve.signature import DENSE, LENGTHS, RAW, RAW_VALUES, Signature
 
-__all__ = ["Query", "merged", "read_query"]
+__all__ = ["Noted", "Query", "merged", "read_query"]
 
 Array = NDArray[Any]
+
+
+class Noted(NamedTuple):
+    """Raw dense values that were taken for something else, as in training."""
+
+    feature: str
+    what: str
+    """``missing``: NaN, which is 0 after the transformation; ``negative``: 0 before the logarithm."""
+    count: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +43,8 @@ class Query:
     lengths_TB: NDArray[np.int64]
     unknown_T: NDArray[np.int64]
     """Ids that were mapped to the row for unknown ones, by table."""
+    noted: tuple[Noted, ...] = ()
+    """What was taken for something else."""
 
     @property
     def samples(self) -> int:
@@ -62,21 +74,26 @@ def read_query(tensors: Mapping[str, Array], signature: Signature, limits: Limit
     schema = signature.schema
     _check_names(tensors, signature)
     table = schema.categorical[0].name
-    samples = tensors.get(table + LENGTHS, tensors[table]).shape[0]
+    counted = next(name for name in (table + LENGTHS, table, table + RAW_VALUES) if name in tensors)
+    samples = tensors[counted].shape[0]
     if samples > limits.samples:
         raise Refusal(413, f"request: expected at most {limits.samples} samples, got {samples}; send several")
-    dense_BF = _dense(tensors, signature, samples)
+    dense_BF, noted = _dense(tensors, signature, samples)
     ids, lengths, unknown = [], [], []
     for feature, row in zip(schema.categorical, signature.unknown, strict=True):
-        lengths_B = _lengths(feature, tensors, samples)
-        ids_L, strange = _known(feature, tensors[feature.name].reshape(-1).astype(np.int64), lengths_B, row)
+        lengths_B = _lengths(feature, tensors, signature, samples)
+        if feature.name in tensors:
+            given_L = tensors[feature.name].reshape(-1).astype(np.int64)
+            ids_L, strange = _known(feature, given_L, lengths_B, row)
+        else:
+            ids_L, strange = _looked_up(feature, tensors, signature)
         ids.append(ids_L)
         lengths.append(lengths_B)
         unknown.append(strange)
     total = sum(ids_L.size for ids_L in ids)
     if total > limits.ids:
         raise Refusal(413, f"request: expected at most {limits.ids} ids, got {total}; send several")
-    return Query(dense_BF, np.concatenate(ids), np.stack(lengths), np.array(unknown))
+    return Query(dense_BF, np.concatenate(ids), np.stack(lengths), np.array(unknown), noted)
 
 
 def merged(queries: Sequence[Query]) -> Query:
@@ -99,47 +116,106 @@ def merged(queries: Sequence[Query]) -> Query:
 
 def _check_names(tensors: Mapping[str, Array], signature: Signature) -> None:
     features = signature.schema.categorical
-    raw = RAW in tensors and signature.transform is not None
-    needed = [RAW if raw else DENSE] if signature.schema.dense else []
+    raw = {
+        feature.name + RAW_VALUES: feature.name for feature in features if feature.name in signature.raw_ids
+    }
+    raw |= {RAW: DENSE} if signature.schema.dense and signature.raw is not None else {}
+    for instead, name in raw.items():
+        if instead in tensors and name in tensors:
+            raise Refusal(400, f"request: has both {name!r} and {instead!r}; leave one out")
+    needed = [DENSE] if signature.schema.dense else []
     needed += [feature.name for feature in features]
-    known = {*needed, *(feature.name + LENGTHS for feature in features)}
-    if missing := [name for name in needed if name not in tensors]:
+    given = {raw.get(name, name) for name in tensors}
+    known = {*needed, *raw, *(feature.name + LENGTHS for feature in features)}
+    for name in [name for name in tensors if name not in known]:
+        table = name.removesuffix(RAW_VALUES)
+        if name == RAW and DENSE in needed:
+            raise Refusal(
+                400,
+                f"input {RAW!r}: the artefact does not say how raw values become {DENSE!r}; send {DENSE!r}, or prepare, "
+                "train and quantize again",
+            )
+        if name != table and table in needed:
+            raise Refusal(
+                400,
+                f"input {name!r}: the artefact has neither hash nor vocabulary for {table!r}; send ids as {table!r}",
+            )
+    if missing := [name for name in needed if name not in given]:
         raise Refusal(400, f"request: lacks {len(missing)} inputs, the first is {missing[0]!r}")
     if strange := [name for name in tensors if name not in known]:
         raise Refusal(400, f"request: no input {strange[0][:80]!r} (known: {', '.join(needed)})")
 
 
-def _dense(tensors: Mapping[str, Array], signature: Signature, samples: int) -> NDArray[np.float32]:
+def _dense(
+    tensors: Mapping[str, Array], signature: Signature, samples: int
+) -> tuple[NDArray[np.float32], tuple[Noted, ...]]:
     features = signature.schema.dense
     if not features:
-        return np.empty((samples, 0), dtype=np.float32)
-    name = RAW if RAW in tensors else DENSE
+        return np.empty((samples, 0), dtype=np.float32), ()
+    raw = signature.raw if RAW in tensors else None
+    name, kind = (DENSE, "FP32") if raw is None else (RAW, "FP64")
     given_BF = tensors[name]
-    if given_BF.dtype != np.float32 or given_BF.shape != (samples, len(features)):
+    allowed = ("float32",) if raw is None else ("float32", "float64")
+    if given_BF.dtype.name not in allowed or given_BF.shape != (samples, len(features)):
         raise Refusal(
             400,
-            f"input {name!r}: expected FP32 of shape [{samples}, {len(features)}], got {given_BF.dtype.name} of shape "
+            f"input {name!r}: expected {kind} of shape [{samples}, {len(features)}], got {given_BF.dtype.name} of shape "
             f"{list(given_BF.shape)}",
         )
-    if name == RAW and signature.transform is not None:
-        return signature.transform(given_BF.astype(np.float64))
-    wrong_BF = ~np.isfinite(given_BF)
+    missing_BF = np.isnan(given_BF) if raw is not None else np.zeros(given_BF.shape, bool)
+    _refuse(~np.isfinite(given_BF) & ~missing_BF, given_BF, signature, name, "a finite number")
+    if raw is None:
+        return np.array(
+            given_BF
+        ), ()  # of its own: the body need not stay, and torch wants to be able to write
+    dense_BF = raw.transform(given_BF.astype(np.float64))
+    _refuse(
+        ~np.isfinite(dense_BF), given_BF, signature, name, "a number that float32 can hold once transformed"
+    )
+    negative_F = np.count_nonzero(given_BF < 0, axis=0) * np.array([feature.log1p for feature in raw.dense])
+    counts = (("missing", np.count_nonzero(missing_BF, axis=0)), ("negative", negative_F))
+    noted = [Noted(features[f], what, int(n_F[f])) for what, n_F in counts for f in np.flatnonzero(n_F)]
+    return dense_BF, tuple(noted)
+
+
+def _refuse(
+    wrong_BF: NDArray[np.bool_], given_BF: Array, signature: Signature, name: str, expected: str
+) -> None:
     if wrong_BF.any():
         sample, feature = np.argwhere(wrong_BF)[0]
         raise Refusal(
             400,
-            f"input {name!r}: sample {sample}, feature {features[feature]!r}: expected a finite number, got "
+            f"input {name!r}: sample {sample}, feature {signature.schema.dense[feature]!r}: expected {expected}, got "
             f"{given_BF[sample, feature]}",
         )
-    return np.array(given_BF)  # of its own: the body need not stay, and torch wants to be able to write
 
 
-def _lengths(feature: Categorical, tensors: Mapping[str, Array], samples: int) -> NDArray[np.int64]:
-    """Length of every bag, by whichever of the three ways the ids came."""
-    name, ids = feature.name, tensors[feature.name]
-    if ids.dtype.kind != "i":
-        raise Refusal(400, f"input {name!r}: expected INT64, got {ids.dtype.name}")
-    given = tensors.get(name + LENGTHS)
+def _looked_up(
+    feature: Categorical, tensors: Mapping[str, Array], signature: Signature
+) -> tuple[NDArray[np.int64], int]:
+    """Ids of raw values, and how many the model does not know."""
+    name = feature.name + RAW_VALUES
+    try:
+        ids_L = signature.raw_ids[feature.name](tensors[name].reshape(-1))
+    except ConfigError as error:
+        raise Refusal(400, f"input {name!r}: {error}") from None
+    return ids_L, int(np.count_nonzero(ids_L == feature.rows - 1))
+
+
+def _lengths(
+    feature: Categorical, tensors: Mapping[str, Array], signature: Signature, samples: int
+) -> NDArray[np.int64]:
+    """Length of every bag, by whichever of the three ways the ids or raw values came."""
+    table = feature.name
+    raw = None if table in tensors else signature.raw_ids[table]
+    name = table if raw is None else table + RAW_VALUES
+    ids, kind = tensors[name], "BYTES" if raw is not None and raw.text else "INT64"
+    if ids.dtype.kind != ("O" if kind == "BYTES" else "i"):
+        got = "BYTES" if ids.dtype.kind == "O" else ids.dtype.name
+        raise Refusal(400, f"input {name!r}: expected {kind}, got {got}")
+    if raw is None and np.ma.is_masked(ids):
+        raise Refusal(400, f"input {name!r}: expected integers, got null among them")
+    given = tensors.get(table + LENGTHS)
     if given is None:
         if ids.shape[0] != samples or (ids.ndim == 2 and ids.shape[1] != 1 and not feature.bag):
             hint = " or [B, k]" if feature.bag else ""
@@ -150,23 +226,24 @@ def _lengths(feature: Categorical, tensors: Mapping[str, Array], samples: int) -
         return np.full(samples, ids.shape[1] if ids.ndim == 2 else 1, dtype=np.int64)
     if not feature.bag:
         raise Refusal(
-            400, f"input {name + LENGTHS!r}: table {name!r} takes one id a sample; leave the lengths out"
+            400, f"input {table + LENGTHS!r}: table {table!r} takes one id a sample; leave the lengths out"
         )
     if given.dtype.kind != "i" or given.shape != (samples,) or ids.ndim != 1:
         raise Refusal(
             400,
-            f"input {name + LENGTHS!r}: expected INT32 of shape [{samples}] beside ids of shape [L], got "
+            f"input {table + LENGTHS!r}: expected INT32 of shape [{samples}] beside ids of shape [L], got "
             f"{given.dtype.name} of shape {list(given.shape)} beside {list(ids.shape)}",
         )
     lengths_B = given.astype(np.int64)
     if samples and lengths_B.min() < 0:
         sample = int(np.argmin(lengths_B))
         raise Refusal(
-            400, f"input {name + LENGTHS!r}: sample {sample}: expected a length >= 0, got {lengths_B[sample]}"
+            400,
+            f"input {table + LENGTHS!r}: sample {sample}: expected a length >= 0, got {lengths_B[sample]}",
         )
     if (total := sum(lengths_B.tolist())) != ids.size:
         raise Refusal(
-            400, f"input {name + LENGTHS!r}: lengths add up to {total}, but there are {ids.size} ids"
+            400, f"input {table + LENGTHS!r}: lengths add up to {total}, but there are {ids.size} ids"
         )
     return lengths_B
 

@@ -5,7 +5,7 @@
     body:  JSON                                   data of every tensor within it
            JSON, bytes, bytes, ...                where Inference-Header-Content-Length says how long the JSON is:
                                                   tensors with parameters.binary_data_size have theirs behind it,
-                                                  little-endian, in order
+                                                  little-endian, in order; a text is its length in 4 bytes, then itself
 
 Anything that is not exactly this is refused with 400, before memory is taken for it: a tensor is at most as large
 as the body that brought it.
@@ -14,6 +14,7 @@ as the body that brought it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from laconic.serve.refusal import Refusal
-from laconic.serve.signature import OUTPUT
+from laconic.serve.signature import OUTPUT, RAW, RAW_VALUES
 
 __all__ = ["Answer", "Inference", "read_header_length", "read_inference", "write_answer"]
 
@@ -36,7 +37,15 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "INT64": np.dtype("<i8"),
     "INT32": np.dtype("<i4"),
 }
+_TEXT = np.dtype(object)  # of bytes, or None where missing
+_RAW_TYPES = {"BYTES": _TEXT, "INT64": _TYPES["INT64"], "INT32": _TYPES["INT32"]}
+_RAW_DENSE_TYPES = {"FP64": np.dtype("<f8"), "FP32": _TYPES["FP32"]}
 _LONGEST_ID = 256
+_JSON_TYPES: dict[str, tuple[set[type], str]] = {
+    "f": ({int, float}, "numbers"),
+    "i": ({int}, "integers"),
+    "O": ({str}, "strings"),
+}
 _KNOWN = ("id", "inputs", "outputs", "parameters")
 
 
@@ -141,11 +150,16 @@ def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
     if not isinstance(name, str):
         raise Refusal(400, f"{where}.name: expected a string, got {_kind(name)}")
     where = f"input {name[:80]!r}"
-    datatype = entry.get("datatype")
-    if not isinstance(datatype, str) or datatype not in _TYPES:
+    datatype, raw = entry.get("datatype"), name == RAW or name.endswith(RAW_VALUES)
+    types = _TYPES if not raw else _RAW_DENSE_TYPES if name == RAW else _RAW_TYPES
+    if not isinstance(datatype, str) or datatype not in types:
+        remedy = (
+            f"send text as {(name + RAW_VALUES)[:80]!r}"
+            if datatype == "BYTES" and not raw
+            else "convert before sending"
+        )
         raise Refusal(
-            400,
-            f"{where}: expected datatype {', '.join(_TYPES)}, got {str(datatype)[:40]!r}; convert before sending",
+            400, f"{where}: expected datatype {', '.join(types)}, got {str(datatype)[:40]!r}; {remedy}"
         )
     shape = _shape(entry.get("shape"), where)
     parameters = entry.get("parameters") or {}
@@ -156,8 +170,10 @@ def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
     if (size := parameters.get("binary_data_size")) is not None:
         if "data" in entry:
             raise Refusal(400, f"{where}: has both data and binary_data_size; leave one out")
-        return name, _from_bytes(size, _TYPES[datatype], shape, where, rest)
-    return name, _from_list(entry.get("data"), _TYPES[datatype], shape, where)
+        if types[datatype] == _TEXT:
+            return name, _texts_from_bytes(size, shape, where, rest)
+        return name, _from_bytes(size, types[datatype], shape, where, rest)
+    return name, _from_list(entry.get("data"), types[datatype], shape, where, missing=raw)
 
 
 def _shape(value: Any, where: str) -> tuple[int, ...]:
@@ -179,8 +195,34 @@ def _from_bytes(size: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: 
     return np.frombuffer(rest.take(size, where), dtype=dtype).reshape(shape)
 
 
-def _from_list(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> Array:
-    """Flat, or nested as the shape says. Types are looked at before numpy is: it would take strings for numbers."""
+def _texts_from_bytes(size: Any, shape: tuple[int, ...], where: str, rest: _Rest) -> Array:
+    count = prod(shape)
+    if type(size) is not int or size < 4 * count:
+        raise Refusal(
+            400,
+            f"{where}: expected binary_data_size of at least {4 * count} for BYTES of shape {list(shape)}, got "
+            f"{str(size)[:40]}",
+        )
+    data, place = bytes(rest.take(size, where)), 0
+    texts = np.empty(count, dtype=_TEXT)
+    for number in range(count):
+        length = int.from_bytes(data[place : place + 4], "little")
+        texts[number] = data[place + 4 : place + 4 + length]
+        if place + 4 + length > size:
+            raise Refusal(400, f"{where}: text {number} ends beyond binary_data_size {size}")
+        place += 4 + length
+    if place != size:
+        raise Refusal(400, f"{where}: {size - place} bytes behind the last of {count} texts")
+    return texts.reshape(shape)
+
+
+def _from_list(
+    data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, *, missing: bool
+) -> Array:
+    """Flat, or nested as the shape says. Types are looked at before numpy is: it would take strings for numbers.
+
+    Null is a missing value, where there may be some.
+    """
     if not isinstance(data, list):
         raise Refusal(400, f"{where}: expected data as a list, or binary_data_size, got {_kind(data)}")
     if len(shape) == 2 and data and isinstance(data[0], list):
@@ -193,17 +235,34 @@ def _from_list(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: s
         raise Refusal(
             400, f"{where}: expected {prod(shape)} numbers for shape {list(shape)}, got {len(data)}"
         )
-    allowed = {int, float} if dtype.kind == "f" else {int}
-    if strange := set(map(type, data)) - allowed:
-        wanted = "numbers" if dtype.kind == "f" else "integers"
+    allowed, wanted = _JSON_TYPES[dtype.kind]
+    kinds = set(map(type, data))
+    if strange := kinds - allowed - ({type(None)} if missing else set()):
         raise Refusal(400, f"{where}: expected {wanted}, got {_name(strange.pop())} among them")
     try:
+        if dtype == _TEXT:
+            texts = np.empty(len(data), dtype=_TEXT)
+            texts[:] = [None if text is None else text.encode() for text in data]
+            return texts.reshape(shape)
+        if type(None) in kinds:
+            return _with_missing(data, dtype).reshape(shape)
         with np.errstate(over="ignore"):  # beyond float32 is infinite, which is refused with its place
             return (
                 np.array(data, dtype=np.float64 if dtype.kind == "f" else dtype).astype(dtype).reshape(shape)
             )
+    except UnicodeEncodeError:
+        raise Refusal(400, f"{where}: expected strings of Unicode characters, got half of a pair") from None
     except OverflowError:
         raise Refusal(400, f"{where}: a number is too large for {dtype.name}") from None
+
+
+def _with_missing(data: list[Any], dtype: np.dtype[Any]) -> Array:
+    """NaN for null among numbers; a masked array for null among integers."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return np.array([math.nan if x is None else x for x in data], dtype=np.float64).astype(dtype)
+    plain = np.array([0 if x is None else x for x in data], dtype=dtype)
+    return np.ma.array(plain, mask=[x is None for x in data])
 
 
 def _binary_answer(tree: dict[str, Any]) -> bool:
@@ -224,7 +283,12 @@ def _binary_answer(tree: dict[str, Any]) -> bool:
 
 def _output_parameters(outputs: list[Any]) -> Iterator[dict[str, Any]]:
     for number, entry in enumerate(outputs):
-        name = entry.get("name") if isinstance(entry, dict) else entry
+        if not isinstance(entry, dict):
+            raise Refusal(
+                400,
+                f'outputs[{number}]: expected an object, got {str(entry)[:80]!r}; send {{"name": "{OUTPUT}"}}',
+            )
+        name = entry.get("name")
         if name != OUTPUT or number:
             raise Refusal(400, f"outputs[{number}]: expected {OUTPUT!r}, once, got {str(name)[:80]!r}")
         own = entry.get("parameters") or {}

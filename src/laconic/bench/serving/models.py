@@ -110,11 +110,11 @@ def trained_case(name: str, settings: RunSettings, most: int | None, steps: Step
     for step, samples in enumerate(islice(batches, total)):
         trainer.step(samples)
         steps.within(step + 1, total)
-    features = trained_features(settings, source)
+    features, vocabularies = trained_features(source)
     tables = {feature.name: trainer.embeddings.table_shard(feature.name)[1] for feature in features.tables}
     state = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.embeddings.close()
-    model = TrainedModel(_shape(settings, features), features, tables, state)
+    model = TrainedModel(_shape(settings, features), features, tables, state, vocabularies)
     steps.begin(f"{name}: reading samples")
     parts: list[Part] = []
     bench = make_workbench(
@@ -138,7 +138,7 @@ def drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> 
     steps.begin(f"{name}: drawing tables")
     settings = RunSettings(data=data, model=_PAPER)
     source = open_source(data)
-    features = trained_features(settings, source)
+    features, _ = trained_features(source)
     generator = torch.Generator().manual_seed(0)
     tables = {
         feature.name: torch.empty(feature.rows, 64).normal_(0, 0.05, generator=generator)
