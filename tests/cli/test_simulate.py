@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from laconic.cli import app
 from laconic.errors import ConfigError, FormatError
+from laconic.placement.simulate import paying_spans
 from laconic.report import SimulateResult, read_any, render_simulated
 from laconic.report import simulate_result as module
 
@@ -64,7 +66,7 @@ def test_maps_show_gains_and_the_chart_shows_where_they_end():
     _, drawn = figures(documented())
     assert [drawn[f"gain-{number}"]["data"][0]["text"] for number in (0, 1)] == [[["1.03"]], [["2.62"]]]
     assert "alone" in drawn["gain-1"]["data"][0]["customdata"][0][0]
-    dedup, dense = drawn["stops"]["data"]
+    dedup, _, dense, _ = drawn["stops"]["data"]
     assert (dedup["y"], dense["y"]) == (
         [1.0],
         [1],
@@ -73,6 +75,41 @@ def test_maps_show_gains_and_the_chart_shows_where_they_end():
     never = documented()
     never["stops"][0]["gbps"][0] = 0
     assert figures(never)[1]["stops"]["data"][0]["y"] == [None]
+
+
+def with_gains(*gains):
+    """A result of one method and one number of ranks, at bandwidths of 1, 10, 100, ... Gbit/s."""
+    data = documented()
+    (cell,) = data["cells"]
+    cells = [
+        cell | {"gbps": 10.0**n, "gains": [gain], "alone": [gain], "best": "dedup"}
+        for n, gain in enumerate(gains)
+    ]
+    ends = paying_spans([10.0**n for n in range(len(gains))], gains)
+    end = ends[-1][1] if ends else 0.0
+    stops = [{"ranks": 8, "gbps": [None if end == math.inf else end]}]
+    return data | {"methods": data["methods"][:1], "cells": cells, "stops": stops}
+
+
+@pytest.mark.parametrize(
+    ("gains", "words"),
+    [
+        ((1.2, 1.1, 1.1), "pays at all bandwidths that were simulated"),
+        ((0.92, 0.98, 1.2), "pays from 13.7 Gbit/s on"),
+        ((1.2, 0.92, 1.2), "pays below 4.77 Gbit/s, from 21 Gbit/s on"),
+        ((0.92, 1.2, 0.92), "pays from 2.1 to 47.7 Gbit/s"),
+        ((1.2, 1.1, 0.9), "pays below 28.2 Gbit/s"),
+        ((0.92, 1.0, 0.99), "never pays"),
+    ],
+)
+def test_the_chart_says_of_every_bandwidth_what_the_map_says(gains, words):
+    page, drawn = figures(with_gains(*gains))
+    ends, starts = drawn["stops"]["data"]
+    assert words in ends["customdata"][0]
+    assert drawn["gain-0"]["data"][0]["text"] == [[f"{gain:.2f}" for gain in gains]]
+    later = gains[0] < 1.01 and max(gains) >= 1.01
+    assert (starts["y"] != [None]) == later
+    assert "it pays at all bandwidths" not in page
 
 
 def test_names_are_shown_as_text():

@@ -45,6 +45,7 @@ __all__ = [
     "Model",
     "Network",
     "StepCost",
+    "paying_spans",
     "simulate",
     "step_cost",
     "stops_paying",
@@ -183,20 +184,34 @@ def simulate(
 
 
 def stops_paying(cells: Sequence[Cell], method: str) -> float:
-    """Gbit/s from which on a method does not pay any more; infinite if it always does, 0 if it never does.
+    """Gbit/s from which on a method does not pay any more; infinite if it still does at the largest, 0 if it never does.
 
-    ``cells`` are those of one number of devices. Between two bandwidths the gain is taken for linear in their logarithm.
+    ``cells`` are those of one number of devices.
     """
     by_speed = sorted(cells, key=lambda cell: cell.gbps)
-    gains = [cell.gain(method) for cell in by_speed]
-    paying = [number for number, gain in enumerate(gains) if gain >= PAYS]
-    if not paying:
-        return 0.0
-    last = paying[-1]
-    if last == len(gains) - 1:
-        return math.inf
-    left, right = math.log(by_speed[last].gbps), math.log(by_speed[last + 1].gbps)
-    return math.exp(left + (right - left) * (gains[last] - PAYS) / (gains[last] - gains[last + 1]))
+    spans = paying_spans([cell.gbps for cell in by_speed], [cell.gain(method) for cell in by_speed])
+    return spans[-1][1] if spans else 0.0
+
+
+def paying_spans(gbps: Sequence[float], gains: Sequence[float]) -> list[tuple[float, float]]:
+    """Bandwidths between which a method pays, rising: from 0 if it does at the lowest one, to infinity at the largest.
+
+    Between two bandwidths, which rise, the gain is taken for linear in their logarithm.
+    """
+    spans: list[tuple[float, float]] = []
+    begin = 0.0 if gains[0] >= PAYS else None
+    for at in range(1, len(gains)):
+        before, now = gains[at - 1], gains[at]
+        if (before >= PAYS) == (now >= PAYS):
+            continue
+        left, right = math.log(gbps[at - 1]), math.log(gbps[at])
+        crossing = math.exp(left + (right - left) * (before - PAYS) / (before - now))
+        if begin is None:
+            begin = crossing
+        else:
+            spans.append((begin, crossing))
+            begin = None
+    return spans if begin is None else [*spans, (begin, math.inf)]
 
 
 def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> StepCost:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ __all__ = [
     "cards",
     "cell",
     "chart",
-    "check_plotly",
     "document",
     "facts",
     "legend",
@@ -61,14 +59,7 @@ def document(title: str, body: str) -> str:
 """
 
 
-def check_plotly() -> None:
-    """Raise ConfigError where there is no Plotly to draw with."""
-    if find_spec("plotly") is None:
-        raise ConfigError("report: needs plotly; pip install 'laconic[report]'")
-
-
 def _plotly() -> str:
-    check_plotly()
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 -- optional
 
     return str(get_plotlyjs())

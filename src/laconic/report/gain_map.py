@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from laconic.placement.simulate import paying_spans
 from laconic.report.axes import logarithmic, names_axis
 from laconic.report.charts import method_colour
 from laconic.report.document import Figure
@@ -68,37 +69,57 @@ def _told(result: SimulateResult, ranks: int, gbps: float, method: int) -> str:
 
 
 def stops_chart(result: SimulateResult) -> Figure:
-    """Bandwidth from which on a method does not pay, by ranks; one line a method."""
+    """Bandwidths at which methods start and stop to pay, by ranks; two lines a method."""
     top = result.gbps[-1]
     lowest = result.gbps[0]
     data: list[dict[str, Any]] = []
     for method, colour in enumerate(method_colours(len(result.methods))):
         ends = [stop.gbps[method] for stop in result.stops]
-        drawn = [top if end is None else end if end > 0 else None for end in ends]
+        spans = [_spans(result, stop.ranks, method) for stop in result.stops]
+        starts = [found[0][0] if found and found[0][0] > 0 else None for found in spans]
         name = result.methods[method][0]
         told = [
-            f"{name}, {stop.ranks:,} ranks<br>"
-            + ("pays up to the end" if end is None else f"pays below {plain(end)} Gbit/s")
-            for stop, end in zip(result.stops, ends, strict=True)
+            f"{name}, {stop.ranks:,} ranks<br>{_when(found)}"
+            for stop, found in zip(result.stops, spans, strict=True)
         ]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": [stop.ranks for stop in result.stops],
-                "y": drawn,
-                "line": {"color": colour, "width": 2.5},
-                "marker": {
-                    "color": colour,
-                    "size": 8,
-                    "symbol": ["triangle-up" if end is None else "circle" for end in ends],
-                },
-                "customdata": told,
-                "hovertemplate": "%{customdata}<extra></extra>",
-            }
-        )
+        stopped = ["triangle-up" if end is None else "circle" for end in ends]
+        drawn = [top if end is None else end if end > 0 else None for end in ends]
+        for y, dash, symbol in ((drawn, "solid", stopped), (starts, "dot", ["circle-open"] * len(starts))):
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": name,
+                    "x": [stop.ranks for stop in result.stops],
+                    "y": y,
+                    "line": {"color": colour, "width": 2.5, "dash": dash},
+                    "marker": {"color": colour, "size": 8, "symbol": symbol},
+                    "customdata": told,
+                    "hovertemplate": "%{customdata}<extra></extra>",
+                }
+            )
     x = {**logarithmic([float(ranks) for ranks in result.ranks]), "title": {"text": "ranks"}}
     x |= {"tickvals": result.ranks, "ticktext": [f"{ranks:,}" for ranks in result.ranks]}
     y = {**logarithmic([lowest, top]), "title": {"text": "Gbit/s"}, "automargin": True}
     return {"data": data, "layout": {"height": 420, "xaxis": x, "yaxis": y}}
+
+
+def _spans(result: SimulateResult, ranks: int, method: int) -> list[tuple[float, float]]:
+    """Bandwidths between which a method pays, from the gains that its map shows."""
+    return paying_spans(result.gbps, [result.cell(ranks, gbps).gains[method] for gbps in result.gbps])
+
+
+def _when(spans: list[tuple[float, float]]) -> str:
+    if not spans:
+        return "never pays"
+    if spans == [(0.0, math.inf)]:
+        return "pays at all bandwidths that were simulated"
+    words = []
+    for start, end in spans:
+        if start == 0:
+            words.append(f"below {plain(end)} Gbit/s")
+        elif end == math.inf:
+            words.append(f"from {plain(start)} Gbit/s on")
+        else:
+            words.append(f"from {plain(start)} to {plain(end)} Gbit/s")
+    return "pays " + ", ".join(words)

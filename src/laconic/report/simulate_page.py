@@ -12,8 +12,9 @@ from laconic.report.simulate_result import SimulatedCell, SimulateResult
 __all__ = ["render_simulated"]
 
 _STOPS = (
-    "Above its line a method no longer makes the best step one percent faster. A line at the upper edge: it pays at all bandwidths that were "
-    "simulated. No point: it never pays."
+    "A method pays where it makes the best step at least one percent faster: where its map below says 1.01 or more. It stops above its full line; "
+    "a triangle at the upper edge: it still pays at the largest bandwidth. Where it pays only from some bandwidth on, a dotted line shows where "
+    "that begins; hover says all. No point: it never pays."
 )
 _GAINS = (
     "Best step without the method / best step with it, all others free to be on or off. Blue: it pays; orange: it costs more than it saves; "

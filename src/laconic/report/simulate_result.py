@@ -16,7 +16,7 @@
 
 ``gains`` has one number for each method: the best step without it / the best step with it; ``alone``: the step with all off / that with it
 alone. ``stops`` says from which bandwidth on it
-does not pay; null: it always does, 0: it never does. Wire, codecs and bytes are those of the best choice, for one rank and step.
+does not pay any more; null: it still does at the largest, 0: it never does. It may pay only from some bandwidth on: ``gains`` say. Wire, codecs and bytes are those of the best choice, for one rank and step.
 """
 
 from __future__ import annotations
