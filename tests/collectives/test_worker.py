@@ -53,6 +53,14 @@ def test_a_result_is_kept_by_nobody_but_its_future(worker):
     assert watched() is None
 
 
+def test_a_thread_ends_when_nobody_has_its_worker():
+    worker = Worker("test")
+    thread = worker._thread
+    del worker
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_what_follows_a_failed_task_fails_with_it(worker):
     failed, next_one = worker.submit(int, "x"), worker.submit(int, "3")
     assert failed.exception() is next_one.exception()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 import weakref
 
 import pytest
 import torch
+from torch import nn
 
 from laconic.adapt import FixedPolicy, TableRule
 from laconic.codecs import Bounded, IdList
-from laconic.collectives import Table
+from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import own_modules
 from tests.distributed.ranks import run_ranks
+from tests.reduction.threads import in_threads
 
 TABLES = [Table(name="a", rows=6), Table(name="b", rows=5)]
 
@@ -187,3 +190,76 @@ def test_narrow_and_strided_ids_are_widened():
     made = Lookups(ids, torch.arange(5, dtype=torch.int32), 1)
     assert made.ids_L.dtype == made.offsets.dtype == torch.int64
     assert made.ids_L.tolist() == [0, 2, 4, 6]
+
+
+def test_a_second_backward_of_one_batch_is_refused():
+    embeddings = ShardedEmbeddings(TABLES, 3)
+    loss = embeddings(lookups()).sum()
+    loss.backward(retain_graph=True)
+    once = embeddings.state_dict()["_extra_state"]["weight"].clone()
+    with pytest.raises(
+        PlanError, match=r"expected one backward for a batch, got another.+ sum of all losses"
+    ):
+        loss.backward()
+    embeddings.finish()
+    assert torch.equal(embeddings.weight_RD, once)
+    train_once(embeddings)
+
+
+def test_an_optimizer_is_not_replaced_behind_the_rows_backs():
+    embeddings = ShardedEmbeddings(TABLES, 3, optimizer=Sgd(rate=1.0))
+    expected = "got RowwiseAdagrad(rate=0.5, epsilon=1e-08); set_rate(rate) changes its learning rate"
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        embeddings.optimizer = RowwiseAdagrad(rate=0.5)
+    embeddings.set_rate(0.25)
+    assert embeddings.optimizer == Sgd(rate=0.25)
+
+
+def test_what_is_shown_of_embeddings_says_what_they_are():
+    assert repr(ShardedEmbeddings(TABLES, 3)) == (
+        "ShardedEmbeddings(2 tables, 11 rows, dim=3, dtype=torch.float32, "
+        "optimizer=RowwiseAdagrad(rate=0.02, epsilon=1e-08), rank 0 of 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"optimizer": Sgd(rate=0.5), "dtype": torch.float64, "hot": {"a": [1, 4]}}],
+    ids=["plain", "hot rows"],
+)
+def test_a_deep_copy_trains_on_by_itself(settings):
+    embeddings = ShardedEmbeddings(TABLES, 3, seed=1, policy=FixedPolicy(ExchangePlan.exact(2)), **settings)
+    train_once(embeddings)
+    embeddings.set_rate(0.3)
+    module = nn.ModuleDict({"first": embeddings, "again": embeddings}).eval()
+    copied = copy.deepcopy(module)
+    assert copied["first"] is copied["again"]
+    other = copied["first"]
+    assert other.policy is not embeddings.policy
+    assert not other.training
+    before = embeddings.weight_RD.clone()
+    assert torch.equal(other.weight_RD, before)
+    train_once(other.train())
+    other.finish()
+    assert torch.equal(embeddings.weight_RD, before)
+    train_once(embeddings.train())
+    embeddings.finish()
+    assert torch.equal(embeddings.weight_RD, other.weight_RD)
+    assert (embeddings.step, embeddings.optimizer) == (other.step, other.optimizer)
+    other.close()
+    train_once(embeddings)
+
+
+def test_every_rank_can_copy():
+    def run(world):
+        embeddings = ShardedEmbeddings(TABLES, 3, seed=1, world=world)
+        train_once(embeddings)
+        other = copy.deepcopy(embeddings)
+        train_once(other)
+        other.finish()
+        train_once(embeddings)
+        embeddings.finish()
+        return embeddings.weight_RD, other.weight_RD
+
+    for weight, copied in in_threads(2, run, ("exchange of ids", "exchange of rows")):
+        assert torch.equal(weight, copied)

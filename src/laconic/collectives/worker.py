@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from threading import Thread
 from time import monotonic
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from laconic.errors import ConfigError, PlanError
 
@@ -34,17 +34,18 @@ class RefusedBatchError(ConfigError):
     """A batch that every rank refuses, because one cannot look it up; nothing has changed, and the next may follow."""
 
 
+Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
+
+
 class Worker:
-    """One thread and its queue."""
+    """One thread and its queue; the thread ends when nobody has the worker any more."""
 
     def __init__(self, name: str) -> None:
-        self._tasks: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
-            SimpleQueue()
-        )
-        self._failure: BaseException | None = None
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._closed = False
-        self._thread = Thread(target=self._work, name=name, daemon=True)
+        self._thread = Thread(target=_work, args=(self._tasks,), name=name, daemon=True)
         self._thread.start()
+        finalize(self, self._tasks.put, None).atexit = False  # then, _end_all does it
         _open.add(self)
 
     def submit(self, task: Callable[..., Result], *args: Any) -> Future[Result]:
@@ -61,25 +62,27 @@ class Worker:
         self._tasks.put(None)
         self._thread.join(timeout_s)
 
-    def _work(self) -> None:
-        while (entry := self._tasks.get()) is not None:
-            future, task, args = entry
-            del entry
-            outcome: list[Any] = []  # whose only entry moves on to the future
-            failure = self._failure
-            try:
-                if failure is None:
-                    outcome.append(task(*args))
-            except RefusedBatchError as error:
-                failure = error
-            except BaseException as error:
-                failure = self._failure = error
-            del task, args  # before anybody hears of the result, and before the next task comes
+
+def _work(tasks: SimpleQueue[Task | None]) -> None:
+    first_failure: BaseException | None = None
+    while (entry := tasks.get()) is not None:
+        future, task, args = entry
+        del entry
+        outcome: list[Any] = []  # whose only entry moves on to the future
+        failure = first_failure
+        try:
             if failure is None:
-                future.set_result(outcome.pop())
-            else:
-                future.set_exception(failure)
-            del future, failure
+                outcome.append(task(*args))
+        except RefusedBatchError as error:
+            failure = error
+        except BaseException as error:
+            failure = first_failure = error
+        del task, args  # before anybody hears of the result, and before the next task comes
+        if failure is None:
+            future.set_result(outcome.pop())
+        else:
+            future.set_exception(failure)
+        del future, failure
 
 
 _open: WeakSet[Worker] = WeakSet()

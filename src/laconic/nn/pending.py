@@ -62,7 +62,7 @@ class Pending:
     ) -> None:
         self.routed, self.plan, self.step = routed, plan, step
         self._embeddings, self.received, self._training = embeddings, received, training
-        self._waited = self._forgotten = False
+        self._waited = self._forgotten = self._updated = False
 
     @property
     def global_samples(self) -> int:
@@ -134,5 +134,11 @@ class _Pool(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         pending: Pending = ctx.pending
+        if pending._updated:
+            raise PlanError(
+                "embeddings: expected one backward for a batch, got another, and its rows have changed since; "
+                "call backward once, on the sum of all losses"
+            )
+        pending._updated = True
         pending._embeddings.begin_update(pending, pending._unpool(gradients[0], ctx.rows))
         return torch.zeros_like(ctx.anchor), None, None

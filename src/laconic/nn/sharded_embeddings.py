@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from copy import deepcopy
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -62,6 +63,18 @@ class ShardedEmbeddings(nn.Module):
     In training mode rows and gradients travel as the policy says, and ``backward`` of the loss
     updates the tables: there is no gradient of a table, and nothing for a dense optimizer to do.
     In evaluation mode rows travel exactly.
+
+    So what a training loop does between ``backward`` and ``optimizer.step()`` does not reach rows:
+
+    * Gradient accumulation: rows change at every ``backward``. Join small batches to one ``Lookups``, or divide the
+      loss by their number and let rows take as many small steps. A second ``backward`` of one batch is an error.
+    * Schedulers: call ``set_rate`` when the learning rate changes, on every rank.
+    * Clipping: ``clip_grad_norm_`` does not see gradients of rows; choose a lower rate for them.
+    * ``GradScaler``: rows would take steps as many times too long; do not scale a loss that goes through them.
+    * Weights within a bag: there are none; make each a bag of its own and weigh what ``wait()`` returns.
+
+    ``copy.deepcopy`` makes embeddings of their own, with the same rows; every rank alike. Averages of parameters, as
+    ``AveragedModel`` makes them, do not include rows: they stay what they were when they were copied.
     """
 
     def __init__(
@@ -88,24 +101,26 @@ class ShardedEmbeddings(nn.Module):
         batch that the one under way does not change travel when it is prefetched, if they travel exactly; prefetch before you compute.
         """
         super().__init__()
-        if dim < 1:
-            raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
-        if dtype not in (torch.float32, torch.float64):
-            raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
-        expect_policy("embeddings.policy", policy)
+        _check_settings(dim, dtype, policy, hot_every)
         if world is None:
             world = Joined() if dist.is_initialized() and dist.get_world_size() > 1 else Alone()
         ranks = world.ranks
         self.layout = Layout(tuple(tables), ranks, world.rank)
         self._hot = HotRows(tables, hot)
-        if hot_every < 1:
-            raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
         self._hot_every = hot_every if self._hot.ids and ranks > 1 else 1
         alone = len(self._hot.ids) if self._hot_every > 1 else 0
         warm_rows = WarmRows(tables, warm, self._hot)
         self._parts = Layout(self._hot.parts, ranks, world.rank, alone, warm_rows.in_file(self.layout))
         self.dim = dim
-        self.optimizer = optimizer or RowwiseAdagrad()
+        self._optimizer = optimizer or RowwiseAdagrad()
+        self._made_with: dict[str, Any] = {
+            "world": world,
+            "hot": hot,
+            "hot_every": hot_every,
+            "warm": warm,
+            "cold_folder": cold_folder,
+            "look_ahead": look_ahead,
+        }
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
         self._make_rows(dtype, None if cold_folder is None else Path(cold_folder), seed)
@@ -116,7 +131,7 @@ class ShardedEmbeddings(nn.Module):
         parts = len(self._hot.parts)
         self._exact = {coded: ExchangePlan.exact(parts, coded_ids=coded) for coded in (True, False)}
         self._placed = self._hot.digest + warm_rows.digest
-        kind = (self.layout.tables, dim, dtype, self.optimizer, self._placed, hot_every, look_ahead)
+        kind = (self.layout.tables, dim, dtype, self._optimizer, self._placed, hot_every, look_ahead)
         self._digest = int.from_bytes(blake2b(repr(kind).encode(), digest_size=8).digest(), "little") >> 1
         self._ids_wire = world.wire("exchange of ids")
         # before messages whose length depends on the tables: ranks with other tables all raise here
@@ -124,11 +139,11 @@ class ShardedEmbeddings(nn.Module):
         self._ids_wire.announce(0, self._digest, 0, nothing, nothing)
         rows_wire = world.wire("exchange of rows")
         self._rows = RowExchange(
-            self._parts, self._hot, self.weight_RD, self.state_R, self.optimizer, rows_wire
+            self._parts, self._hot, self.weight_RD, self.state_R, self._optimizer, rows_wire
         )
         self._sync: HotSync | None = None
         if self._hot_every > 1:
-            rows = (self.weight_RD, self.state_R, self.optimizer)
+            rows = (self.weight_RD, self.state_R, self._optimizer)
             self._sync = HotSync(self._hot, self._parts, *rows, rows_wire, self._digest)
             self._rows.before_update = self._sync.note
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
@@ -146,7 +161,7 @@ class ShardedEmbeddings(nn.Module):
             raise ConfigError("embeddings: cold tables need cold_folder, a folder for files of their rows")
         # neither parameters nor buffers: DDP would make all ranks' shards equal, and the exchange holds on to them
         self.weight_RD = allocate_rows(memory, file, (self.dim,), dtype, folder)
-        has_state = self.optimizer.has_state
+        has_state = self._optimizer.has_state
         self.state_R = allocate_rows(memory, file, (), dtype, folder) if has_state else None
         state = None if self.state_R is None else self.state_R.numpy()
         self._copies = HotCopies(self._hot, self._parts, self.weight_RD.numpy(), state)
@@ -227,12 +242,24 @@ class ShardedEmbeddings(nn.Module):
         update, self._update = self._update, None
         return 0 if update is None else update.result()
 
+    @property
+    def optimizer(self) -> RowOptimizer:
+        """What updates rows, with the learning rate that it has now."""
+        return self._optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: object) -> None:
+        raise ConfigError(
+            f"embeddings.optimizer: rows keep the optimizer that they were made with, got {optimizer!r}; "
+            "set_rate(rate) changes its learning rate"
+        )
+
     def set_rate(self, rate: float) -> None:
         """Change the learning rate from the next update on; every rank alike."""
         self._settle()
-        self._rows.optimizer = replace(self._rows.optimizer, rate=rate)
+        self._optimizer = self._rows.optimizer = replace(self._optimizer, rate=rate)
         if self._sync is not None:
-            self._sync.exchange.optimizer = self._rows.optimizer
+            self._sync.exchange.optimizer = self._optimizer
 
     def synchronize(self) -> None:
         """Make copies of hot rows equal now, if they may differ; every rank alike, before anything reads tables."""
@@ -330,6 +357,35 @@ class ShardedEmbeddings(nn.Module):
         if self.state_R is not None:
             self.state_R.copy_(state["state"])
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ShardedEmbeddings:
+        """Return embeddings with the same rows, and with memory, threads and process groups of their own.
+
+        Every rank copies, as every rank makes them. What is prefetched is not copied.
+        """
+        saved = self.get_extra_state()  # waits for the last update
+        other = type(self).__new__(type(self))
+        memo[id(self)] = other
+        ShardedEmbeddings.__init__(
+            other,
+            self.layout.tables,
+            self.dim,
+            optimizer=self._optimizer,
+            policy=deepcopy(self.policy, memo),
+            dtype=self.weight_RD.dtype,
+            **self._made_with,
+        )
+        other.set_extra_state(saved)
+        return other.train(self.training)
+
+    def extra_repr(self) -> str:
+        """Return what ``repr`` shows."""
+        tables, layout = self.layout.tables, self.layout
+        rows = sum(table.rows for table in tables)
+        return (
+            f"{len(tables)} tables, {rows} rows, dim={self.dim}, dtype={self.weight_RD.dtype}, "
+            f"optimizer={self._optimizer!r}, rank {layout.rank} of {layout.ranks}"
+        )
+
     def _apply(self, fn: Any, recurse: bool = True) -> ShardedEmbeddings:
         """Refuse to convert: the exchange works on the memory that it was given."""
         converted = fn(self.weight_RD[:0])
@@ -417,3 +473,13 @@ class ShardedEmbeddings(nn.Module):
             coming = self._prefetched.pop(0)
             with torch.enable_grad():  # backward runs without
                 self._fetched = (coming.lookups, self._fetch(coming))
+
+
+def _check_settings(dim: int, dtype: torch.dtype, policy: object, hot_every: int) -> None:
+    if dim < 1:
+        raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
+    if dtype not in (torch.float32, torch.float64):
+        raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
+    expect_policy("embeddings.policy", policy)
+    if hot_every < 1:
+        raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
