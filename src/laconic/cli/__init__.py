@@ -13,6 +13,7 @@ from laconic.cli import (
     bench,
     codec,
     demo,
+    extras,
     info,
     lab,
     plan,
@@ -75,6 +76,13 @@ def main() -> None:
         app()
     except LaconicError as error:
         typer.echo(f"laconic: {error}", err=True)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "laconic")
+        text = extras.remedy(error, command)
+        if text is None:
+            raise
+        typer.echo(f"laconic: {text}", err=True)
         sys.exit(1)
     except OSError as error:
         if isinstance(error, BrokenPipeError):  # the reader of a pipe has seen enough

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from laconic.cli.extras import need
 from laconic.cli.output import check_json_file, write_json
 from laconic.cli.plan_output import comparison, plan_result, show_plan
 from laconic.errors import ConfigError
@@ -128,6 +129,7 @@ def plan(
 
 def _check_outputs(out: Path, force: bool, json_file: Path | None) -> None:
     """Say now what would go wrong after planning."""
+    need("scipy")
     if out.suffix != ".toml":
         raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}")
     if out.exists() and not force:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from laconic.cli.extras import need
 from laconic.cli.output import check_json_file, write_json
 from laconic.errors import ConfigError
 
@@ -60,12 +61,7 @@ def profile(
 
 def _check_outputs(out: Path, page: Path | None, json_file: Path | None) -> None:
     """Say now what would go wrong after the pass."""
-    from importlib.util import find_spec
-
-    from laconic.report.document import check_plotly
-
-    if find_spec("pyarrow") is None:
-        raise ConfigError("profile: needs pyarrow; pip install 'laconic[data]'")
+    need("pyarrow")
     for option, file in (("--out", out), ("--page", page)):
         if file is not None and not file.parent.is_dir():
             raise ConfigError(f"{option}: no folder {str(file.parent)!r} to write into; make it first")
@@ -73,7 +69,7 @@ def _check_outputs(out: Path, page: Path | None, json_file: Path | None) -> None
             raise ConfigError(f"{option}: expected a file, got the folder {str(file)!r}")
     check_json_file(json_file)
     if page is not None:
-        check_plotly()
+        need("plotly")
 
 
 def _settings(data: Path, columns: Path | None, overrides: list[str]) -> ParquetSettings | SyntheticSettings:

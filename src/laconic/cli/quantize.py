@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from laconic.cli.extras import need
 from laconic.cli.output import check_json_file, write_json
 from laconic.cli.work_bars import work_bars
 from laconic.errors import ConfigError
@@ -111,12 +112,11 @@ def _search(
     report: Path | None,
 ) -> None:
     from laconic.quant import write_artefact
-    from laconic.quantize.knapsack import check_solver
     from laconic.quantize.run import measurement_file, quantize_run
     from laconic.quantize.workbench import open_workbench
     from laconic.report import write_report
 
-    check_solver()
+    need("scipy")
     if report is not None:
         _check_report(report)
     with work_bars() as tell:
@@ -154,11 +154,9 @@ def check_new_folder(out: Path) -> None:
 
 
 def _check_report(report: Path) -> None:
-    from laconic.report.document import check_plotly
-
     if not report.parent.is_dir():
         raise ConfigError(f"--report: no folder {str(report.parent)!r} to write into; make it first")
-    check_plotly()
+    need("plotly")
 
 
 def _show(console: Console, result: QuantizeResult, out: Path) -> None:

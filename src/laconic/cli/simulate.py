@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from laconic.cli.extras import need
 from laconic.cli.output import check_json_file, write_json
 from laconic.errors import ConfigError
 
@@ -48,13 +49,12 @@ def simulate(
     from laconic.data.synthetic import TERABYTE_ROWS
     from laconic.placement.scenario import Scenario, model_of
     from laconic.report import write_report
-    from laconic.report.document import check_plotly
 
     check_json_file(json_file)
     if page is not None:
         if not page.parent.is_dir():
             raise ConfigError(f"--page: no folder {str(page.parent)!r} to write into; make it first")
-        check_plotly()
+        need("plotly")
     given = tuple(overrides)
     scenario = parse("", Scenario, given) if scenario_file is None else load(scenario_file, Scenario, given)
     model = model_of(scenario, TERABYTE_ROWS)

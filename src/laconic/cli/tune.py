@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from laconic.cli.extras import need
 from laconic.cli.output import write_json
 from laconic.errors import ConfigError
 
@@ -85,9 +86,7 @@ def _check_outputs(out: Path, force: bool, json_file: Path | None, report: Path 
         if file is not None and not file.parent.is_dir():
             raise ConfigError(f"{option}: no folder {str(file.parent)!r} to write into; make it first")
     if report is not None:
-        from laconic.report.document import check_plotly
-
-        check_plotly()
+        need("plotly")
 
 
 def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:

@@ -25,7 +25,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.errors import ConfigError
 from laconic.placement.choice import Choice, Kind
 from laconic.placement.kept_rows import kept_segments
 from laconic.placement.load import Resource
@@ -116,11 +115,9 @@ class _Program:
 
     def solve(self, *, integral: bool, tie: float, time_limit_s: float | None) -> Floats | None:
         """Values of all columns."""
-        try:
-            from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
-            from scipy.sparse import coo_array  # noqa: PLC0415
-        except ImportError as error:
-            raise ConfigError("plan: the scipy package is missing; pip install 'laconic[plan]'") from error
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
+        from scipy.sparse import coo_array  # noqa: PLC0415
+
         size = _FIRST_PLACE + len(self._places)
         price = np.zeros(size)
         price[[_BUSY, _EXPOSED]] = 1.0

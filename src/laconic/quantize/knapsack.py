@@ -18,13 +18,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 
 from laconic.errors import ConfigError, PlanError
 
-__all__ = ["Allocation", "Option", "check_solver", "solve"]
+__all__ = ["Allocation", "Option", "solve"]
 
 _SLACK = 1e-5  # of the budget that is kept back: HiGHS holds constraints to 1e-6 of their scale
 _COST = 1e4  # what all costs are scaled to: HiGHS ends when it is within 1e-6 of the best
@@ -52,18 +51,11 @@ class Allocation:
     """No choice within the budget, but a hundred-thousandth of it, costs less."""
 
 
-def check_solver() -> None:
-    """Raise ConfigError where there is no SciPy."""
-    if find_spec("scipy") is None:
-        raise ConfigError("quantize: needs scipy; pip install 'laconic[quantize]'")
-
-
 def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
     """Choose an option of each part; ``PlanError`` where even the least harmful ones exceed the budget.
 
     Options of infinite cost or harm are not taken.
     """
-    check_solver()
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
     from scipy.sparse import csr_array  # noqa: PLC0415
 

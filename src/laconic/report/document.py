@@ -12,8 +12,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from laconic.errors import ConfigError
-
 __all__ = [
     "Figure",
     "cards",
