@@ -4,16 +4,18 @@ VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DEV    := $(VENV)/.dev
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary
 SECONDS_TO_FUZZ ?= 600
 # a new package is known to the editable install only after installing again
 SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
 
-.PHONY: help demo test lint bench fuzz clean
+.PHONY: help demo test test-quick lint bench fuzz clean
 
 help:
 	@echo "make demo    set up, build, and train over a slow network, plain and with Laconic: report.html"
 	@echo "make test    set up, build, and run the tests"
+	@echo "make test-quick   the tests that take no ranks, no lab and no training: under a minute, for the inner loop"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make bench   the benchmarks of codecs, training and serving; DUMPS=folder, DATA=folder add data of your own"
 	@echo "make fuzz    attack the decoders for $(SECONDS_TO_FUZZ) seconds (needs clang)"
@@ -23,16 +25,19 @@ demo: $(READY)
 	@$(BIN)/laconic info
 	@$(BIN)/laconic demo
 
-test: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+test: $(DEV)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-lint: $(READY)
+test-quick: $(DEV)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quick
+
+lint: $(DEV)
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/laconic bench codecs $(if $(DUMPS),--data $(DUMPS))
 	$(BIN)/laconic bench train $(if $(DATA),--data $(DATA))
 	$(BIN)/laconic bench serve $(if $(DATA),--data $(DATA))
@@ -53,6 +58,12 @@ $(READY): $(SOURCES)
 	  { echo "laconic: cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
 	@echo "installing torch into $(VENV) (once; some minutes on a slow network)"
 	@$(PIP) torch==2.13.0 scikit-build-core nanobind cmake ninja
-	@echo "building the kernels, installing laconic and what it is compared with"
-	@$(PIP) --no-build-isolation --editable '.[bench,data,dev,lab,plan,quantize,report,serve]'
+	@echo "building the kernels, installing laconic"
+	@$(PIP) --no-build-isolation --editable '.[data,lab,plan,quantize,report,serve]'
+	@touch $@
+
+# What tests and benchmarks need beyond that; laconic itself is installed already.
+$(DEV): $(READY)
+	@echo "installing what tests it and what it is compared with"
+	@$(PIP) 'laconic[bench,dev,xdp]'
 	@touch $@

@@ -1,7 +1,8 @@
-"""eBPF programs: compiled by clang when they are needed, loaded and attached by libbpf.
+"""eBPF programs: compiled by clang or zig when they are needed, loaded and attached by libbpf.
 
-Both come from the distribution (``apt-get install clang libbpf1``); libbpf is called through ctypes, so that
-neither headers nor a binding are needed. XDP programs are attached by a link, which the kernel takes away
+clang and libbpf come from the distribution (``apt-get install clang libbpf1``). Where there is no clang, the
+zig of PyPI compiles (``pip install 'laconic[xdp]'``): it is a clang with a target for eBPF. libbpf is called
+through ctypes, so that neither headers nor a binding are needed. XDP programs are attached by a link, which the kernel takes away
 with the process that holds it; tc programs stay until they are detached or their interface goes, so
 they replace what an earlier process left behind.
 """
@@ -16,15 +17,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from laconic.errors import PlanError
 
-__all__ = ["INSTALL", "Program", "compile_program", "library", "tools_lacking"]
+__all__ = ["Program", "compile_program", "library", "tools_lacking"]
 
-INSTALL = "install clang and libbpf (Debian, Ubuntu: apt-get install clang libbpf1; Fedora: dnf install clang libbpf)"
+_INSTALL_LIBRARY = "install it (Debian, Ubuntu: apt-get install libbpf1; Fedora: dnf install libbpf)"
+_INSTALL_COMPILER = (
+    "install one (Debian, Ubuntu: apt-get install clang; any machine: pip install 'laconic[xdp]')"
+)
 _LIBRARIES = ("libbpf.so.1", "libbpf.so.0")
 _INGRESS = 1
 _TC_PRIORITY, _TC_HANDLE = 1, 0x4C61
@@ -32,6 +37,7 @@ _TC_REPLACE = 1
 _XDP = 37  # enum bpf_attach_type
 _MODES = {"native": 1 << 2, "generic": 1 << 1}
 _LOG_LEVEL_WARN = 0
+_BYTE_ORDER = "bpfel" if sys.byteorder == "little" else "bpfeb"
 
 
 class _TcHook(ctypes.Structure):
@@ -69,10 +75,19 @@ def tools_lacking() -> str | None:
     """Say what this machine lacks to compile and load programs; None where nothing is."""
     if sys.platform != "linux":
         return f"expected Linux, got {sys.platform!r}; run it in a Linux machine"
-    if shutil.which("clang") is None:
-        return f"no clang found; {INSTALL}"
+    if _compiler() is None:
+        return f"no clang and no zig found; {_INSTALL_COMPILER}"
     if _find_library() is None:
-        return f"no libbpf found ({', '.join(_LIBRARIES)}); {INSTALL}"
+        return f"no libbpf found ({', '.join(_LIBRARIES)}); {_INSTALL_LIBRARY}"
+    return None
+
+
+def _compiler() -> list[str] | None:
+    """Return the command that compiles C for the kernel's machine, without the file."""
+    if (clang := shutil.which("clang")) is not None:
+        return [clang, "-target", "bpf"]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"{_BYTE_ORDER}-freestanding"]
     return None
 
 
@@ -89,7 +104,7 @@ def library() -> ctypes.CDLL:
     """Load libbpf, with the types of what we call."""
     found = _find_library()
     if found is None:
-        raise PlanError(f"eBPF: no libbpf found ({', '.join(_LIBRARIES)}); {INSTALL}")
+        raise PlanError(f"eBPF: no libbpf found ({', '.join(_LIBRARIES)}); {_INSTALL_LIBRARY}")
     pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "bpf_object__open_file": (pointer, [text, pointer]),
@@ -114,20 +129,26 @@ def library() -> ctypes.CDLL:
 
 
 def compile_program(source: Path, folder: Path, definitions: Mapping[str, object]) -> Path:
-    """Compile a program for the kernel's machine; PlanError with what clang said where it can not."""
-    if (lacking := tools_lacking()) is not None:
-        raise PlanError(f"eBPF: {lacking}")
+    """Compile a program for the kernel's machine; PlanError with what the compiler said where it cannot."""
+    compiler = _compiler()
+    if compiler is None:
+        raise PlanError(f"eBPF: no clang and no zig found; {_INSTALL_COMPILER}")
     compiled = folder / source.with_suffix(".o").name
     command = [
-        *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"),
+        *(*compiler, "-O2", "-g", "-mcpu=v3", "-Wall"),
+        *("-idirafter", "/usr/include"),  # zig looks nowhere by itself
         *("-idirafter", f"/usr/include/{platform.machine()}-linux-gnu"),  # where Debian keeps asm/types.h
         *(f"-D{name}={value}" for name, value in definitions.items()),
         *("-c", str(source), "-o", str(compiled)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    caches = {
+        "ZIG_GLOBAL_CACHE_DIR": str(folder),
+        "ZIG_LOCAL_CACHE_DIR": str(folder),
+    }  # nothing stays in $HOME
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **caches})
     if done.returncode != 0:
         raise PlanError(
-            f"eBPF: expected clang to compile {source.name}, got: {done.stderr.strip()[-600:]};"
+            f"eBPF: expected {'zig' if 'ziglang' in compiler else 'clang'} to compile {source.name}, got: {done.stderr.strip()[-600:]};"
             " install the kernel's headers (Debian, Ubuntu: apt-get install linux-libc-dev)"
         )
     return compiled
@@ -140,6 +161,8 @@ class Program:
         self._links: list[int] = []
         self._hooks: list[_TcHook] = []
         self._object: int | None = None
+        if (lacking := tools_lacking()) is not None:
+            raise PlanError(f"eBPF: {lacking}")
         with tempfile.TemporaryDirectory(prefix="laconic-bpf-") as folder:
             compiled = compile_program(source, Path(folder), definitions)
             self._library = library()

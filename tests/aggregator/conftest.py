@@ -24,7 +24,7 @@ def free_address():
 @pytest.fixture(scope="module")
 def kernel(machine):
     if (reason := reason_against()) is not None:
-        pytest.skip(f"no XDP on this machine: {reason}")
+        pytest.skip(f"no XDP on this machine: {reason.splitlines()[0]}")
 
 
 @pytest.fixture

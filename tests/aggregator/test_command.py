@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from laconic import bpf
 from laconic.cli import app
-from laconic.collectives.aggregator import InNetwork, needs
+from laconic.collectives.aggregator import InNetwork, needs, xdp
 from laconic.collectives.aggregator.xdp import reason_against
 from laconic.errors import ConfigError, PlanError
-from laconic.lab import Lab, check
+from laconic.lab import Lab, check, faults
 from tests.aggregator.conftest import PATIENCE_S, free_address
 
 
@@ -73,25 +73,41 @@ def test_a_check_says_whether_the_kernel_can_and_if_not_why(monkeypatch):
     result = CliRunner().invoke(app, ["aggregator", "--check"])
     assert ("no" in result.output.split()) == (result.exit_code == 1)
     monkeypatch.setattr(bpf.shutil, "which", lambda _: None)
+    monkeypatch.setattr(bpf, "find_spec", lambda _: None)
     assert [need.against for need in needs.check()] == [
         None,
-        f"no clang found; {bpf.INSTALL}",
-        "clang and libbpf are needed first",
+        "no clang and no zig found; install one (Debian, Ubuntu: apt-get install clang;"
+        " any machine: pip install 'laconic[xdp]')",
+        "a compiler and libbpf are needed first",
     ]
-    with pytest.raises(PlanError, match=r"^eBPF: no clang found; install clang and libbpf"):
+    with pytest.raises(PlanError, match=r"^eBPF: no clang and no zig found; install one \(Debian"):
         bpf.Program(bpf.Path("x.bpf.c"), {})
 
 
 def test_a_missing_libbpf_is_named(monkeypatch):
     monkeypatch.setattr(bpf, "_LIBRARIES", ("libbpf.so.99",))
-    assert str(bpf.tools_lacking()).startswith(("no libbpf found (libbpf.so.99); install", "no clang found"))
+    monkeypatch.setattr(bpf, "_compiler", lambda: ["cc"])
+    assert str(bpf.tools_lacking()).startswith("no libbpf found (libbpf.so.99); install it (Debian")
+
+
+@pytest.mark.parametrize("hidden", ["clang", "zig"])
+@pytest.mark.parametrize("source", [xdp._SOURCE, faults._SOURCE], ids=lambda source: source.name)
+def test_either_compiler_makes_an_object_for_the_kernel(source, hidden, tmp_path, monkeypatch):
+    if hidden == "clang":
+        monkeypatch.setattr(bpf.shutil, "which", lambda _: None)
+    elif bpf.shutil.which("clang") is None:
+        pytest.skip("no clang on this machine (Debian, Ubuntu: apt-get install clang)")
+    shares = {"LOSS": 1, "DUPLICATION": 1, "REORDERING": 1, "SEED": "1ULL", "WAYS": 2}
+    compiled = bpf.compile_program(source, tmp_path, {**shares, "ADDRESS": 1, "PORT": 9917, "JOBS": 4})
+    head = compiled.read_bytes()[:20]
+    assert (head[:4], head[18:]) == (b"\x7fELF", b"\xf7\0")  # machine 247: eBPF
 
 
 def test_one_machine_with_one_card_aggregates_in_the_kernel():
     """Host 0 is the aggregator, the others are workers; nothing but its own card is between them."""
     lacking = [f"{fact.name}: {fact.detail}" for fact in check(gloo=False) if fact.ok is False]
     if lacking or (reason := reason_against()):
-        pytest.skip(f"no XDP in a lab on this machine: {lacking or reason}")
+        pytest.skip(f"no XDP in a lab on this machine: {lacking[0] if lacking else reason.splitlines()[0]}")
     script = """
 import os, signal, subprocess, sys, numpy as np
 JOB = "00000000deadbeef"

@@ -52,6 +52,15 @@ with InNetwork.from_environment() as network:
         assert np.array_equal(words, np.bitwise_or.reduce(arrays).view(np.uint32)), f"union {round_number}"
     print(network.bytes_sent, network.bytes_received, network.packets_repeated)
 """
+# the stage of faults in the switch is an eBPF program; a relay on every host does without
+BEHIND_A_RELAY = """
+import os
+from tests.aggregator.relay import Relay
+with Relay((os.environ["LACONIC_AGGREGATOR"], 9917), 1, loss=0.01, duplication=0.01, reordering=0.01,
+           seed=int(os.environ["RANK"])) as relay:
+    os.environ["LACONIC_AGGREGATOR"] = relay.addresses[0]
+    exec(os.environ["BEHIND"])
+"""
 
 
 def test_both_planes_answer_every_packet_alike(kind):
@@ -121,16 +130,19 @@ send(b"")
 
 
 def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
-    faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7)
+    in_switch = reason_against() is None
+    faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7) if in_switch else None
     with Lab(hosts=4, rate="200mbit", aggregator=kind, faults=faults) as lab:
-        result = run(lab, SUMS, {"SIZE": "200000", "ROUNDS": "3"}).check()
+        script = SUMS if in_switch else BEHIND_A_RELAY
+        result = run(lab, script, {"SIZE": "200000", "ROUNDS": "3", "BEHIND": SUMS}).check()
         counters = lab.aggregator_counters()
     blocks = 3 * 2 * -(-200_000 // 362)
     assert counters["results"] == blocks
     repeated = [int(text.split()[2]) for text in result.output]
     assert min(repeated) > 0
     # four uplinks lose 1 % and one downlink does; repeating all that would be five times as much again
-    assert max(repeated) < 0.25 * blocks
+    # (a relay in Python may be late for other reasons than its dice)
+    assert max(repeated) < 0.25 * blocks or not in_switch
 
 
 def test_the_lab_counts_what_a_worker_sends_and_receives(kind):

@@ -21,5 +21,5 @@ class Need:
 def check() -> list[Need]:
     """Try both ways; the one in the kernel by loading the program."""
     tools = tools_lacking()
-    found = [Need("user space", None), Need("clang and libbpf", tools)]
-    return [*found, Need("XDP", "clang and libbpf are needed first" if tools else reason_against())]
+    found = [Need("user space", None), Need("compiler and libbpf", tools)]
+    return [*found, Need("XDP", "a compiler and libbpf are needed first" if tools else reason_against())]
