@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 # Before torch is imported, and inherited by every rank: which order MKL adds in depends on processor, threads and
 # alignment otherwise, and tests that compare runs bit for bit would compare that (on AMD processors they do).
 os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
+
+# A shell starts background jobs with SIGINT ignored, and all they start inherits it: Ctrl-C would end no rank.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 import torch
