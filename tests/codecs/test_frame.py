@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import Bounded, BoundedRows, Cast, Frame, Huffman, Hybrid, IdList, VectorLz
+from laconic import Bounded, BoundedRows, Cast, Frame, Huffman, Hybrid, IdList, Lossless, VectorLz
 from laconic.codecs.inspect import explain
 from laconic.errors import ConfigError, FormatError
 
@@ -101,6 +102,48 @@ def test_a_forged_shape_is_refused_by_the_block():
     forged = with_checksum(data[:8] + struct.pack("<Q", 31) + data[16:], 2)
     with pytest.raises(FormatError):
         Frame.parse(forged).decode()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(0, 2**32), (2**40, 0), (0, 2**40, 2**40), (*(2**40,) * 7, 0), (2**16, 2**16), (2**63,), (2**64 - 1, 0)],
+    ids=str,
+)
+@pytest.mark.parametrize("max_values", [2**31, 2**80])
+@pytest.mark.parametrize(
+    "codec", [*FLOAT_CODECS, Lossless(), IdList()], ids=lambda codec: type(codec).__name__
+)
+def test_a_shape_that_nothing_can_have_is_a_format_error(codec, shape, max_values):
+    empty = torch.empty(0, dtype=torch.int64 if isinstance(codec, IdList) else torch.float32)
+    forged = replace(Frame.of(codec, empty), shape=shape).to_bytes()
+    with pytest.raises(FormatError, match=r"^shape: \(.+\) is more than \d+ values"):
+        Frame.parse(forged, max_values)
+
+
+BLOCKS = [
+    Frame.of(codec, x.long() if isinstance(codec, IdList) else x)
+    for codec in [*FLOAT_CODECS, Lossless(), IdList()]
+    for x in (torch.zeros(0, 3), torch.ones(5, 3), torch.arange(60.0).reshape(20, 3) ** 2)
+]
+SIZES = st.sampled_from([0, 1, 2, 3, 5, 15, 20, 60, 2**31, 2**32, 2**40, 2**64 - 1]) | st.integers(0, 99)
+
+
+@settings(max_examples=150)
+@given(
+    frame=st.sampled_from(BLOCKS),
+    shape=st.lists(SIZES, max_size=8),
+    cut=st.integers(0, 400),
+    tail=st.binary(max_size=8),
+)
+def test_a_forged_frame_decodes_or_raises_a_format_error(frame, shape, cut, tail):
+    body = bytes(frame.block.numpy()[:cut]) + tail
+    block = torch.frombuffer(bytearray(body), dtype=torch.uint8) if body else frame.block[:0]
+    forged = replace(frame, shape=tuple(shape), block=block).to_bytes()
+    try:
+        decoded = Frame.parse(forged, max_values=4096).decode()
+    except FormatError:
+        return
+    assert decoded.shape == tuple(shape)
 
 
 def test_more_than_eight_dimensions_are_refused():

@@ -32,6 +32,7 @@ from laconic.codecs.id_list import IdList
 from laconic.codecs.lossless import Lossless
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
 from laconic.errors import ConfigError, FormatError
+from laconic.kernels.blocks import MAX_VALUES
 from laconic.types import Codec
 
 __all__ = ["Frame"]
@@ -132,10 +133,7 @@ class Frame:
         if dimensions > _MAX_DIMENSIONS:
             raise FormatError(f"dimensions: expected at most {_MAX_DIMENSIONS}, got {dimensions}")
         shape = fields.take(struct.Struct(f"<{dimensions}Q"), "shape")
-        if prod(shape) > max_values or any(size > 2**40 for size in shape):
-            raise FormatError(
-                f"shape: {shape} is more than {max_values} values; raise max_values if that is right"
-            )
+        _check_shape(shape, max_values)
         (length,) = fields.take(_LENGTH, "length")
         covered = data[: fields.at]
         (checksum,) = fields.take(_CHECKSUM, "checksum")
@@ -157,6 +155,17 @@ class Frame:
     def decode(self) -> Tensor:
         """Return the tensor."""
         return self.codec.decode(self.block, self.shape, self.dtype)
+
+
+def _check_shape(shape: tuple[int, ...], max_values: int) -> None:
+    """Refuse what is too large, also where a size of 0 hides it: nothing can have such a shape."""
+    values = prod(size for size in shape if size)
+    if values > max_values:
+        raise FormatError(
+            f"shape: {shape} is more than {max_values} values; raise max_values if that is right"
+        )
+    if values > MAX_VALUES:
+        raise FormatError(f"shape: {shape} is more than {MAX_VALUES} values, which no block has")
 
 
 class _Fields:
