@@ -14,6 +14,7 @@ import pytest
 from laconic.config import parse
 from laconic.data import ParquetSettings, Synthetic, SyntheticSettings, open_source
 from laconic.data.columns import CategoricalColumns, ColumnSettings, DenseColumns, RandomSplit, TimeSplit
+from laconic.data.odd_counts import odd_line
 from laconic.data.parquet import Parquet
 from laconic.errors import ConfigError, FormatError
 from tests.data.tables import COLUMNS, bags, table, write
@@ -105,6 +106,23 @@ def test_dense_values_are_transformed_and_missing_ones_are_zero(tmp_path):
     assert batch.dense_BF[:, 0].tolist() == [1.0, 0.0, 0.0, 0.0, -3.0, 0.0]
     assert batch.dense_BF[:, 1].tolist() == logs
     assert batch.dense_BF[:, 2].tolist() == [-1.0, 1.0, 0.0, 0.0, -1.0, 1.0]
+
+
+def test_odd_values_are_counted_once_however_often_they_are_read(tmp_path):
+    values = {
+        "c": pa.array([0, None, 2, 3, None, 5]),
+        "x": pa.array([1.0, None, math.nan, math.inf, -3.0, 1e300]),
+        "n": pa.array([0, None, 3, -5, 7, 7], pa.int32()),
+    }
+    dense = [DenseColumns(columns="x"), DenseColumns(columns="n", transform="log1p")]
+    source = open_table(tmp_path, values, dense=dense, row_group_size=2)
+    assert odd_line(source) is None
+    for _ in range(2):
+        list(source.batches("eval", global_batch=4, rank=0, ranks=1))
+    assert odd_line(source) == (
+        "data: values taken for 0, for unknown or for an empty bag: x: 1 null, 1 NaN, 2 infinite; "
+        "n: 1 null, 1 negative; c: 2 null"
+    )
 
 
 def test_a_constant_column_standardises_to_zero(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import math
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 from laconic.cli.prepare import prepare as command
 from laconic.data import ParquetSettings, open_source
 from laconic.data.columns import TimeSplit
+from laconic.data.odd_counts import OddCounts
 from laconic.data.prepare import prepare
 from laconic.data.vocabulary import Hashed
 from laconic.errors import ConfigError, FormatError
@@ -185,6 +188,89 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing_behind(tmp_path, logs, 
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     assert left_over(tmp_path) == []
+
+
+ODD = {
+    "label": pa.array([0, 1, 0, 1, 0, 1], pa.uint8()),
+    "number": pa.array([1.0, None, math.nan, -math.inf, 1e300, -2.0]),
+    "count": pa.array([-3.0, None, None, math.nan, -math.inf, 7.0]),
+    "words": pa.array([[1], None, [None, 1], [], [2], [2]]),
+    "site": pa.array(["a", None, "b", "a", "b", None]),
+    "id": pa.array([0, 1, 2, 3, 4, 5], pa.int32()),
+    "time": pa.array(range(6)),
+}
+COUNTED = (
+    OddCounts("number", null=1, nan=1, infinite=2, negative=0),
+    OddCounts("count", null=2, nan=1, infinite=0, negative=2),
+    OddCounts("words", null=2, nan=0, infinite=0, negative=0),
+    OddCounts("site", null=2, nan=0, infinite=0, negative=0),
+)
+
+
+def test_odd_values_are_counted_shown_and_written_down(tmp_path):
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    pq.write_table(pa.table(ODD), tmp_path / "odd.parquet", row_group_size=2)
+    options = {"form": "parquet", "columns": tmp_path / "columns.toml"}
+    done = prepare([tmp_path / "odd.parquet"], tmp_path / "out", **options)
+    assert done.odd == COUNTED
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["odd_values"] == [asdict(column) for column in COUNTED]
+    source = open_source(ParquetSettings(kind="parquet", path=tmp_path / "out"))
+    list(source.batches("train", global_batch=9, rank=0, ranks=1))
+    assert source.odd_values() == ()  # what was odd was counted, and is not any more
+    shown = run(
+        tmp_path / "odd.parquet", "--out", tmp_path / "shown", "--format", "parquet", "--columns", tmp_path / "columns.toml"
+    )  # fmt: skip
+    assert "taken for 0 (numbers), for unknown (values) or for an empty bag" in " ".join(shown.split())
+    (row,) = (row for row in shown.splitlines() if row.startswith("│ count"))
+    assert [word for word in row.split() if word.isdigit()] == ["2", "1", "2"]
+
+
+def test_criteo_counts_empty_fields_and_negative_numbers(tmp_path, logs):
+    found = {column.name: column for column in prepare(logs, tmp_path / "out").odd}
+    assert found["i2"] == OddCounts("i2", null=0, nan=0, infinite=0, negative=12)
+    assert found["i3"] == OddCounts("i3", null=12, nan=0, infinite=0, negative=0)
+    assert found["c1"] == OddCounts("c1", null=1, nan=0, infinite=0, negative=0)
+
+
+def test_an_input_without_samples_is_refused_and_leaves_nothing_behind(tmp_path):
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    pq.write_table(pa.table(ODD).slice(0, 0), tmp_path / "none.parquet")
+    empty, bad = write(tmp_path / "empty", ""), write(tmp_path / "bad", "1\t2\n")
+    cases = [
+        ([empty], {}, f"'{empty}'"),
+        ([empty, empty], {"buckets": 3}, f"'{empty}' and 1 more"),
+        ([bad], {"skip_bad_lines": True}, f"'{bad}', 1 bad lines left out"),
+        (
+            [tmp_path / "none.parquet"],
+            {"form": "parquet", "columns": tmp_path / "columns.toml"},
+            f"'{tmp_path / 'none.parquet'}'",
+        ),
+    ]
+    for inputs, options, named in cases:
+        with pytest.raises(ConfigError) as caught:
+            prepare(inputs, tmp_path / "out", **options)
+        assert str(caught.value) == f"prepare: expected samples, got none in {named}; check the input"
+        assert left_over(tmp_path) == []
+
+
+def test_a_damaged_page_of_a_prepared_folder_is_refused(tmp_path, logs):
+    """Without checksums, values would change and nobody would know."""
+    prepare(logs, tmp_path / "out", min_count=2)
+    settings = ParquetSettings(kind="parquet", path=tmp_path / "out")
+    reads = {
+        "part-00000.parquet": read_all,
+        "vocabulary/c1.parquet": lambda _: open_source(settings).raw_values(),
+    }
+    for name, read in reads.items():
+        path = tmp_path / "out" / name
+        good = path.read_bytes()
+        chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+        last = chunk.dictionary_page_offset + chunk.total_compressed_size - 1  # of the values themselves
+        path.write_bytes(good[:last] + bytes([good[last] ^ 1]) + good[last + 1 :])
+        with pytest.raises(FormatError, match=rf"{path.name}: .* can not be read: .*CRC checksum"):
+            read(tmp_path / "out")
+        path.write_bytes(good)
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,18 @@ def test_a_refreshed_artefact_scores_raw_values_within_its_budget(worlds, artefa
     assert 0 < abs(entropy[1] / entropy[0] - 1) < budget
 
 
+def test_a_run_says_which_values_it_took_for_something_else(worlds):
+    """Nulls and negative counts of the raw file; what was prepared has none any more."""
+    said = {}
+    for name in ("columns", "prepared"):
+        lines = (worlds(name).folder / "metrics.jsonl").read_text().splitlines()
+        said[name] = [entry["line"] for entry in map(json.loads, lines) if entry["kind"] == "warning"]
+    counts = raw_table()["count"].to_pylist()
+    negative = sum(n is not None and n < 0 for n in counts)
+    assert f"; count: {counts.count(None)} null, {negative} negative; " in said["columns"][-1]
+    assert not any("taken for" in line for line in said["prepared"])
+
+
 def test_over_the_wire_raw_inputs_are_listed_and_scored(worlds, artefacts):
     here = worlds("prepared")
     with running(load_from(artefacts("prepared"))) as server:

@@ -9,6 +9,8 @@ import typer
 
 from laconic.cli.output import write_json
 
+_ODD = "taken for 0 (numbers), for unknown (values) or for an empty bag"
+
 
 def prepare(
     inputs: list[Path] = typer.Argument(help="Files of logs (Criteo: plain or .gz), or folders of Parquet."),
@@ -61,24 +63,29 @@ def prepare(
             skip_bad_lines=skip_bad_lines,
             progress=show,
         )
-    tables = [
-        {"name": feature.name, "rows": feature.rows, "bag": feature.bag, "unknown": unknown}
-        for feature, unknown in zip(result.schema.categorical, result.unknown, strict=True)
-    ]
+    facts = {"folder": str(result.folder), **result.facts()}
     if as_json:
-        facts = {"folder": str(result.folder), "samples": result.rows, "skipped_lines": result.skipped}
-        write_json({**facts, "dense": list(result.schema.dense), "tables": tables}, None)
+        write_json(facts, None)
     else:
-        _show(tables, f"{result.folder}: {result.rows:,} samples, {result.skipped:,} bad lines left out")
+        _show(facts, f"{result.folder}: {result.rows:,} samples, {result.skipped:,} bad lines left out")
 
 
-def _show(tables: list[dict[str, Any]], title: str) -> None:
+def _show(facts: dict[str, Any], title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
     shown = Table("table", "rows", "lookups of unknown", title=title, title_justify="left")
     shown.columns[1].justify = shown.columns[2].justify = "right"
-    for table in tables:
+    for table in facts["tables"]:
         name = f"{table['name']} (bags)" if table["bag"] else table["name"]
         shown.add_row(name, f"{table['rows']:,}", f"{table['unknown']:,}")
     Console().print(shown)
+    if not facts["odd_values"]:
+        return
+    odd = Table("column", "null", "NaN", "infinite", "negative", title=_ODD, title_justify="left")
+    for column in facts["odd_values"]:
+        counts = (column[what] for what in ("null", "nan", "infinite", "negative"))
+        odd.add_row(column["name"], *(f"{count:,}" if count else "" for count in counts))
+    for shown_column in odd.columns[1:]:
+        shown_column.justify = "right"
+    Console().print(odd)

@@ -78,7 +78,7 @@ class PreparedValues(Settings):
 
 
 class DenseColumns(Columns):
-    """Numbers. Null, NaN and infinite values become 0 after the transform."""
+    """Numbers. Null, NaN and infinite values become 0 after the transform, and are counted."""
 
     transform: Literal["none", "log1p", "standardize", "log1p_standardize"] = "none"
     """log1p: log(1 + max(x, 0)). standardize: subtract the mean, divide by the deviation, both over the

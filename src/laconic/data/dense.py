@@ -1,7 +1,7 @@
 """Transforms of dense features, and the mean and deviation that one of them needs.
 
 What is missing -- null, NaN, infinite -- is 0 after the transform: zero for counts, the mean for
-standardised features. Shape legend: ``N`` samples.
+standardised features. ``odd_values`` counts what is missing. Shape legend: ``N`` samples.
 """
 
 from __future__ import annotations
@@ -29,18 +29,42 @@ class Dense:
 
     def __call__(self, values: Any) -> NDArray[np.float32]:
         """Transform a pyarrow array of numbers or booleans."""
-        x_N = self.raw(values)
-        if self.mean != 0.0 or self.deviation != 1.0:
-            x_N = (x_N - self.mean) / self.deviation
-        with np.errstate(over="ignore"):
-            out_N = x_N.astype(np.float32)
+        out_N = self._scaled(self.raw(values))
         out_N[~np.isfinite(out_N)] = 0.0
         return out_N
 
     def raw(self, values: Any) -> NDArray[np.float64]:
         """Take the logarithm where there is one, before mean and deviation; missing values are not finite."""
-        x_N: NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return self._logarithm(_floats(values))
+
+    def odd(self, values: Any) -> tuple[int, int, int, int]:
+        """Count values that are taken for something else: null, NaN, infinite or too large, negative."""
+        x_N = _floats(values)
+        nan = int(np.count_nonzero(np.isnan(x_N)))
+        negative = int(np.count_nonzero(x_N < 0)) if self.log1p else 0
+        infinite = 0
+        if nan < x_N.size:
+            ends = np.array([np.fmin.reduce(x_N), np.fmax.reduce(x_N)])
+            if not np.isfinite(
+                self._scaled(self._logarithm(ends))
+            ).all():  # it is monotonic: else none is infinite
+                infinite = int(np.count_nonzero(np.isinf(self._scaled(self._logarithm(x_N)))))
+        return values.null_count, nan - values.null_count, infinite, negative
+
+    def _logarithm(self, x_N: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log1p(np.maximum(x_N, 0.0)) if self.log1p else x_N
+
+    def _scaled(self, x_N: NDArray[np.float64]) -> NDArray[np.float32]:
+        with np.errstate(over="ignore"):
+            if self.mean != 0.0 or self.deviation != 1.0:
+                x_N = (x_N - self.mean) / self.deviation
+            return x_N.astype(np.float32)
+
+
+def _floats(values: Any) -> NDArray[np.float64]:
+    """Numbers as float64; null is NaN."""
+    x_N: NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return x_N
 
 
 def measured(features: list[Dense], tables: Iterable[Any]) -> list[Dense]:

@@ -24,6 +24,8 @@ from laconic.data.decoder import Decoder, flat, is_bag
 from laconic.data.dense import Dense, measured
 from laconic.data.division import Division
 from laconic.data.mix64 import key64
+from laconic.data.odd_counts import OddCounts
+from laconic.data.odd_values import OddValues
 from laconic.data.permutation import permute
 from laconic.data.rank_slices import check_split, rank_slices
 from laconic.data.raw_source import RawValues
@@ -81,6 +83,7 @@ class Parquet:
             columns.label, dense_features(columns.dense, self._groups), maps, self._groups.schema
         )
         self._columns, self._maps = columns, maps
+        self._odd, self._counted = OddValues(self._decoder.dense, maps), set[int]()
         self._ids = Decoder(columns.label, (), maps, self._groups.schema)
         self.schema = self._decoder.schema
         self._groups.check_columns(self._decoder.columns)
@@ -94,6 +97,10 @@ class Parquet:
     def raw_values(self) -> RawValues:
         """Say how raw values become samples; reads the vocabularies of prepared columns."""
         return raw_values(self._columns, self._decoder.dense, self._maps, self._groups.schema)
+
+    def odd_values(self) -> tuple[OddCounts, ...]:
+        """Columns with values that were taken for something else, in the row groups read so far, each counted once."""
+        return self._odd.columns()
 
     def samples_in(self, split: str) -> int:
         """Count the samples of an epoch."""
@@ -166,6 +173,9 @@ class Parquet:
                 where = ""
                 table = self._groups.read(group, [*decoder.columns, *self._time])
                 where = f"{self._groups.file_of(group)}: "
+                if decoder is self._decoder and group not in self._counted:
+                    self._odd.add(table)
+                    self._counted.add(group)
                 rows.append(self._division.select(split, group, table) + first)
                 first += table.num_rows
                 yield table

@@ -7,8 +7,9 @@ keep to that. Everything else goes to the last row of the table. The order of ro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import quote
@@ -30,6 +31,8 @@ from laconic.data.columns import (
 from laconic.data.criteo import COLUMNS, CriteoFile
 from laconic.data.decoder import Decoder, flat
 from laconic.data.dense import Dense
+from laconic.data.odd_counts import OddCounts
+from laconic.data.odd_values import OddValues
 from laconic.data.parquet import dense_features, id_map
 from laconic.data.prepared import Parts, new_folder, schema_toml
 from laconic.data.raw_values import kind_of_values
@@ -55,6 +58,22 @@ class Prepared:
     schema: Schema
     unknown: tuple[int, ...]
     """For every table, how many lookups went to its last row."""
+    odd: tuple[OddCounts, ...]
+    """Columns with values that were taken for something else."""
+
+    def facts(self) -> dict[str, Any]:
+        """Say the same in plain values, as ``summary.json`` has it."""
+        tables = [
+            {"name": feature.name, "rows": feature.rows, "bag": feature.bag, "unknown": unknown}
+            for feature, unknown in zip(self.schema.categorical, self.unknown, strict=True)
+        ]
+        return {
+            "samples": self.rows,
+            "skipped_lines": self.skipped,
+            "dense": list(self.schema.dense),
+            "tables": tables,
+            "odd_values": [asdict(column) for column in self.odd],
+        }
 
 
 class _Input(Protocol):
@@ -97,12 +116,24 @@ def prepare(
         maps = _maps(source, min_count or 1, buckets, folder, progress)
         decoder = Decoder(source.columns.label, source.dense(), maps, source.schema)
         split = split or source.columns.split
-        rows, unknown = _write(source, decoder, split, folder, progress)
+        rows, unknown, odd = _write(source, decoder, split, folder, progress)
+        if not rows:
+            skipped = f", {source.skipped():,} bad lines left out" if source.skipped() else ""
+            raise ConfigError(
+                f"prepare: expected samples, got none in {_named(inputs)}{skipped}; check the input"
+            )
         numbers = [PreparedNumbers(log1p=d.log1p, mean=d.mean, deviation=d.deviation) for d in decoder.dense]
         values = [_prepared_values(name, ids, source) for name, ids in maps.items()]
         text = schema_toml(source.columns.label, decoder.schema, split, numbers, values)
         (folder / "schema.toml").write_text(text, encoding="utf-8")
-    return Prepared(Path(out), rows, source.skipped(), decoder.schema, unknown)
+        done = Prepared(Path(out), rows, source.skipped(), decoder.schema, unknown, odd)
+        (folder / "summary.json").write_text(json.dumps(done.facts(), indent=2) + "\n", encoding="utf-8")
+    return done
+
+
+def _named(inputs: Sequence[str | Path]) -> str:
+    more = f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""
+    return f"{str(inputs[0])!r}{more}"
 
 
 def _open(form: str, inputs: Sequence[str | Path], columns: str | Path | None, skip: bool) -> _Input:
@@ -206,7 +237,7 @@ def _vocabulary_file(name: str) -> Path:
 def _write_vocabulary(table: Any, name: str, folder: Path) -> None:
     file = folder / _vocabulary_file(name)
     file.parent.mkdir(exist_ok=True)
-    pq.write_table(table, file, compression="zstd")
+    pq.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
 def _prepared_values(name: str, ids: IdMap, source: _Input) -> PreparedValues:
@@ -220,19 +251,21 @@ def _prepared_values(name: str, ids: IdMap, source: _Input) -> PreparedValues:
 
 def _write(
     source: _Input, decoder: Decoder, split: RandomSplit | TimeSplit, folder: Path, progress: Progress
-) -> tuple[int, tuple[int, ...]]:
+) -> tuple[int, tuple[int, ...], tuple[OddCounts, ...]]:
     time = split.column if isinstance(split, TimeSplit) else None
     if time is not None and time not in source.schema.names:
         raise ConfigError(
             f"prepare: no column {time!r} to split by (known: {', '.join(source.schema.names)})"
         )
     unknown = np.zeros(decoder.schema.tables, dtype=np.int64)
+    odd = OddValues(decoder.dense, [feature.name for feature in decoder.schema.categorical])
     last_T = np.array(decoder.schema.rows) - 1
     schema = _output_schema(source, decoder, time)
     progress("write", 0, source.total)
     with Parts(folder, schema) as parts:
         for table, done in source.tables():
             block = decoder.decode([table], table.num_rows)
+            odd.add(table)
             columns = _columns(block, decoder.schema)
             unknown += [
                 int(np.count_nonzero(ids == last)) for (ids, _), last in zip(columns, last_T, strict=True)
@@ -240,7 +273,7 @@ def _write(
             times = [table[time].combine_chunks()] if time else []
             parts.write(_table(block, columns, times, schema))
             progress("write", done, source.total)
-    return parts.rows, tuple(int(count) for count in unknown)
+    return parts.rows, tuple(int(count) for count in unknown), odd.columns()
 
 
 def _output_schema(source: _Input, decoder: Decoder, time: str | None) -> Any:

@@ -3,6 +3,7 @@
 DIR/
 |- schema.toml               columns, rows of each table, the split: what a parquet source reads;
 |                            what was made of raw values: what a served model needs to take them
+|- summary.json              samples, lookups of unknown values, odd values by column: what the command says
 |- part-00000.parquet ...    row groups of 65,536 samples; label uint8, dense float32, ids int32 (or int64)
 `- vocabulary/NAME.parquet   value and count, in the order of ids, of each counted column; value alone of a column
                              whose vocabulary was given
@@ -104,7 +105,7 @@ class Parts:
             if self._writer is not None:
                 self._writer.close()
             path = self._folder / f"part-{self._groups // _GROUPS_OF_A_PART:05d}.parquet"
-            self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+            self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", write_page_checksum=True)
         self._writer.write_table(table, row_group_size=ROW_GROUP)
         self._groups += 1
 

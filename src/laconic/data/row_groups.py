@@ -104,7 +104,7 @@ class RowGroups:
 
     def _open(self, file: Path, metadata: Any = None) -> Any:
         try:
-            return pq.ParquetFile(file, metadata=metadata)
+            return pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
         except (pa.ArrowException, OSError) as error:
             raise FormatError(f"{file}: not a Parquet file: {_first_line(error)}") from error
 

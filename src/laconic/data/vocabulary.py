@@ -22,7 +22,7 @@ from laconic.data.mix64 import mix64
 from laconic.data.stable_hash import hash_texts
 from laconic.data.texts import Texts
 from laconic.data.value_index import ValueIndex, Values
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, FormatError
 
 __all__ = ["Counter", "Hashed", "IdMap", "Known", "Vocabulary", "read_vocabulary"]
 
@@ -131,7 +131,7 @@ def read_vocabulary(path: Path, *, text: bool) -> Vocabulary:
     if not path.is_file():
         raise ConfigError(f"{path}: no such vocabulary file")
     if path.suffix == ".parquet":
-        values = pq.read_table(path, columns=["value"])["value"].combine_chunks()
+        values = _read_values(path)
     else:
         values = pa.array(path.read_text(encoding="utf-8").splitlines(), pa.string())
     try:
@@ -143,6 +143,16 @@ def read_vocabulary(path: Path, *, text: bool) -> Vocabulary:
     if values.null_count or distinct != len(values):
         raise ConfigError(f"{path}: expected distinct values, got {len(values) - distinct} repeated ones")
     return Vocabulary(values)
+
+
+def _read_values(path: Path) -> Any:
+    try:
+        table = pq.read_table(path, columns=["value"], page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(
+            f"{path}: the vocabulary can not be read: {str(error).partition(chr(10))[0]}"
+        ) from error
+    return table["value"].combine_chunks()
 
 
 def _hash64(values: Any) -> NDArray[np.uint64]:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.data import Samples, Source, open_source
+from laconic.data.odd_counts import odd_line
 from laconic.errors import CommError, ConfigError
 from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
@@ -25,6 +26,7 @@ from laconic.train.doubts import check_run, warnings_of
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ending import Limits
 from laconic.train.evaluation import evaluate
+from laconic.train.memory import check_memory
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
 from laconic.train.placement import make_placement, planned_exchange
@@ -58,7 +60,7 @@ class RunResult:
     plan: dict[str, Any] | None
     """How far what was sent is from what the plan predicted, where one did."""
     warnings: list[str]
-    """What is doubtful about the run, as it was said at the start."""
+    """What is doubtful about the run and its data, as it was said at the start and at the end."""
 
 
 def run(
@@ -103,6 +105,7 @@ def _make_trainer(
     placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
     if placement.plan is not None:
         _check_alike(ranks, {"plan": placement.plan.model_dump(mode="json")})
+    check_memory(settings, placement, ranks)
     exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
     _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
     policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
@@ -155,9 +158,12 @@ class _Run:
         if (warning := self.limits.warning()) is not None:
             self.warnings.append(warning)
         for warning in self.warnings:
-            self.display.say(f"warning: {warning}")
-            if self.file is not None:
-                self.file.write("warning", begin.step, {"line": warning})
+            self._say_warning(warning, begin.step)
+
+    def _say_warning(self, warning: str, step: int) -> None:
+        self.display.say(f"warning: {warning}")
+        if self.file is not None:
+            self.file.write("warning", step, {"line": warning})
 
     def _open_file(self) -> MetricsFile | None:
         if not self.ranks.leads:
@@ -179,6 +185,9 @@ class _Run:
                 self._save(position)
             if evaluation is None:
                 evaluation = self._evaluate(position)
+            if (odd := odd_line(self.source)) is not None:
+                self.warnings.append(odd)
+                self._say_warning(odd, position.step)
         finally:
             self.display.close()
             if self.file is not None:
