@@ -15,6 +15,8 @@ from laconic.data import Samples, Source
 from laconic.errors import ConfigError
 from laconic.exchange_plan import ExchangePlan
 from laconic.nn import RehearsedEmbeddings
+from laconic.train.memory import check_memory
+from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
 from laconic.train.snapshot import Snapshot
@@ -28,6 +30,7 @@ class Stage:
 
     def __init__(self, settings: RunSettings, source: Source, ranks: int) -> None:
         self.ranks = ranks
+        check_memory(settings, Placement.from_settings(settings.embeddings, source.schema), Ranks(0, 1))
         self.trainer = Trainer(settings, source.schema, Ranks(0, 1), _Given(None), rehearsed_ranks=ranks)
         assert isinstance(self.trainer.embeddings, RehearsedEmbeddings)
         self.embeddings = self.trainer.embeddings
