@@ -10,6 +10,8 @@ from pathlib import Path
 # Before torch is imported, and inherited by every rank: which order MKL adds in depends on processor, threads and
 # alignment otherwise, and tests that compare runs bit for bit would compare that (on AMD processors they do).
 os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
+# Two workers and their ranks share two cores: threads that spin while they wait for others take nine tenths of it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell starts background jobs with SIGINT ignored, and all they start inherits it: Ctrl-C would end no rank.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
