@@ -26,7 +26,7 @@ from tests.hostile.block_parts import (
     signed,
     varint,
 )
-from tests.hostile.decoding import NAMES, as_tensor, decode_block, decode_ids
+from tests.hostile.decoding import NAMES, as_tensor, decode_block, decode_ids, outcome
 from tests.hostile.ids_lies import IDS_LIES
 from tests.hostile.lossless_lies import LOSSLESS_LIES, SOME
 from tests.hostile.rows_lies import MANY, ROWS_LIES, many_outliers
@@ -221,3 +221,19 @@ def test_the_farthest_fields_that_are_allowed_decode(name, step, base):
     wrapped = (32767 + 65535 + 2**15) % 2**16 - 2**15
     assert y[0].isnan()
     assert y[1:].tolist() == [(torch.tensor(wrapped + base).float() * torch.tensor(step)).item()] * 5
+
+
+def test_all_kernels_refuse_a_lie_in_the_same_words():
+    calls = [
+        *((decode_block, Kind.ROWS, shape, block) for _, shape, block in ROWS_LIES.values()),
+        *(
+            (decode_block, kind, shape, block)
+            for kind in (Kind.VECTOR_LZ, Kind.HUFFMAN, Kind.HYBRID)
+            for _, shape, block in SC24_LIES.values()
+        ),
+        *((decode_block, Kind.LOSSLESS, shape, block) for _, shape, block in LOSSLESS_LIES.values()),
+        *((decode_block, kind, SMALL, bytes(size - 1)) for kind, size in CASTS.items()),
+        *((decode_ids, count, block) for _, count, block in IDS_LIES.values()),
+    ]
+    for decode, *arguments in calls:
+        assert len({outcome(decode, name, *arguments) for name in NAMES}) == 1, arguments

@@ -32,7 +32,7 @@ from laconic.codecs.id_list import IdList
 from laconic.codecs.lossless import Lossless
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
 from laconic.errors import ConfigError, FormatError
-from laconic.kernels.blocks import MAX_VALUES
+from laconic.kernels.blocks import MAX_CALL_VALUES, MAX_VALUES
 from laconic.types import Codec
 
 __all__ = ["Frame"]
@@ -133,7 +133,7 @@ class Frame:
         if dimensions > _MAX_DIMENSIONS:
             raise FormatError(f"dimensions: expected at most {_MAX_DIMENSIONS}, got {dimensions}")
         shape = fields.take(struct.Struct(f"<{dimensions}Q"), "shape")
-        _check_shape(shape, max_values)
+        _check_shape(shape, max_values, MAX_CALL_VALUES if wire_id == IdList.wire_id else MAX_VALUES)
         (length,) = fields.take(_LENGTH, "length")
         covered = data[: fields.at]
         (checksum,) = fields.take(_CHECKSUM, "checksum")
@@ -157,15 +157,15 @@ class Frame:
         return self.codec.decode(self.block, self.shape, self.dtype)
 
 
-def _check_shape(shape: tuple[int, ...], max_values: int) -> None:
+def _check_shape(shape: tuple[int, ...], max_values: int, most: int) -> None:
     """Refuse what is too large, also where a size of 0 hides it: nothing can have such a shape."""
     values = prod(size for size in shape if size)
     if values > max_values:
         raise FormatError(
             f"shape: {shape} is more than {max_values} values; raise max_values if that is right"
         )
-    if values > MAX_VALUES:
-        raise FormatError(f"shape: {shape} is more than {MAX_VALUES} values, which no block has")
+    if values > most:
+        raise FormatError(f"shape: {shape} is more than {most} values, which no block has")
 
 
 class _Fields:

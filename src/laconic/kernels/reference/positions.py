@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.errors import FormatError
+from laconic.kernels.reference.byte_io import expect
 
 __all__ = ["decode_positions", "encode_positions", "positions_bytes"]
 
@@ -47,18 +47,21 @@ def decode_positions(data: Bytes, places: int, taken: int) -> Places:
     low_bytes, high_bytes = _elias_fano_bytes(places, taken)
     if (places + 7) // 8 <= low_bytes + high_bytes:
         at_N = _ones_of(data)
-        _expect(len(at_N) == taken, f"a bitmap of {len(at_N)} places, {taken} were announced")
-    else:
-        low = _low_bits(places, taken)
-        ones = _ones_of(data[low_bytes:])
-        _expect(len(ones) == taken, f"{len(ones)} places, {taken} were announced")
-        bits = np.unpackbits(data[:low_bytes], bitorder="little").astype(np.int64)
-        _expect(not bits[taken * low :].any(), "bits after the last place")
-        lows = bits[: taken * low].reshape(taken, low) << np.arange(low)
-        at_N = (ones - np.arange(taken) << low) + lows.sum(1)
-    _expect(
-        bool((np.diff(at_N) > 0).all()) and at_N[-1] < places, "places that do not ascend, or lie outside"
-    )
+        outside = len(at_N) > 0 and at_N[-1] >= places
+        expect(len(at_N) <= taken and not outside, "positions: a bitmap of other places than were announced")
+        expect(len(at_N) == taken, "positions: a bitmap of fewer places than were announced")
+        return at_N
+    low = _low_bits(places, taken)
+    ones = _ones_of(data[low_bytes:])
+    bits = np.unpackbits(data[:low_bytes], bitorder="little").astype(np.int64)
+    lows = (bits[: taken * low].reshape(taken, low) << np.arange(low)).sum(1)
+    known = min(len(ones), taken)
+    at_N = (ones[:known] - np.arange(known) << low) + lows[:known]
+    ascending = bool((np.diff(at_N, prepend=-1) > 0).all() and (at_N < places).all())
+    expect(ascending, "positions: places that do not ascend, or lie outside")
+    expect(len(ones) <= taken, "positions: more places than were announced")
+    expect(len(ones) == taken, "positions: fewer places than were announced")
+    expect(not bits[taken * low :].any(), "positions: bits after the last place")
     return at_N
 
 
@@ -80,8 +83,3 @@ def _bytes_of(ones: Places, bits: int) -> Bytes:
 
 def _ones_of(data: Bytes) -> Places:
     return np.flatnonzero(np.unpackbits(data, bitorder="little"))
-
-
-def _expect(truth: bool, message: str) -> None:
-    if not truth:
-        raise FormatError(f"positions: {message}")

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.errors import FormatError
 from laconic.kernels.reference.batch import Array, check
+from laconic.kernels.reference.byte_io import Reader, expect
 from laconic.kernels.reference.positions import decode_positions, encode_positions, positions_bytes
 
 __all__ = ["compact", "compact_large", "compact_sum", "pick", "place_sum", "sparse_index_room", "unite"]
@@ -101,15 +101,23 @@ def unite(index: Array, bounds: Array, words: int, unit: int, index_out: Array) 
     _check_unit(unit)
     _check_bounds(bounds, len(index))
     there = np.zeros(-(-words // unit), bool)
-    for begin, end in pairwise(bounds.tolist()):
-        there |= _read_index(index[begin:end], words, unit)
+    readers = [_IndexReader(index[begin:end], words) for begin, end in pairwise(bounds.tolist())]
+    for first, _, units in _chunks(words, unit):
+        for reader in readers:
+            there[first // unit + reader.chunk(units)] = True
+    for reader in readers:
+        reader.finish()
     return _write(np.zeros(words, np.int32), there, unit, index_out, np.empty(words, np.int32))
 
 
 def pick(index: Array, x: Array, unit: int, values: Array) -> int:
     """Copy the words that an index says."""
     _check_unit(unit)
-    picked = x[np.repeat(_read_index(index, len(x), unit), unit)[: len(x)]]
+    reader, there = _IndexReader(index, len(x)), np.zeros(-(-len(x) // unit), bool)
+    for first, _, units in _chunks(len(x), unit):
+        there[first // unit + reader.chunk(units)] = True
+    reader.finish()
+    picked = x[np.repeat(there, unit)[: len(x)]]
     values[: len(picked)] = picked
     return len(picked)
 
@@ -150,35 +158,41 @@ def _sum(
     _check_bounds(value_bounds, len(values))
     check(len(index_bounds) == len(value_bounds), "bounds: expected as many parts of index and values")
     sums, any_there = np.zeros(words, values.dtype), np.zeros(-(-words // unit), bool)
-    for part in range(len(index_bounds) - 1):
-        there = _read_index(index[index_bounds[part] : index_bounds[part + 1]], words, unit)
-        at = np.flatnonzero(np.repeat(there, unit)[:words])
-        own = values[value_bounds[part] : value_bounds[part + 1]]
-        if len(own) != len(at):
-            raise FormatError(f"values: the index says {len(at)}, there are {len(own)}")
-        with np.errstate(all="ignore"):
-            sums[at] += own
-        any_there |= there
+    readers = [_IndexReader(index[begin:end], words) for begin, end in pairwise(index_bounds.tolist())]
+    rests = [values[begin:end] for begin, end in pairwise(value_bounds.tolist())]
+    for first, here, units in _chunks(words, unit):
+        for part, reader in enumerate(readers):
+            there = np.zeros(units, bool)
+            there[reader.chunk(units)] = True
+            at = first + np.flatnonzero(np.repeat(there, unit)[:here])
+            expect(len(at) <= len(rests[part]), "values: fewer than the index says")
+            with np.errstate(all="ignore"):
+                sums[at] += rests[part][: len(at)]
+            rests[part] = rests[part][len(at) :]
+            any_there[first // unit : first // unit + units] |= there
+    for reader, rest in zip(readers, rests, strict=True):
+        reader.finish()
+        expect(len(rest) == 0, "values: more than the index says")
     return sums, any_there
 
 
-def _read_index(index: Bytes, words: int, unit: int) -> NDArray[np.bool_]:
-    chunks = list(_chunks(words, unit))
-    at = 2 * len(chunks)
-    if len(index) < at:
-        raise FormatError(f"index: needs {at} bytes, there are {len(index)}")
-    there = np.zeros(-(-words // unit), bool)
-    for (first, _, units), taken in zip(chunks, index[:at].view("<u2").tolist(), strict=True):
-        if taken > units:
-            raise FormatError(f"index: a chunk of {taken} units has {units} places")
-        size = positions_bytes(units, taken)
-        if at + size > len(index):
-            raise FormatError(f"index: needs {at + size} bytes, there are {len(index)}")
-        there[first // unit + decode_positions(index[at : at + size], units, taken)] = True
-        at += size
-    if at != len(index):
-        raise FormatError(f"index: {len(index) - at} bytes after its end")
-    return there
+class _IndexReader:
+    """Reads the counts of all chunks in front and the places of one chunk after the other behind them."""
+
+    def __init__(self, index: Bytes, words: int) -> None:
+        data = index.tobytes()
+        self._counts, self._places = Reader(data), Reader(data)
+        self._places.take(2 * -(-words // CHUNK_WORDS), "index")
+
+    def chunk(self, units: int) -> NDArray[np.int64]:
+        """Units of the next chunk, which has so many places."""
+        taken = int.from_bytes(self._counts.take(2, "index"), "little")
+        expect(taken <= units, "index: a chunk of more units than it has places for")
+        places = self._places.take(positions_bytes(units, taken), "index")
+        return decode_positions(np.frombuffer(places, np.uint8), units, taken)
+
+    def finish(self) -> None:
+        expect(self._places.left == 0, "index: bytes after its end")
 
 
 def _check_unit(unit: int) -> None:
