@@ -51,7 +51,7 @@ def main() -> None:
         dist.init_process_group("gloo")
     rank = dist.get_rank() if distributed else 0
 
-    # What travels: rows within 1 % of their range, gradients within half their RMS and right on average.
+    # What travels: rows within 1 % of their range, gradients within 0.35 of their RMS and right on average.
     rule = laconic.TableRule(
         forward=laconic.BoundedRows(bound=0.01, relative=True),
         backward=laconic.BoundedRows(bound=0.35, relative="rms", dither=0),

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from laconic.cli import plan
+from laconic.cli import tune as tune_command
 from laconic.cli.tune import parse_budget
 from laconic.config import load
 from laconic.errors import ConfigError
+from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.report import read_tune_result
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.settings import RunSettings
+from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
+from laconic.tuning.tune import default_budget
 from tests.cli.forked import laconic
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "adaptation.md"
 RUN = """
 [data]
 kind = "synthetic"
@@ -144,3 +153,15 @@ def test_a_budget_that_is_no_share_is_refused(text):
         ConfigError, match=r"^--budget: expected a share of the loss, as 0\.05% or 0\.0005, got "
     ):
         parse_budget(text)
+
+
+def help_of(command, name):
+    return inspect.signature(command).parameters[name].default.help
+
+
+def test_help_says_the_defaults_that_the_code_has():
+    assert default_budget(SimpleNamespace(learnt=1.0)) == BUDGET
+    assert f"takes back {100 * BUDGET:g}% of all" in help_of(tune_command.tune, "budget")
+    assert f"{SHARE} of an epoch, at most {MOST_STEPS:,}" in help_of(tune_command.tune, "steps")
+    assert f"{100 * BUDGET:g} % of all that the model has learnt" in GUIDE.read_text()
+    assert f"Default: {EngineSpeeds().overlap}." in help_of(plan.plan, "overlap")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +36,11 @@ def test_settings_of_examples_are_valid():
     load(EXAMPLES / "synthetic.toml", RunSettings)
     for name in ("book_crossing", "complete_journey"):
         load_columns(EXAMPLES / f"{name}.toml")
+
+
+def test_figures_in_comments_of_the_loop_are_those_of_its_code():
+    text = (EXAMPLES / "own_loop.py").read_text()
+    (said,) = re.findall(r"rows within (\d+) % of their range, gradients within ([\d.]+) of their RMS", text)
+    (rows,) = re.findall(r"forward=laconic\.BoundedRows\(bound=([\d.]+), relative=True", text)
+    (gradients,) = re.findall(r'backward=laconic\.BoundedRows\(bound=([\d.]+), relative="rms"', text)
+    assert (float(said[0]) / 100, float(said[1])) == (float(rows), float(gradients))

@@ -10,6 +10,7 @@ import typer
 from laconic.cli.extras import need
 from laconic.cli.output import write_json
 from laconic.errors import ConfigError
+from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,12 +28,14 @@ def tune(
     ),
     ranks: int = typer.Option(4, min=2, help="Ranks that the run will have."),
     steps: int | None = typer.Option(
-        None, min=8, help="Steps to train before measuring. Default: 0.9 of an epoch, at most 1,200."
+        None,
+        min=8,
+        help=f"Steps to train before measuring. Default: {SHARE} of an epoch, at most {MOST_STEPS:,}.",
     ),
     budget: str | None = typer.Option(
         None,
         help="Largest increase of the loss, as a share of it: 0.05% or 0.0005. "
-        "Default: what takes back 0.35% of all that has been learnt.",
+        f"Default: what takes back {100 * BUDGET:g}% of all that has been learnt.",
     ),
     out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
     force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),

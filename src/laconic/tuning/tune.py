@@ -13,17 +13,12 @@ from laconic.adapt.tuned_bounds import TunedBounds, tune_bounds
 from laconic.data import Source
 from laconic.errors import ConfigError
 from laconic.train.settings import RunSettings
+from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
 from laconic.tuning.measure import Effort, measure_tables
 from laconic.tuning.stage import Stage
 
 __all__ = ["Measured", "Tuned", "choose", "default_budget", "measure", "measure_stage", "work_of"]
 
-_SHARE = (
-    0.9  # of an epoch that is trained unless told otherwise: errors harm a trained model more than a new one, and
-    # the tables that matter most still more (on The Complete Journey 1.6 times as much after 0.9 as after 0.7)
-)
-_MOST_STEPS = 1200
-_BUDGET = 0.0025  # of what has been learnt: less than 0.0003 of AUC on two very different data sets
 _LEAST_BUDGET = 1e-5  # of the loss, where next to nothing has been learnt
 _WORTH_TURNING = 0.02  # share of bytes: turning rows takes time
 _LEAST_SLOPE = 0.02  # a loss that seems to stand still may only be noisy
@@ -76,7 +71,7 @@ def work_of(settings: RunSettings, source: Source, ranks: int, steps: int | None
     effort = Effort()
     per_epoch = source.samples_in("train") // (settings.train.batch * ranks)
     room = per_epoch - effort.batches
-    wanted = min(int(_SHARE * per_epoch), _MOST_STEPS) if steps is None else steps
+    wanted = min(int(SHARE * per_epoch), MOST_STEPS) if steps is None else steps
     if room < 8 or (steps is not None and steps > room):
         raise ConfigError(
             f"tune: an epoch has {per_epoch} batches of {settings.train.batch} samples on {ranks} ranks, and "
@@ -114,7 +109,7 @@ def measure_stage(stage: Stage, trained: int, done: Callable[[], None] = lambda:
     )
 
 
-def default_budget(measured: Measured, share: float = _BUDGET) -> float:
+def default_budget(measured: Measured, share: float = BUDGET) -> float:
     """Return the increase of the loss that takes back this share of what has been learnt, as a share of the loss.
 
     Equal increases of the loss are not equal harm: 0.07 % cost as much AUC on Book-Crossing, whose loss is 0.77 of
