@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 
 import pytest
+import scipy.optimize
 from typer.testing import CliRunner
 
 from laconic.cli import app
@@ -145,6 +147,20 @@ def test_json_goes_to_standard_output_alone(profiled):
     result = json.loads(done.stdout)
     assert [table["name"] for table in result["tables"]] == ["c0", "c1", "c2"]
     assert "bottleneck" in done.stderr
+
+
+def test_what_the_solver_prints_is_not_on_standard_output(profiled, monkeypatch, capfd):
+    """HiGHS prints from C++, below Python's standard output."""
+    solve, libc = scipy.optimize.milp, ctypes.CDLL(None)
+
+    def talks(*arguments, **options):
+        libc.printf(b"of the solver\n")
+        return solve(*arguments, **options)
+
+    monkeypatch.setattr(scipy.optimize, "milp", talks)
+    plan(profiled, "--profile", "access.parquet", "--out", "quiet.toml", "--json", "-")
+    libc.fflush(None)
+    assert capfd.readouterr().out == ""
 
 
 def test_tuned_bounds_and_ratios_are_part_of_the_plan(profiled):

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, PlanError
-from laconic.quantize.knapsack import Option, _silent_stdout, solve
+from laconic.placement.silent_solver import silent_stdout
+from laconic.quantize.knapsack import Option, solve
 
 pytest.importorskip("scipy")
 
@@ -78,7 +79,7 @@ def test_a_budget_that_is_none_is_refused(budget):
 
 
 def test_what_the_solver_prints_is_not_among_the_output(capfd):
-    with _silent_stdout():
+    with silent_stdout():
         ctypes.CDLL(None).printf(b"of the solver\n")
     print("of ours", flush=True)
     assert capfd.readouterr().out == "of ours\n"

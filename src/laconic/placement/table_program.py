@@ -29,6 +29,7 @@ from laconic.placement.choice import Choice, Kind
 from laconic.placement.kept_rows import kept_segments
 from laconic.placement.load import Resource
 from laconic.placement.problem import Problem
+from laconic.placement.silent_solver import silent_stdout
 from laconic.placement.timeline import PHASES
 
 __all__ = ["Relaxed", "solve_tables"]
@@ -133,13 +134,15 @@ class _Program:
         where = (np.concatenate(number), np.concatenate(column))
         matrix = coo_array((np.concatenate(value), where), shape=(len(self._rows), size)).tocsr()
         limits = LinearConstraint(matrix, [row[2] for row in self._rows], [row[3] for row in self._rows])
-        found = milp(
-            price,
-            integrality=whole if integral else None,
-            bounds=Bounds(0, upper),
-            constraints=limits,
-            options={"mip_rel_gap": 1e-3} | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
-        )
+        with silent_stdout():
+            found = milp(
+                price,
+                integrality=whole if integral else None,
+                bounds=Bounds(0, upper),
+                constraints=limits,
+                options={"mip_rel_gap": 1e-3}
+                | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
+            )
         if found.x is None:
             return None
         values_: Floats = found.x

@@ -12,16 +12,14 @@ Negative harm is noise and counts as none.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from laconic.errors import ConfigError, PlanError
+from laconic.placement.silent_solver import silent_stdout
 
 __all__ = ["Allocation", "Option", "solve"]
 
@@ -70,7 +68,7 @@ def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
     kept_X = scaled_X <= 1.0  # more than the whole budget: never, and a better-scaled program without
     scale = _COST / (float(np.abs(cost_X).sum()) or 1.0)
     one = csr_array((np.ones(len(part_X)), (part_X, np.arange(len(part_X)))), shape=(len(parts), len(part_X)))
-    with _silent_stdout():
+    with silent_stdout():
         answer = milp(
             c=cost_X * scale,
             constraints=[
@@ -91,22 +89,6 @@ def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
         harm=math.fsum(max(option.harm, 0.0) for option in picked),
         lower_bound=float(answer.mip_dual_bound) / scale,
     )
-
-
-@contextmanager
-def _silent_stdout() -> Iterator[None]:
-    """Keep what HiGHS prints now and then, whatever it is told, out of standard output: JSON may go there."""
-    libc = ctypes.CDLL(None)
-    libc.fflush(None)
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        yield
-    finally:
-        libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _frontier(part: Sequence[Option]) -> list[int]:
