@@ -46,6 +46,22 @@ def test_in_fp32_it_computes_what_torch_does(shape):
     )
 
 
+@pytest.mark.parametrize("kind", ["dlrm", "dcn_v2"])
+@pytest.mark.parametrize("layer", ["fp32", "bf16", "int8_dynamic", "int8_static"])
+def test_a_score_that_overflowed_is_not_a_number_and_others_stay_what_they_are(kind, layer):
+    """Rounding to codes would make finite numbers of infinite ones."""
+    trained = trained_model(kind=kind)
+    dense_BF, lookups = samples_for(trained, 5)
+    engine = engine_of(trained, table="int8", layer=layer)
+    expected_B = engine.logits(dense_BF.numpy(), lookups)
+    for value in (3e38, -3e38):
+        large_BF = dense_BF.numpy().copy()
+        large_BF[2] = value
+        logits_B = engine.logits(large_BF, lookups)
+        assert np.isnan(logits_B[2])
+        np.testing.assert_array_equal(np.delete(logits_B, 2), np.delete(expected_B, 2))
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("layer", ["bf16", "int8_dynamic", "int8_static"])
 def test_in_low_precision_it_ranks_as_in_fp32(shape, layer):

@@ -182,6 +182,27 @@ def test_a_full_queue_is_429_with_a_time_to_come_back(artefact):
     assert all(b"retry-after: 1\r\n" in answer for answer in statuses if answer[9:12] == b"429")
 
 
+def test_finite_numbers_that_no_layer_can_compute_with_are_the_requests_fault(server):
+    question = Question.draw(np.random.default_rng(0), 3)
+    question.dense_BF[1] = [2.9e38, 2.9e38, 3e38]
+    body = question.body()
+    raw = {
+        "name": "raw",
+        "datatype": "FP64",
+        "data": (2 * question.dense_BF.astype(float) + 1).reshape(-1).tolist(),
+    }
+    for entry in (body["inputs"][0], body["inputs"][0] | raw):
+        status, answer, _ = server.infer(body | {"inputs": [entry, *body["inputs"][1:]]})
+        assert (status, answer["error"]) == (
+            400,
+            "request: sample 1: expected dense features that the model can compute with, got 'd2' = "
+            "3e+38 (as the model takes it), which makes the score not a number; send values as large as "
+            "those it was trained on",
+        )
+    question.dense_BF[1] = 3e3
+    assert server.infer(question.body())[0] == 200
+
+
 def test_a_model_that_returns_nan_is_an_error_not_an_answer(artefact):
     inner = load_from(artefact)()
 

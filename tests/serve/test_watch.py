@@ -166,8 +166,8 @@ def test_after_scores_that_are_no_numbers_real_harm_still_switches(artefact):
             send(server, rng, 10)
             assert time.monotonic() < deadline
         known = report["scores"]["samples"]
-        assert server.infer(overflowing(1))[0] == 500
-        assert server.infer(overflowing(300))[0] == 500  # more than a window
+        assert server.infer(overflowing(1))[0] == 400
+        assert server.infer(overflowing(300))[0] == 400  # more than a window
         while (report := server.watch())["not_finite"]["shadow"] < 301:
             assert time.monotonic() < deadline, report
         assert report["not_finite"]["live"] == 301
@@ -178,7 +178,7 @@ def test_after_scores_that_are_no_numbers_real_harm_still_switches(artefact):
         damage(scorer, "item", rng)
         while not (report := server.watch())["findings"]:
             send(server, rng, 10)
-            assert server.infer(overflowing(100))[0] == 500
+            assert server.infer(overflowing(100))[0] == 400
             assert time.monotonic() < deadline, report
         [finding] = report["findings"]
         assert (finding["part"], finding["switched"]) == ("item", True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,18 @@ __all__ = ["DenseNetwork"]
 
 Floats = NDArray[np.float32]
 Parts = Mapping[str, Tensor]
-Step = Callable[[Floats], Floats]
+
+_ORDINARY = 1e4  # dense features up to this size overflow in no layer of a model that can be trained
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Step(NamedTuple):
+    """One call for one layer or several."""
+
+    run: Callable[[Floats], Floats]
+
+    limit: float
+    """Largest input, by magnitude, whose outputs are right: rounding to codes would hide what is not finite."""
 
 
 class DenseNetwork:
@@ -48,11 +59,19 @@ class DenseNetwork:
         self.own_vectors = int(shape.kind == "dlrm" and shape.dense > 0)
 
     def logits(self, dense_BF: Floats, vectors_BVD: Floats) -> Floats:
-        """Logits, one for each sample; fills the first vectors of each, where they are its own."""
-        part = _run(self._bottom, dense_BF)
+        """Logits, one for each sample; fills the first vectors of each, where they are its own.
+
+        NaN for a sample whose dense features are so large that float32 cannot hold what a layer computes.
+        """
+        usual = not dense_BF.size or max(dense_BF.max(), -dense_BF.min()) <= _ORDINARY
+        lost_B = None if usual else np.zeros(len(dense_BF), dtype=bool)
+        part = _run(self._bottom, dense_BF, lost_B)
         dlrm = self._shape.kind == "dlrm"  # not a method kept: that would be a cycle around all weights
-        head = self._dlrm(part, vectors_BVD) if dlrm else self._dcn_v2(part, vectors_BVD)
-        return _run(self._top, head)[:, 0]
+        head = self._dlrm(part, vectors_BVD) if dlrm else self._dcn_v2(part, vectors_BVD, lost_B)
+        logits_B = _run(self._top, head, lost_B)[:, 0]
+        if lost_B is not None:
+            logits_B[lost_B | ~np.isfinite(logits_B)] = np.nan
+        return logits_B
 
     def _dlrm(self, part_BD: Floats, vectors_BVD: Floats) -> Floats:
         if self.own_vectors:
@@ -62,13 +81,14 @@ class DenseNetwork:
         self._kernels.interact(vectors_BVD, self.own_vectors, out_BW, self._threads)
         return out_BW
 
-    def _dcn_v2(self, part: Floats, vectors_BVD: Floats) -> Floats:
+    def _dcn_v2(self, part: Floats, vectors_BVD: Floats, lost_B: NDArray[np.bool_] | None) -> Floats:
         x0_BN = np.concatenate(
             [part, vectors_BVD.reshape(len(vectors_BVD), vectors_BVD.shape[1] * vectors_BVD.shape[2])], axis=1
         )
         x_BN = x0_BN
-        for layer in self._cross:
-            x_BN = x0_BN * _run(layer, x_BN) + x_BN
+        with np.errstate(over="ignore", invalid="ignore"):  # the next layer sees to it
+            for layer in self._cross:
+                x_BN = x0_BN * _run(layer, x_BN, lost_B) + x_BN
         return x_BN
 
     def _steps(self, named: Iterable[tuple[str, bool]]) -> list[Step]:
@@ -101,13 +121,33 @@ class DenseNetwork:
             native.run(x_BK, out_BN, threads)
             return out_BN
 
-        return step
+        return Step(step, _int8_limit(parts for parts, _ in layers))
 
 
-def _run(steps: list[Step], x: Floats) -> Floats:
+def _run(steps: list[Step], x_BK: Floats, lost_B: NDArray[np.bool_] | None) -> Floats:
+    """Compute layers; ``lost_B`` notes samples that one of them cannot compute."""
     for step in steps:
-        x = step(x)
-    return x
+        if lost_B is not None:
+            lost_B |= ~(np.abs(x_BK) <= step.limit).all(axis=1)
+        x_BK = step.run(x_BK)
+    return x_BK
+
+
+def _int8_limit(layers: Iterable[Parts]) -> float:
+    """Largest input for which no output in a run of int8 layers can be beyond float32, however signs fall."""
+    limit, gain, shift = _LARGEST, 1.0, 0.0
+    for parts in layers:
+        weight_NK = parts["weight"].double().abs() * parts["scale"].double().unsqueeze(1)
+        equal_K = parts.get("equal")
+        weight_NK = weight_NK if equal_K is None else weight_NK * equal_K.double().abs()
+        grown = 2 * max(
+            float(weight_NK.sum(dim=1).max()), 1.0
+        )  # twice: codes are rounded; a sum is not in order
+        bias_N = parts.get("bias")
+        shift = shift * grown + (0.0 if bias_N is None else float(bias_N.abs().max()))
+        gain *= grown
+        limit = min(limit, (_LARGEST - shift) / gain)
+    return limit
 
 
 def _float_step(parts: dict[str, Tensor], relu: bool) -> Step:
@@ -118,7 +158,7 @@ def _float_step(parts: dict[str, Tensor], relu: bool) -> Step:
             out_BN = torch.nn.functional.linear(torch.from_numpy(x_BK), weight_NK, bias_N)
             return (out_BN.relu_() if relu else out_BN).numpy()
 
-    return step
+    return Step(step, _LARGEST)
 
 
 def _array(parts: Parts, name: str) -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 
 from laconic.serve.batcher import Batcher
 from laconic.serve.metrics import Metrics
+from laconic.serve.not_finite import not_finite
 from laconic.serve.query import Query, read_query
-from laconic.serve.refusal import Refusal
 from laconic.serve.scorer import Scorer
 from laconic.serve.settings import ServerSettings
 from laconic.serve.tensors import Answer, Inference, write_answer
@@ -93,10 +93,7 @@ class Deployment:
         if self.watch is not None:
             self.watch.observe(request_id, query, probability_B)
         if not np.isfinite(probability_B).all():
-            sample = int(np.argmin(np.isfinite(probability_B)))
-            raise Refusal(
-                500, f"model: sample {sample}: the score is not a number; the artefact may be damaged"
-            )
+            raise not_finite(self.batcher.scorer, query, probability_B)
         return write_answer(
             self._settings.model, self.version, request_id, probability_B, binary=inference.binary_answer
         )
