@@ -123,7 +123,14 @@ def test_those_who_lead_have_further_rounds():
 
 def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
     rows = time_placements(
-        [case], [500.0], hosts=2, match_profile=False, rounds=2, steps=1, folder=tmp_path, say=lambda _: None
+        [replace(case, batch=64)],
+        [500.0],
+        hosts=2,
+        match_profile=False,
+        rounds=2,
+        steps=1,
+        folder=tmp_path,
+        say=lambda _: None,
     )
     here = [row for row in rows if row.rate_mbit == 500.0]
     assert len(here) == len(rows)

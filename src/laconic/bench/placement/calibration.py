@@ -256,6 +256,7 @@ def time_contenders(
     """Time all of them, in turns, and those that lead a race for longer."""
     job = PlacedSteps(
         data=case.data,
+        batch=case.batch,
         contenders=tuple(contenders),
         rounds=rounds,
         steps=steps,

@@ -38,6 +38,8 @@ class Case:
 
     name: str
     data: DataSettings
+    batch: int = BATCH
+    """Samples of a rank in a step."""
 
     @cached_property
     def source(self) -> Source:
@@ -59,11 +61,11 @@ class Case:
     @cached_property
     def taught(self) -> Trainer:
         """The model that all contenders begin with."""
-        return taught(self.data)
+        return taught(self.data, self.batch)
 
     def batches(self, ranks: int, count: int) -> Iterator[Lookups]:
         """Global batches of as many ranks."""
-        parts = self.source.batches("train", global_batch=BATCH * ranks, rank=0, ranks=1)
+        parts = self.source.batches("train", global_batch=self.batch * ranks, rank=0, ranks=1)
         return (samples.lookups for samples in islice(parts, count))
 
     def workload(
@@ -73,7 +75,7 @@ class Case:
         codings = _codings(self, sends.rows)
         return Workload(
             tables=tuple(access_load(table, *codings[table.name]) for table in self.access.tables),
-            batch=BATCH,
+            batch=self.batch,
             dim=MODEL.dim,
             dense_bytes=dense_bytes,
             dense_codec_s=dense_codec_s,
@@ -96,7 +98,7 @@ def _codings(case: Case, kind: Literal["exact", "lossless", "bounded"]) -> dict[
     )
     trainer = Trainer(settings, schema, Ranks(0, 1), rehearsed_ranks=2)
     copy_state(case.taught, trainer)
-    parts = case.source.batches("train", global_batch=2 * BATCH, rank=0, ranks=1)
+    parts = case.source.batches("train", global_batch=2 * case.batch, rank=0, ranks=1)
     for samples in islice(parts, _CODED_STEPS):
         trainer.step(samples)
     accounts = trainer.embeddings.ledger.accounts

@@ -54,6 +54,8 @@ class PlacedSteps(Settings):
     """Time steps of contenders, in turns."""
 
     data: DataSettings
+    batch: int
+    """Samples of a rank in a step."""
     contenders: tuple[Contender, ...]
     """What fills links for long disturbs the next one even after a step that is not counted: one that sends nothing should be first, plain last."""
     rounds: int

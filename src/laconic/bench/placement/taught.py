@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from laconic.bench.placement.sizes import BATCH, MODEL
+from laconic.bench.placement.sizes import MODEL
 from laconic.data import DataSettings, open_source
 from laconic.nn import ShardedEmbeddings
 from laconic.train.ranks import Ranks
@@ -22,11 +22,11 @@ NO_RATE = 1e-12
 _STEPS = 48
 
 
-def taught(data: DataSettings) -> Trainer:
+def taught(data: DataSettings, batch: int) -> Trainer:
     """Train alone, on the same samples on every rank."""
     source = open_source(data)
     trainer = Trainer(RunSettings(data=data, model=MODEL), source.schema, Ranks(0, 1))
-    for samples in islice(source.batches("train", global_batch=BATCH, rank=0, ranks=1), _STEPS):
+    for samples in islice(source.batches("train", global_batch=batch, rank=0, ranks=1), _STEPS):
         trainer.step(samples)
     return trainer
 

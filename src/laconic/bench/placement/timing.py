@@ -14,7 +14,6 @@ from laconic.bench.placement.contenders import Chosen, choose_places, plan_place
 from laconic.bench.placement.jobs import Codec, Contender, Placed, Sends
 from laconic.bench.placement.row import Row
 from laconic.bench.placement.simulated import simulate_times
-from laconic.bench.placement.sizes import BATCH
 from laconic.bench.training.interval import ratios_of_turns
 from laconic.bench.training.timing import PROFILE_SHARE
 
@@ -113,7 +112,7 @@ def _row(
         measured_ms=measured,
         turn_ms=answer.turn_ms,
         measured_bytes=sum(answer.bytes.values()) + answer.dense_sent,
-        samples_per_s=1e3 * BATCH * hosts / measured,
+        samples_per_s=1e3 * case.batch * hosts / measured,
     )
 
 

@@ -8,7 +8,7 @@ from laconic.bench.placement.calibration import MEMORY_SHARE
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.jobs import Sends
 from laconic.bench.placement.row import Row
-from laconic.bench.placement.sizes import BATCH, MODEL
+from laconic.bench.placement.sizes import MODEL
 from laconic.collectives import Sgd, Table
 from laconic.collectives.ledger import Direction
 from laconic.nn import RehearsedEmbeddings
@@ -71,7 +71,7 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
     rehearsed = RehearsedEmbeddings(tables, MODEL.dim, ranks, optimizer=Sgd(rate=0.0), hot=hot).train()
     taken = 0
     for lookups in case.batches(ranks, steps):
-        if lookups.samples == BATCH * ranks:
+        if lookups.samples == case.batch * ranks:
             rehearsed(lookups).sum().backward()
             taken += 1
     parts: list[Part] = []
@@ -85,7 +85,7 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
             id_order=load.id_order,
         )
         parts += with_hot_rows(part, choice.hot) if choice.hot else [part]
-    traffic = expected_traffic(parts, BATCH)
+    traffic = expected_traffic(parts, case.batch)
     flows: dict[Direction, Flow] = {
         "ids": traffic.ids,
         "forward": traffic.forward,

@@ -14,7 +14,7 @@ import torch
 
 from laconic.bench.crew_member import do_jobs
 from laconic.bench.placement.jobs import Contender, Placed, PlacedSteps
-from laconic.bench.placement.sizes import BATCH, MODEL
+from laconic.bench.placement.sizes import MODEL
 from laconic.bench.placement.taught import NO_RATE, copy_state, taught
 from laconic.collectives.world import Joined
 from laconic.data import DataSettings, Samples, open_source
@@ -85,16 +85,16 @@ class _Timed:
                 turns[name].append(self._turn(name, steps))
 
     def _prepare(self, job: PlacedSteps) -> None:
-        data = job.model_dump_json(include={"data"})
+        data = job.model_dump_json(include={"data", "batch"})
         source = open_source(job.data)
         if data != self._data:
             self._forget(set())
             self._data, ranks = data, self.ranks
             parts = source.batches(
-                "train", global_batch=BATCH * ranks.count, rank=ranks.rank, ranks=ranks.count
+                "train", global_batch=job.batch * ranks.count, rank=ranks.rank, ranks=ranks.count
             )
             self._batches = list(islice(parts, _BATCHES))
-            self._taught = taught(job.data)
+            self._taught = taught(job.data, job.batch)
         self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
             if contender.name not in self._kept:
