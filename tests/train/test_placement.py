@@ -89,7 +89,8 @@ def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
     plain, planned = (str(write_settings(tmp_path, samples=600, name=name)) for name in ("plain", "planned"))
     train(2, tmp_path / "a", plain, *exact)
     for steps, plan in zip((6, 12, 1000), plans, strict=True):
-        end = ("--set", f"train.steps={steps}", "--resume", "--plan", str(plan))
+        limits = ("--set", f"train.steps={steps}", "--set", "train.epochs=1")
+        end = (*limits, "--resume", "--plan", str(plan))
         train(2, tmp_path / f"b{steps}", planned, *exact, *end)
     assert_equal(newest(tmp_path / "plain"), newest(tmp_path / "planned"))
 

@@ -84,14 +84,14 @@ def stops_chart(result: SimulateResult) -> Figure:
         ]
         stopped = ["triangle-up" if end is None else "circle" for end in ends]
         drawn = [top if end is None else end if end > 0 else None for end in ends]
-        for y, dash, symbol in ((drawn, "solid", stopped), (starts, "dot", ["circle-open"] * len(starts))):
+        for gbps, dash, symbol in ((drawn, "solid", stopped), (starts, "dot", ["circle-open"] * len(starts))):
             data.append(
                 {
                     "type": "scatter",
                     "mode": "lines+markers",
                     "name": name,
                     "x": [stop.ranks for stop in result.stops],
-                    "y": y,
+                    "y": gbps,
                     "line": {"color": colour, "width": 2.5, "dash": dash},
                     "marker": {"color": colour, "size": 8, "symbol": symbol},
                     "customdata": told,

@@ -41,8 +41,9 @@ def check_gradient_bound(where: str, bound: float | None, *, usual: float) -> No
 def _check_widths(settings: ExchangeSettings) -> None:
     """Refuse bounds that leave nothing of what they bound; not in the settings, which older runs are read with."""
     usual = ExchangeSettings()
-    rules = ((f"exchange.rules: {rule.tables!r}: ", rule) for rule in settings.rules)
-    for where, given in (("exchange.", settings), *rules):
+    all_given: list[tuple[str, ExchangeSettings | RuleSettings]] = [("exchange.", settings)]
+    all_given += [(f"exchange.rules: {rule.tables!r}: ", rule) for rule in settings.rules]
+    for where, given in all_given:
         check_gradient_bound(f"{where}gradient_bound", given.gradient_bound, usual=usual.gradient_bound)
         if settings.relative and given.bound is not None and given.bound > _MOST_OF_RANGE:
             raise ConfigError(
