@@ -4,19 +4,22 @@ Text ``n`` is ``data[offsets[n] : offsets[n + 1]]``, as Arrow has it. Its hash i
 
     sum of weight[byte k] * BASE ** k   mod 2 ** 64, with the length, mixed
 
-It is no hash to store: it may change with a version. Whoever finds a text by it compares the bytes too.
+or, of a text that is longer than a piece, that of ``stable_hash``, which takes less memory. It is no hash to store: it
+may change with a version. Whoever finds a text by it compares the bytes too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laconic.data.mix64 import Words, key64, mix64
+from laconic.data.stable_hash import hash_texts
 
 __all__ = ["Texts"]
 
@@ -24,7 +27,7 @@ Ints = NDArray[np.int64]
 
 _BASE = 0x9E3779B97F4A7C15
 _WEIGHT = mix64(np.arange(256, dtype=np.uint64) ^ key64("texts"))
-_PIECE_BYTES = 1 << 18  # bytes hashed at a time: what is computed meanwhile stays in the cache
+_PIECE_BYTES = 1 << 17  # bytes hashed at a time: what is computed meanwhile stays in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +67,13 @@ class Texts:
         begin = 0
         while begin < len(self):
             reach = np.searchsorted(self.offsets, self.offsets[begin] + _PIECE_BYTES, side="right")
-            end = min(max(int(reach) - 1, begin + 1), len(self))
-            found[begin:end] = self._hash(begin, end)
+            end = int(reach) - 1
+            if end > begin:
+                found[begin:end] = self._hash(begin, end)
+            else:
+                end = begin + 1
+                text = self.data[self.offsets[begin] : self.offsets[end]].tobytes()
+                found[begin] = hash_texts([text])[0]
             begin = end
         return found
 
@@ -85,7 +93,7 @@ class Texts:
     def _hash(self, begin: int, end: int) -> Words:
         offsets = self.offsets[begin : end + 1] - self.offsets[begin]
         size = int(offsets[-1])
-        powers, inverses = _powers(size)
+        powers, inverses = _powers(_PIECE_BYTES)
         sums = np.zeros(size + 1, dtype=np.uint64)
         data = self.data[self.offsets[begin] : self.offsets[begin] + size]
         np.cumsum(_WEIGHT[data] * powers[:size], out=sums[1:])
@@ -93,15 +101,10 @@ class Texts:
         return mix64(hashes + np.diff(offsets).view(np.uint64))
 
 
-_held = [np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)]
-
-
+@cache
 def _powers(size: int) -> tuple[Words, Words]:
     """Powers of the base and of its inverse, from 0 to ``size``."""
-    if _held[0].size <= size:
-        count = 1 << size.bit_length()
-        _held[:] = [_powers_of(_BASE, count), _powers_of(pow(_BASE, -1, 1 << 64), count)]
-    return _held[0], _held[1]
+    return _powers_of(_BASE, size + 1), _powers_of(pow(_BASE, -1, 1 << 64), size + 1)
 
 
 def _powers_of(base: int, count: int) -> Words:

@@ -20,7 +20,8 @@ from laconic.quant.features import TableFeature
 
 __all__ = ["RawIds", "check_vocabulary"]
 
-_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]{1,16}")
+_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]*")
+_DIGITS = 16
 
 
 class RawIds:
@@ -79,8 +80,9 @@ def check_vocabulary(table: TableFeature, vocabulary: Values | None) -> None:
 
 def _spelled(texts: list[bytes]) -> NDArray[np.int64]:
     """Integers by their hexadecimal digits, as two's complement; 0 for what is empty."""
-    for place, text in enumerate(texts):
-        if text and not _HEXADECIMAL.fullmatch(text):
-            shown = text[:40].decode(errors="replace")
-            raise ConfigError(f"value {place}: expected up to 16 hexadecimal digits, got {shown!r}")
+    if max(map(len, texts), default=0) > _DIGITS or not _HEXADECIMAL.fullmatch(b"".join(texts)):
+        wrong = (len(text) > _DIGITS or not _HEXADECIMAL.fullmatch(text) for text in texts)
+        place = next(place for place, is_wrong in enumerate(wrong) if is_wrong)
+        shown = texts[place][:40].decode(errors="replace")
+        raise ConfigError(f"value {place}: expected up to {_DIGITS} hexadecimal digits, got {shown!r}")
     return np.array([int(text or b"0", 16) for text in texts], dtype=np.uint64).view(np.int64)

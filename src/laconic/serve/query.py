@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,8 @@ __all__ = ["Noted", "Query", "merged", "read_query"]
 Array = NDArray[Any]
 
 
-class Noted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Noted:
     """Raw dense values that were taken for something else, as in training."""
 
     feature: str
