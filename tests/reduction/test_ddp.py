@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -315,11 +316,13 @@ def _a_rank_dies(rank, ranks):
     try:
         train(rank, model, 2)
     except RuntimeError as error:
-        return str(error)
+        return type(error).__name__, str(error)
 
 
-def test_a_lost_peer_is_an_error():
-    assert "all-reduce" in run_ranks(2, _a_rank_dies)[0]
+def test_a_lost_peer_is_an_error_in_its_own_words():
+    kind, text = run_ranks(2, _a_rank_dies)[0]
+    assert kind == "CommError"
+    assert re.match(r"^all-reduce \d, turn \d+: rank 0 lost a peer \([^(]+\); .+ with --resume$", text)
 
 
 class _Adder:

@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import laconic
-from laconic.errors import ConfigError
+from laconic.collectives.reduction import Reducer
+from laconic.errors import CommError, ConfigError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -143,6 +144,21 @@ def test_the_summary_says_why_a_bucket_was_bypassed():
     assert compressor.summary()["bypassed_because"] == {"warm-up": 1, "no faster than DDP": 1}
     compressor.begin()
     assert compressor.summary()["bypassed_because"] == {}
+    compressor.close()
+
+
+def test_what_fails_in_a_thread_comes_out_of_backward_as_it_is(monkeypatch):
+    """Also where the measurement before the first bucket fails, whose error is no bucket's."""
+
+    def lost(_reducer):
+        raise CommError("all-reduce 0, turn 1: rank 0 lost a peer")
+
+    monkeypatch.setattr(Reducer, "measure", lost)
+    model = wrapped()
+    compressor = laconic.register_ddp(model, codec=laconic.Levels(), bypass=False)
+    for _ in range(2):  # and it stays so
+        with pytest.raises(CommError, match=r"^all-reduce 0, turn 1: rank 0 lost a peer$"):
+            model(torch.ones(2, 4)).sum().backward()
     compressor.close()
 
 

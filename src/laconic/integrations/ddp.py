@@ -15,10 +15,11 @@ back is in ``compressor.state_dict()``: each rank saves and loads its own.
 
 # DDP reads the hook's annotations, so they must not become strings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from threading import Lock
 from time import thread_time
 from typing import Any
@@ -194,6 +195,7 @@ class Compressor:
         self.bypassed = 0
         """Buckets that travelled as DDP would send them."""
         self._reasons: Counter[str] = Counter()
+        self._failure: BaseException | None = None
         self.buckets = 0
 
     def reduce(self, bucket: Any) -> Any:
@@ -220,7 +222,11 @@ class Compressor:
         if self._measured is None and not self._settings.rounded:  # before anything else travels
             self._measured = self._lanes[0].worker.submit(self._lanes[0].reducer.measure)
         lane = self._lanes[index % len(self._lanes)]  # one bucket after the other, the same on every rank
-        lane.worker.submit(self._work, lane.reducer, future, state, bucket.gradients(), buffer, step)
+        work = lane.worker.submit(self._work, lane.reducer, state, bucket.gradients(), buffer, step)
+        work.add_done_callback(partial(self._hand_over, future, buffer))
+        _at_the_end_of_backward(
+            partial(_at_the_end_of_backward, self._raise_failure)
+        )  # after what DDP does there
         return future
 
     def begin(self) -> None:
@@ -319,31 +325,35 @@ class Compressor:
     def _work(
         self,
         reducer: Reducer,
-        future: Any,
         state: _Bucket,
         gradients: list[Tensor],
         buffer: Tensor,
         step: int,
     ) -> None:
         """Sum a bucket, in the thread of its lane: one after the other, in the same order on every rank."""
-        try:
-            before, start = reducer.parcels.bytes_sent, thread_time()
-            x = buffer.numpy()
-            if state.choice is None or step - state.looked >= _LOOK_EVERY:
-                state.choice, state.looked = self._look(reducer, x), step
-            if self._settings.exact or (state.choice.method == "dense" and self._settings.bypass):
-                reducer.sum_as(x, state.choice)
-            elif all(state.chosen):
-                self._sum_chosen(reducer, x, state, step)
-            else:
-                self._sum_parts(reducer, gradients, state, step)
-            if self._settings.average:
-                np.divide(x, self._ranks, out=x)
-            self._count(reducer.parcels.bytes_sent - before, thread_time() - start)
-        except BaseException as error:
-            future.set_exception(error)
-            raise
+        before, start = reducer.parcels.bytes_sent, thread_time()
+        x = buffer.numpy()
+        if state.choice is None or step - state.looked >= _LOOK_EVERY:
+            state.choice, state.looked = self._look(reducer, x), step
+        if self._settings.exact or (state.choice.method == "dense" and self._settings.bypass):
+            reducer.sum_as(x, state.choice)
+        elif all(state.chosen):
+            self._sum_chosen(reducer, x, state, step)
+        else:
+            self._sum_parts(reducer, gradients, state, step)
+        if self._settings.average:
+            np.divide(x, self._ranks, out=x)
+        self._count(reducer.parcels.bytes_sent - before, thread_time() - start)
+
+    def _hand_over(self, future: Any, buffer: Tensor, work: Future[None]) -> None:
+        """Let DDP go on; an error that it were given would come out as a tensor that it cannot read."""
+        self._failure = self._failure or work.exception()
         future.set_result(buffer)
+
+    def _raise_failure(self) -> None:
+        """Raise what went wrong in this backward, or before: no step is taken with such gradients."""
+        if self._failure is not None:
+            raise self._failure
 
     def _look(self, reducer: Reducer, x: Any) -> Choice:
         if self._settings.rounded:
@@ -415,6 +425,10 @@ class Compressor:
             now = zip(memory.thresholds.tolist(), memory.ages.tolist(), strict=True)
             found.update(zip(memory.names, now, strict=True))
         return found
+
+
+def _at_the_end_of_backward(call: Callable[[], None]) -> None:
+    torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def _plain_bytes(buffer: Tensor, ranks: int) -> int:

@@ -46,17 +46,19 @@ def decode_positions(data: Bytes, places: int, taken: int) -> Places:
         return np.arange(taken)
     low_bytes, high_bytes = _elias_fano_bytes(places, taken)
     if (places + 7) // 8 <= low_bytes + high_bytes:
-        at_N = _ones_of(data)
-        outside = len(at_N) > 0 and at_N[-1] >= places
-        expect(len(at_N) <= taken and not outside, "positions: a bitmap of other places than were announced")
-        expect(len(at_N) == taken, "positions: a bitmap of fewer places than were announced")
-        return at_N
+        bitmap_N = _ones_of(data)
+        outside = len(bitmap_N) > 0 and bitmap_N[-1] >= places
+        expect(
+            len(bitmap_N) <= taken and not outside, "positions: a bitmap of other places than were announced"
+        )
+        expect(len(bitmap_N) == taken, "positions: a bitmap of fewer places than were announced")
+        return bitmap_N
     low = _low_bits(places, taken)
     ones = _ones_of(data[low_bytes:])
     bits = np.unpackbits(data[:low_bytes], bitorder="little").astype(np.int64)
     lows = (bits[: taken * low].reshape(taken, low) << np.arange(low)).sum(1)
     known = min(len(ones), taken)
-    at_N = (ones[:known] - np.arange(known) << low) + lows[:known]
+    at_N: Places = (ones[:known] - np.arange(known) << low) + lows[:known]
     ascending = bool((np.diff(at_N, prepend=-1) > 0).all() and (at_N < places).all())
     expect(ascending, "positions: places that do not ascend, or lie outside")
     expect(len(ones) <= taken, "positions: more places than were announced")
