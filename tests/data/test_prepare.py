@@ -226,6 +226,16 @@ def test_odd_values_are_counted_shown_and_written_down(tmp_path):
     assert [word for word in row.split() if word.isdigit()] == ["2", "1", "2"]
 
 
+def test_what_is_prepared_twice_does_not_pass_for_raw(tmp_path, logs):
+    prepare(logs, tmp_path / "once")
+    schema = tmp_path / "once" / "schema.toml"
+    prepare([tmp_path / "once"], tmp_path / "twice", form="parquet", columns=schema)
+    for name, known in (("once", True), ("twice", False)):
+        raw = open_source(ParquetSettings(kind="parquet", path=tmp_path / name)).raw_values()
+        assert (raw.dense is not None, "c1" in raw.categories) == (known, known)
+    assert read_all(tmp_path / "once")[1] == read_all(tmp_path / "twice")[1]
+
+
 def test_criteo_counts_empty_fields_and_negative_numbers(tmp_path, logs):
     found = {column.name: column for column in prepare(logs, tmp_path / "out").odd}
     assert found["i2"] == OddCounts("i2", null=0, nan=0, infinite=0, negative=12)

@@ -235,3 +235,8 @@ def test_a_model_that_knows_nothing_of_raw_values_is_written_as_ever(folder):
     text = (folder / "artefact.toml").read_text()
     assert all(key not in text for key in ("raw", "values", "vocabular"))
     assert read_artefact(folder).vocabularies == {}
+
+
+def test_whoever_may_read_the_folder_may_read_its_files(folder):
+    modes = {path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {folder.stat().st_mode & 0o666}

@@ -124,11 +124,18 @@ def prepare(
             )
         numbers = [PreparedNumbers(log1p=d.log1p, mean=d.mean, deviation=d.deviation) for d in decoder.dense]
         values = [_prepared_values(name, ids, source) for name, ids in maps.items()]
-        text = schema_toml(source.columns.label, decoder.schema, split, numbers, values)
+        text = schema_toml(
+            source.columns.label, decoder.schema, split, numbers, values, raw=_is_raw(source.columns)
+        )
         (folder / "schema.toml").write_text(text, encoding="utf-8")
         done = Prepared(Path(out), rows, source.skipped(), decoder.schema, unknown, odd)
         (folder / "summary.json").write_text(json.dumps(done.facts(), indent=2) + "\n", encoding="utf-8")
     return done
+
+
+def _is_raw(columns: ColumnSettings) -> bool:
+    """Whether the input was not prepared before: two transforms one after the other are none that can be written down."""
+    return columns.raw and all(entry.prepared is None for entry in (*columns.dense, *columns.categorical))
 
 
 def _named(inputs: Sequence[str | Path]) -> str:

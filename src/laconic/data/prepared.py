@@ -116,12 +116,14 @@ def schema_toml(
     split: RandomSplit | TimeSplit,
     numbers: Sequence[PreparedNumbers],
     values: Sequence[PreparedValues],
+    *,
+    raw: bool,
 ) -> str:
     """Describe a prepared folder: its ids are ids already, its dense features transformed.
 
-    ``numbers`` and ``values`` say what was made of raw values.
+    ``numbers`` and ``values`` say what was made of what was there before, which is ``raw`` or not.
     """
-    lines = [f"label = {json.dumps(label)}", ""]
+    lines = [f"label = {json.dumps(label)}", *([] if raw else ["raw = false"]), ""]
     for name, dense in zip(schema.dense, numbers, strict=True):
         lines += ["[[dense]]", f"columns = {json.dumps(name)}", f"prepared = {_inline(dense)}", ""]
     for feature, ids in zip(schema.categorical, values, strict=True):

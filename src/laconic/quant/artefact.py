@@ -133,7 +133,9 @@ def write_artefact(folder: str | Path, artefact: Artefact, *, shadow: TrainedMod
             _write(partial, artefact, shadow)
             mask = os.umask(0)
             os.umask(mask)
-            partial.chmod(0o777 & ~mask)  # temporary folders are private
+            partial.chmod(0o777 & ~mask)  # temporary folders are private, and so are new files of safetensors
+            for path in partial.iterdir():
+                path.chmod(0o666 & ~mask)
             partial.rename(folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
