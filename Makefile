@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary
 SECONDS_TO_FUZZ ?= 600
+# one worker has all tests of a file, which share what they set up
+SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # a new package is known to the editable install only after installing again
 SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
 
@@ -26,10 +28,10 @@ demo: $(READY)
 	@$(BIN)/laconic demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest $(SHARED)
 
 test-quick: $(DEV)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quick
+	$(BIN)/python -m pytest $(SHARED) --quick
 
 lint: $(DEV)
 	$(BIN)/ruff check src tests

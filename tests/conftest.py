@@ -24,12 +24,42 @@ from hypothesis import HealthCheck, settings
 from laconic.lab import check
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
 settings.load_profile("default")
 torch.manual_seed(0)
 
 _DUMPS = Path(
     os.environ.get("LACONIC_TEST_DUMPS", Path(__file__).parents[2] / "shared" / "data" / "embeddings")
 )
+
+
+_SLOW = (
+    *("docs", "convergence", "bench", "aggregator", "lab", "distributed", "tuning", "quantize"),
+    *("train", "examples", "serve", "reduction", "cli"),
+)
+"""Folders whose tests start ranks, build labs or train, the slowest first."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="Leave out ranks, labs, training and benchmarks.")
+
+
+def pytest_configure(config):
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.getoption("--quick") and collection_path.parent == Path(__file__).parent:
+        return collection_path.name in _SLOW or None
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes long, so that no worker is left with it alone at the end."""
+    order = {name: number for number, name in enumerate(_SLOW)}
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: order.get(item.path.relative_to(tests).parts[0], len(order)))
 
 
 @pytest.fixture(scope="session")
