@@ -13,6 +13,7 @@ import sys
 import plotly.graph_objects
 import pytest
 from plotly.offline import get_plotlyjs
+from pydantic import ValidationError
 
 from laconic.errors import ConfigError, FormatError
 from laconic.report import Result, read_result, render, write_report
@@ -59,6 +60,26 @@ def test_the_page_speaks_of_the_last_method_against_the_first(page):
         ("13.0\N{MULTIPLICATION SIGN}", "fewer bytes sent"),
         ("\N{MINUS SIGN}0.00005", "AUC"),
     ]
+
+
+def test_several_seeds_are_shown_one_by_one():
+    data = sample()
+    for method in data["methods"]:
+        method["seed_auc"] = [0.70, 0.706]
+    data["methods"][-1]["seed_auc"] = [0.699, 0.708]
+    page = page_of(data)
+    assert "<span>AUC, mean of 2 seeds</span>" in page
+    shown = "laconic less plain, seed by seed: \N{MINUS SIGN}0.0010, +0.0020; their mean is +0.0005 with a "
+    shown += "standard error of 0.0015. plain alone differs by 0.0060 from seed to seed."
+    assert shown in page
+    assert "one run a method" not in page
+
+
+def test_methods_with_other_numbers_of_seeds_are_refused():
+    data = sample()
+    data["methods"][0]["seed_auc"] = [0.7, 0.8]
+    with pytest.raises(ValidationError, match=r"methods: expected as many seed_auc in each, got \[0, 2\]"):
+        Result.model_validate(data)
 
 
 def test_a_method_that_is_worse_is_called_so():

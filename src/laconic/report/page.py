@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
+from statistics import fmean, stdev
 
 from laconic.report import charts, summary
 from laconic.report.document import Figure, chart, document, legend, section
-from laconic.report.result import Method, Result, Table
+from laconic.report.numerals import change
+from laconic.report.result import Method, Result, Table, seed_changes
 
 __all__ = ["render"]
 
@@ -66,11 +69,28 @@ def _accuracy(methods: Sequence[Method]) -> str:
     by_time = charts.curve_chart(
         methods, lambda p: p.seconds, lambda p: p.auc, across_name="seconds", up_name="AUC"
     )
+    changes = seed_changes(methods)
+    runs = f"mean of {len(changes)} seeds" if changes else "one run a method"
+    seconds = "training with the first seed" if changes else "training"
     note = (
-        "AUC on the evaluation set, exact, one run a method; the axis does not begin at zero. "
-        "Seconds: wall time of training on the machine above, evaluation not included."
+        f"AUC on the evaluation set, exact, {runs}; the axis does not begin at zero. {_luck(methods, changes)}"
+        f"Seconds: wall time of {seconds} on the machine above, evaluation not included."
     )
     return _curves("Accuracy", methods, {"auc-step": by_step, "auc-seconds": by_time}, note)
+
+
+def _luck(methods: Sequence[Method], changes: Sequence[float]) -> str:
+    """Say what a reader needs to tell a loss from luck: differences of every seed, and what seeds alone do."""
+    if not changes:
+        return ""
+    first, last = methods[0], methods[-1]
+    spread = max(first.seed_auc) - min(first.seed_auc)
+    listed = ", ".join(change(value, 4) for value in changes)
+    error = stdev(changes) / math.sqrt(len(changes))
+    return (
+        f"{last.name} less {first.name}, seed by seed: {listed}; their mean is {change(fmean(changes), 4)} with a "
+        f"standard error of {error:.4f}. {first.name} alone differs by {spread:.4f} from seed to seed. "
+    )
 
 
 def _loss(methods: Sequence[Method]) -> str:

@@ -29,6 +29,7 @@ Bytes are averages for one step and one rank. NaN and null both mean: not define
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -36,7 +37,7 @@ from pydantic import Field, model_validator
 
 from laconic.report.record import Bytes, Count, Maybe, Record, Text, read_record
 
-__all__ = ["Method", "Point", "Result", "Table", "read_result"]
+__all__ = ["Method", "Point", "Result", "Table", "read_result", "seed_changes"]
 
 
 class Point(Record):
@@ -93,12 +94,16 @@ class Method(Record):
     """The same before compression."""
 
     auc: Maybe = None
-    """On the evaluation set, after training."""
+    """On the evaluation set, after training; the mean where there are several seeds."""
 
     log_loss: Maybe = None
-    """On the evaluation set, after training."""
+    """On the evaluation set, after training; the mean where there are several seeds."""
+
+    seed_auc: tuple[float, ...] = ()
+    """AUC of each seed, where there are several; all methods have the same seeds, in the same order."""
 
     curve: tuple[Point, ...] = ()
+    """Where there are several seeds, loss and AUC are their means, and seconds those of the first."""
 
     @property
     def median_ms(self) -> float:
@@ -150,6 +155,13 @@ class Result(Record):
     """Of the last method."""
 
     @model_validator(mode="after")
+    def _seeds_are_the_same(self) -> Self:
+        counts = sorted({len(method.seed_auc) for method in self.methods})
+        if len(counts) > 1:
+            raise ValueError(f"methods: expected as many seed_auc in each, got {counts}")
+        return self
+
+    @model_validator(mode="after")
     def _names_differ(self) -> Self:
         for kind, members in (("methods", self.methods), ("tables", self.tables)):
             names = [member.name for member in members]
@@ -162,6 +174,12 @@ class Result(Record):
 def read_result(path: str | Path) -> Result:
     """Read a file, or raise FormatError with a line for each field that is not as it should be."""
     return read_record(path, Result)
+
+
+def seed_changes(methods: Sequence[Method]) -> list[float]:
+    """AUC of the last method less that of the first, seed by seed; empty where there are not several seeds."""
+    first, last = methods[0].seed_auc, methods[-1].seed_auc
+    return [b - a for a, b in zip(first, last, strict=True)] if len(first) > 1 < len(methods) else []
 
 
 def ratio(before: float, after: float) -> float | None:

@@ -9,7 +9,7 @@ from html import escape
 from laconic.report.charts import method_colour
 from laconic.report.document import cards, cell, facts, table
 from laconic.report.numerals import NONE, bytes_text, change, decimals, milliseconds, times
-from laconic.report.result import Method, Result, Table, ratio
+from laconic.report.result import Method, Result, Table, ratio, seed_changes
 
 __all__ = ["circumstances", "headline", "method_table", "table_table"]
 
@@ -46,7 +46,9 @@ def headline(methods: Sequence[Method]) -> str:
     ]
     if first.auc is not None and last.auc is not None:
         both = f"{decimals(first.auc, _AUC_PLACES)} → {decimals(last.auc, _AUC_PLACES)}"
-        shown.append((change(last.auc - first.auc, _AUC_PLACES), "AUC", both))
+        changes = seed_changes(methods)
+        what = f"AUC, mean of {len(changes)} seeds" if changes else "AUC"
+        shown.append((change(last.auc - first.auc, _AUC_PLACES), what, both))
     return cards(f"<b>{escape(last.name)}</b> against <b>{escape(first.name)}</b>", shown)
 
 
