@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from copy import deepcopy
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from laconic.codecs.axes import second_moment
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
@@ -52,12 +51,13 @@ from laconic.lookups import Lookups
 from laconic.nn.coming import Coming, check_order
 from laconic.nn.pending import Pending
 from laconic.nn.row_initialization import initialize_rows
+from laconic.nn.row_module import RowModule
 from laconic.nn.shard_views import ShardViews
 
 __all__ = ["ShardedEmbeddings"]
 
 
-class ShardedEmbeddings(nn.Module):
+class ShardedEmbeddings(RowModule):
     """Tables of one dimension over all ranks of a process group; every rank calls it alike.
 
     In training mode rows and gradients travel as the policy says, and ``backward`` of the loss
@@ -242,18 +242,6 @@ class ShardedEmbeddings(nn.Module):
         update, self._update = self._update, None
         return 0 if update is None else update.result()
 
-    @property
-    def optimizer(self) -> RowOptimizer:
-        """What updates rows, with the learning rate that it has now."""
-        return self._optimizer
-
-    @optimizer.setter
-    def optimizer(self, optimizer: object) -> None:
-        raise ConfigError(
-            f"embeddings.optimizer: rows keep the optimizer that they were made with, got {optimizer!r}; "
-            "set_rate(rate) changes its learning rate"
-        )
-
     def set_rate(self, rate: float) -> None:
         """Change the learning rate from the next update on; every rank alike."""
         self._settle()
@@ -329,72 +317,9 @@ class ShardedEmbeddings(nn.Module):
             worker.close()
             wire.close()
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
-        self._settle_copies()
-        rank, ranks = self.layout.rank, self.layout.ranks
-        rows = {"weight": self.weight_RD, "state": self.state_R, "placed": self._placed}
-        return {"rank": rank, "ranks": ranks, "step": self.step, **rows}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take back what ``get_extra_state`` returned on this rank of as many."""
-        kind = (self.weight_RD.shape, self.state_R is None, self._placed)
-        if (state["weight"].shape, state["state"] is None, state.get("placed", self._placed)) != kind:
-            raise ConfigError(
-                f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, got "
-                f"{tuple(state['weight'].shape)}; tables, ranks, optimizer, hot or warm rows differ"
-            )
-        mine = (self.layout.rank, self.layout.ranks)
-        saved = (state.get("rank", mine[0]), state.get("ranks", mine[1]))  # older states say nothing of it
-        if saved != mine and not self.layout.replicated_T.all():
-            raise ConfigError(
-                f"embeddings: expected the shard of rank {mine[0]} of {mine[1]}, got that of rank {saved[0]} of "
-                f"{saved[1]}; save state_dict() on every rank, in a file of its own, and load it there"
-            )
-        self._settle()
-        self.step = state["step"]
-        self.weight_RD.copy_(state["weight"])
-        if self.state_R is not None:
-            self.state_R.copy_(state["state"])
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ShardedEmbeddings:
-        """Return embeddings with the same rows, and with memory, threads and process groups of their own.
-
-        Every rank copies, as every rank makes them. What is prefetched is not copied.
-        """
-        saved = self.get_extra_state()  # waits for the last update
-        other = type(self).__new__(type(self))
-        memo[id(self)] = other
-        ShardedEmbeddings.__init__(
-            other,
-            self.layout.tables,
-            self.dim,
-            optimizer=self._optimizer,
-            policy=deepcopy(self.policy, memo),
-            dtype=self.weight_RD.dtype,
-            **self._made_with,
-        )
-        other.set_extra_state(saved)
-        return other.train(self.training)
-
-    def extra_repr(self) -> str:
-        """Return what ``repr`` shows."""
-        tables, layout = self.layout.tables, self.layout
-        rows = sum(table.rows for table in tables)
-        return (
-            f"{len(tables)} tables, {rows} rows, dim={self.dim}, dtype={self.weight_RD.dtype}, "
-            f"optimizer={self._optimizer!r}, rank {layout.rank} of {layout.ranks}"
-        )
-
-    def _apply(self, fn: Any, recurse: bool = True) -> ShardedEmbeddings:
-        """Refuse to convert: the exchange works on the memory that it was given."""
-        converted = fn(self.weight_RD[:0])
-        if converted.dtype != self.weight_RD.dtype or converted.device != self.weight_RD.device:
-            raise ConfigError(
-                f"embeddings: tables are {self.weight_RD.dtype} on the CPU and stay so, got {converted.dtype} on "
-                f"{converted.device}; choose dtype when you make them, convert the rest of the model by itself"
-            )
-        return self
+    def _make_again(self, other: ShardedEmbeddings, policy: Policy | None) -> None:
+        kind: dict[str, Any] = {"optimizer": self._optimizer, "policy": policy, "dtype": self.weight_RD.dtype}
+        ShardedEmbeddings.__init__(other, self.layout.tables, self.dim, **kind, **self._made_with)
 
     def _settle(self) -> None:
         """Wait until rows are as the last ``backward`` leaves them."""
