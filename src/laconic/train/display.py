@@ -82,7 +82,7 @@ class Display:
         dense = {
             "bytes_before": dense_before,
             "bytes_sent": dense_sent,
-            "ratio": dense_before / max(dense_sent, 1),
+            "ratio": dense_before / dense_sent if dense_sent else 1.0,
         }
         table.add_row("dense", *_sizes(dense), "", "", "", end_section=not reviews)
         if reviews:
