@@ -17,6 +17,14 @@ def cpu_model() -> str:
     return names[0] if names else platform.machine()
 
 
+def has_vnni() -> bool:
+    """Whether the processor multiplies 8-bit integers without saturating sums in between."""
+    try:
+        return "vnni" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper
 
+from laconic.machine import has_vnni
 from laconic.quant import TrainedModel
 from laconic.quant.model_shape import linear_layers
 from laconic.serve.onnx_export import Graph, dlrm_graph
@@ -41,6 +42,7 @@ def int8_model(trained: TrainedModel) -> bytes:
             plain,
             small,
             per_channel=True,
+            reduce_range=not has_vnni(),  # without, its sums of two products saturate, and scores are off
             weight_type=QuantType.QInt8,
             op_types_to_quantize=["MatMul"],
             nodes_to_exclude=["dots"],
