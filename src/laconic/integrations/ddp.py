@@ -41,6 +41,7 @@ from laconic.integrations.ddp_checks import (
     check_lossy_parameters,
     warn_of_foreign_parameters,
 )
+from laconic.integrations.held_back import HeldBack
 
 __all__ = ["Compressor", "register_ddp"]
 
@@ -97,11 +98,6 @@ def register_ddp(
     chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
     rounded = rounded or network is not None
     settings = _Settings(codec, large, rounded, network, frozenset(chosen), warmup, average, bypass)
-    if (codec is not None) + (large is not None) + rounded > 1:
-        raise ConfigError(
-            "register_ddp: expected one of codec, large, and rounded or network, got several; "
-            "a LargeFirst has a codec of its own, values="
-        )
     if not settings.exact and not chosen:
         raise ConfigError(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
@@ -170,7 +166,7 @@ class Compressor:
 
     def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
         self._settings, self._names, self._group = settings, names, group
-        self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
+        self._ranks = dist.get_world_size(group)
         world = Alone() if self._ranks == 1 else world or Joined(group=group)
         lanes = 1 if settings.network is not None else _LANES  # a network sums one thing at a time
         self._lanes = [
@@ -182,8 +178,7 @@ class Compressor:
         # by bucket: its values, and the step until which DDP's way is best; the same on every rank, as choices must be
         self._dense: dict[int, tuple[int, int]] = {}
         self._sum = dist.AllreduceOptions()
-        self._memory: dict[str, np.ndarray[Any, Any]] = {}
-        self._thresholds: dict[str, tuple[float, int]] = {}
+        self._held_back = HeldBack(dist.get_rank(group), self._ranks)
         self.step = 0
         """Backward passes that were synchronized."""
         self.bytes_sent = 0
@@ -249,32 +244,11 @@ class Compressor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what this rank holds back; every rank has its own."""
-        return {
-            "rank": self._rank,
-            "ranks": self._ranks,
-            "step": self.step,
-            "memory": {name: torch.from_numpy(values.copy()) for name, values in self._memory.items()},
-            "thresholds": self._current_thresholds(),
-        }
+        return {"step": self.step, **self._held_back.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, on the same rank of as many."""
-        mine = (self._rank, self._ranks)
-        saved = (
-            state.get("rank", self._rank),
-            state.get("ranks", self._ranks),
-        )  # older states say nothing of it
-        if state["memory"] and saved != mine:
-            raise ConfigError(
-                f"register_ddp: expected what rank {mine[0]} of {mine[1]} held back, got that of rank {saved[0]} of "
-                f"{saved[1]}; save compressor.state_dict() on every rank, in a file of its own, and load it there"
-            )
-        known = set(self._names.values())
-        for name, values in state["memory"].items():
-            if name not in known:
-                raise ConfigError(f"register_ddp: the saved memory is of {name!r}, which this model has not")
-            self._memory[name] = values.numpy().copy()
-        self._thresholds = dict(state["thresholds"])
+        self._held_back.load_state_dict(state, self._names.values())
         self.step = int(state["step"])
         self._buckets.clear()
         self._dense.clear()
@@ -396,35 +370,15 @@ class Compressor:
         key = tuple(id(parameter) for parameter in parameters)
         if key in self._buckets:
             return self._buckets[key]
-        self._thresholds = self._current_thresholds()
         names = [self._names[i] for i in key]
         chosen = [name in self._settings.chosen for name in names]
         layers = [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
-        memory = self._lay_out(layers if self._settings.large is not None else [])
+        memory = self._held_back.lay_out(layers if self._settings.large is not None else [])
         ends = np.cumsum([0, *(size for _, size in layers)])
         state = _Bucket(chosen, ends, memory)
         self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}
         self._buckets[key] = state
         return state
-
-    def _lay_out(self, layers: list[tuple[str, int]]) -> LayerMemory:
-        """Bring together what layers hold back."""
-        memory = LayerMemory([size for _, size in layers], [name for name, _ in layers])
-        for layer, name in enumerate(memory.names):
-            place = memory.values[memory.bounds[layer] : memory.bounds[layer + 1]]
-            if name in self._memory:
-                place[:] = self._memory[name].reshape(-1)
-            self._memory[name] = place
-            memory.thresholds[layer], memory.ages[layer] = self._thresholds.get(name, (0.0, 0))
-        return memory
-
-    def _current_thresholds(self) -> dict[str, tuple[float, int]]:
-        found = dict(self._thresholds)
-        for bucket in self._buckets.values():
-            memory = bucket.memory
-            now = zip(memory.thresholds.tolist(), memory.ages.tolist(), strict=True)
-            found.update(zip(memory.names, now, strict=True))
-        return found
 
 
 def _at_the_end_of_backward(call: Callable[[], None]) -> None:

@@ -43,6 +43,11 @@ def check_arguments(
             f"register_ddp: network: expected something that adds, got {network!r}; "
             "write InNetwork.from_environment()"
         )
+    if (codec is not None) + (large is not None) + (rounded or network is not None) > 1:
+        raise ConfigError(
+            "register_ddp: expected one of codec, large, and rounded or network, got several; "
+            "a LargeFirst has a codec of its own, values="
+        )
     for name, patterns in (("include", include), ("exclude", exclude)):
         if isinstance(patterns, str):
             raise ConfigError(

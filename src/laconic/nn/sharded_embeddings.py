@@ -46,12 +46,12 @@ from laconic.collectives.worker import RefusedBatchError, Worker
 from laconic.collectives.world import Alone, Joined, World
 from laconic.cost import Link
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, Policy, expect_policy
+from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups
 from laconic.nn.coming import Coming, check_order
 from laconic.nn.pending import Pending
 from laconic.nn.row_initialization import initialize_rows
-from laconic.nn.row_module import RowModule
+from laconic.nn.row_module import RowModule, check_settings
 from laconic.nn.shard_views import ShardViews
 
 __all__ = ["ShardedEmbeddings"]
@@ -101,7 +101,7 @@ class ShardedEmbeddings(RowModule):
         batch that the one under way does not change travel when it is prefetched, if they travel exactly; prefetch before you compute.
         """
         super().__init__()
-        _check_settings(dim, dtype, policy, hot_every)
+        check_settings(dim, dtype, policy, hot_every)
         if world is None:
             world = Joined() if dist.is_initialized() and dist.get_world_size() > 1 else Alone()
         ranks = world.ranks
@@ -113,14 +113,8 @@ class ShardedEmbeddings(RowModule):
         self._parts = Layout(self._hot.parts, ranks, world.rank, alone, warm_rows.in_file(self.layout))
         self.dim = dim
         self._optimizer = optimizer or RowwiseAdagrad()
-        self._made_with: dict[str, Any] = {
-            "world": world,
-            "hot": hot,
-            "hot_every": hot_every,
-            "warm": warm,
-            "cold_folder": cold_folder,
-            "look_ahead": look_ahead,
-        }
+        places = {"hot": hot, "hot_every": hot_every, "warm": warm, "cold_folder": cold_folder}
+        self._made_with: dict[str, Any] = {"world": world, "look_ahead": look_ahead, **places}
         self.policy = policy
         self.ledger = Ledger(tuple(part.name for part in self._hot.parts))
         self._make_rows(dtype, None if cold_folder is None else Path(cold_folder), seed)
@@ -398,13 +392,3 @@ class ShardedEmbeddings(RowModule):
             coming = self._prefetched.pop(0)
             with torch.enable_grad():  # backward runs without
                 self._fetched = (coming.lookups, self._fetch(coming))
-
-
-def _check_settings(dim: int, dtype: torch.dtype, policy: object, hot_every: int) -> None:
-    if dim < 1:
-        raise ConfigError(f"embeddings.dim: expected at least 1, got {dim!r}")
-    if dtype not in (torch.float32, torch.float64):
-        raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {dtype}")
-    expect_policy("embeddings.policy", policy)
-    if hot_every < 1:
-        raise ConfigError(f"embeddings.hot_every: expected at least 1, got {hot_every!r}")
