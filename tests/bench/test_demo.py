@@ -6,7 +6,7 @@ import pytest
 
 from laconic.bench.training import demo
 from laconic.bench.training.jobs import Answer
-from laconic.bench.training.methods import GRADIENT_BOUND, ROW_BOUND
+from laconic.bench.training.methods import FINE_GRADIENT_BOUND, FINE_ROW_BOUND
 
 
 def answer(auc, seconds):
@@ -24,5 +24,5 @@ def test_accuracy_is_the_mean_of_all_seeds_and_time_that_of_the_first():
 
 
 def test_the_bounds_that_are_used_are_named():
-    assert f"rows within {ROW_BOUND:g} of" in demo._sent()
-    assert f"gradients of rows within {GRADIENT_BOUND:g} of" in demo._sent()
+    assert f"rows within {FINE_ROW_BOUND:g} of" in demo._sent()
+    assert f"gradients of rows within {FINE_GRADIENT_BOUND:g} of" in demo._sent()

@@ -16,7 +16,7 @@ from laconic import __version__
 from laconic.bench.machine import Machine
 from laconic.bench.training.driver import Driver
 from laconic.bench.training.jobs import Answer, Epoch, Steps
-from laconic.bench.training.methods import GRADIENT_BOUND, ROW_BOUND
+from laconic.bench.training.methods import FINE, FINE_GRADIENT_BOUND, FINE_ROW_BOUND
 from laconic.bench.training.recipe import Recipe
 from laconic.bench.training.row import step_ms
 from laconic.data import SyntheticSettings
@@ -27,7 +27,7 @@ from laconic.train.settings import ModelSettings
 
 __all__ = ["run_demo"]
 
-_METHODS = ("plain_pairwise", "laconic_pairwise")  # the wire that laconic train uses
+_METHODS = ("plain_pairwise", FINE.name)  # the wire that laconic train uses
 _RATE_MBIT, _UNHURRIED = 200, "10gbit"
 _BATCH, _STEPS, _EVALUATIONS, _SEEDS = 1024, 100, 4, 3
 _RECIPE = Recipe(warmup=40)
@@ -100,13 +100,13 @@ def run_demo(say: Callable[[str], None]) -> Result:
 
 
 def _name(method: str) -> str:
-    return method.removesuffix("_pairwise")
+    return method.partition("_")[0]
 
 
 def _sent() -> str:
     """Say in words which bounds are used."""
     return (
-        f"rows within {ROW_BOUND:g} of the range of their block, gradients of rows within {GRADIENT_BOUND:g} of its "
+        f"rows within {FINE_ROW_BOUND:g} of the range of their block, gradients of rows within {FINE_GRADIENT_BOUND:g} of its "
         "root mean square, gradients of layers within a ninth of each entry"
     )
 
