@@ -17,11 +17,13 @@ from laconic.bench.placement.timing import time_placements
 from laconic.bench.placement.traffic import measure_traffic
 from laconic.bench.placement.worker import leaders
 from laconic.data import SyntheticSettings
+from laconic.train.settings import ModelSettings
 
 
 @pytest.fixture
 def case():
-    return Case("small", SyntheticSettings(kind="synthetic", rows=(2000, 1500, 1200, 7), samples=1 << 14))
+    data = SyntheticSettings(kind="synthetic", rows=(2000, 1500, 1200, 7), samples=1 << 14)
+    return Case("small", data, model=ModelSettings(dim=64, bottom=(32,), top=(32,)))
 
 
 def test_predicted_bytes_are_those_of_a_rehearsal(case):

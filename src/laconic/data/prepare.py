@@ -135,7 +135,8 @@ def prepare(
 
 def _is_raw(columns: ColumnSettings) -> bool:
     """Whether the input was not prepared before: two transforms one after the other are none that can be written down."""
-    return columns.raw and all(entry.prepared is None for entry in (*columns.dense, *columns.categorical))
+    numbers = all(entry.prepared is None for entry in columns.dense)
+    return columns.raw and numbers and all(entry.prepared is None for entry in columns.categorical)
 
 
 def _named(inputs: Sequence[str | Path]) -> str:

@@ -22,7 +22,6 @@ from laconic.bench.crew import Crew
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.contenders import Chosen, choose_places
 from laconic.bench.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
-from laconic.bench.placement.sizes import MODEL
 from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.placement.plan_file import read_plan, write_plan
 from laconic.placement.planner import plan_tables
@@ -168,7 +167,8 @@ def calibrate(
             "bounded": _codec_gb_s(last[coded.name], last[row.name]),
         },
         look_ahead=max(
-            _window(found[ALONE.name], found[lossless.name], found[ahead.name]) for found in answers.values()
+            _window(case.model.dim, found[ALONE.name], found[lossless.name], found[ahead.name])
+            for found in answers.values()
         ),
     )
 
@@ -221,9 +221,9 @@ def _looking_ahead(contender: Contender, path: Path) -> Contender:
     return contender.model_copy(update={"placement": f"{contender.placement} ahead", "plan": path})
 
 
-def _window(alone: Placed, without: Placed, ahead: Placed) -> float:
+def _window(dim: int, alone: Placed, without: Placed, ahead: Placed) -> float:
     """Share of computation that hides what looking ahead gains, turn by turn, and what it takes."""
-    rows = ahead.before["forward"] / (4 * MODEL.dim)
+    rows = ahead.before["forward"] / (4 * dim)
     pairs = zip(without.turn_ms, ahead.turn_ms, strict=True)
     gained_ms = statistics.median(one - other for one, other in pairs)
     gained_ms += 1e-6 * EngineSpeeds().early_ns * rows
@@ -257,6 +257,7 @@ def time_contenders(
     job = PlacedSteps(
         data=case.data,
         batch=case.batch,
+        model=case.model,
         contenders=tuple(contenders),
         rounds=rounds,
         steps=steps,

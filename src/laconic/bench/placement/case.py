@@ -22,7 +22,13 @@ from laconic.placement.access_load import access_load
 from laconic.placement.profile import Profiler
 from laconic.placement.workload import Coding, Workload
 from laconic.train.ranks import Ranks
-from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings
+from laconic.train.settings import (
+    DenseSettings,
+    EmbeddingSettings,
+    ExchangeSettings,
+    ModelSettings,
+    RunSettings,
+)
 from laconic.train.trainer import Trainer
 
 __all__ = ["Case", "find_cases"]
@@ -40,6 +46,7 @@ class Case:
     data: DataSettings
     batch: int = BATCH
     """Samples of a rank in a step."""
+    model: ModelSettings = MODEL
 
     @cached_property
     def source(self) -> Source:
@@ -61,7 +68,7 @@ class Case:
     @cached_property
     def taught(self) -> Trainer:
         """The model that all contenders begin with."""
-        return taught(self.data, self.batch)
+        return taught(self.data, self.batch, self.model)
 
     def batches(self, ranks: int, count: int) -> Iterator[Lookups]:
         """Global batches of as many ranks."""
@@ -76,7 +83,7 @@ class Case:
         return Workload(
             tables=tuple(access_load(table, *codings[table.name]) for table in self.access.tables),
             batch=self.batch,
-            dim=MODEL.dim,
+            dim=self.model.dim,
             dense_bytes=dense_bytes,
             dense_codec_s=dense_codec_s,
             hot_every=hot_every,
@@ -91,7 +98,7 @@ def _codings(case: Case, kind: Literal["exact", "lossless", "bounded"]) -> dict[
         return {feature.name: (Coding(), Coding()) for feature in schema.categorical}
     settings = RunSettings(
         data=case.data,
-        model=MODEL,
+        model=case.model,
         embeddings=EmbeddingSettings(sharding="row", rate=NO_RATE),
         dense=DenseSettings(rate=NO_RATE),
         exchange=ExchangeSettings(kind=kind),

@@ -7,6 +7,7 @@ from typing import Literal
 
 from laconic.config import Settings
 from laconic.data import DataSettings
+from laconic.train.settings import ModelSettings
 
 __all__ = ["Codec", "Contender", "Placed", "PlacedSteps", "Sends"]
 
@@ -56,6 +57,7 @@ class PlacedSteps(Settings):
     data: DataSettings
     batch: int
     """Samples of a rank in a step."""
+    model: ModelSettings
     contenders: tuple[Contender, ...]
     """What fills links for long disturbs the next one even after a step that is not counted: one that sends nothing should be first, plain last."""
     rounds: int

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from laconic.bench.placement.sizes import MODEL
 from laconic.data import DataSettings, open_source
 from laconic.nn import ShardedEmbeddings
 from laconic.train.ranks import Ranks
-from laconic.train.settings import RunSettings
+from laconic.train.settings import ModelSettings, RunSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["NO_RATE", "copy_state", "taught"]
@@ -22,10 +21,10 @@ NO_RATE = 1e-12
 _STEPS = 48
 
 
-def taught(data: DataSettings, batch: int) -> Trainer:
+def taught(data: DataSettings, batch: int, model: ModelSettings) -> Trainer:
     """Train alone, on the same samples on every rank."""
     source = open_source(data)
-    trainer = Trainer(RunSettings(data=data, model=MODEL), source.schema, Ranks(0, 1))
+    trainer = Trainer(RunSettings(data=data, model=model), source.schema, Ranks(0, 1))
     for samples in islice(source.batches("train", global_batch=batch, rank=0, ranks=1), _STEPS):
         trainer.step(samples)
     return trainer

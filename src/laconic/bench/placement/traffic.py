@@ -8,7 +8,6 @@ from laconic.bench.placement.calibration import MEMORY_SHARE
 from laconic.bench.placement.case import Case
 from laconic.bench.placement.jobs import Sends
 from laconic.bench.placement.row import Row
-from laconic.bench.placement.sizes import MODEL
 from laconic.collectives import Sgd, Table
 from laconic.collectives.ledger import Direction
 from laconic.nn import RehearsedEmbeddings
@@ -68,7 +67,7 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
         for load, choice in zip(loads, choices, strict=True)
         if choice.hot
     }
-    rehearsed = RehearsedEmbeddings(tables, MODEL.dim, ranks, optimizer=Sgd(rate=0.0), hot=hot).train()
+    rehearsed = RehearsedEmbeddings(tables, case.model.dim, ranks, optimizer=Sgd(rate=0.0), hot=hot).train()
     taken = 0
     for lookups in case.batches(ranks, steps):
         if lookups.samples == case.batch * ranks:
@@ -80,7 +79,7 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
             table=load.name,
             frequencies=load.frequencies,
             holding=holding_of(choice.kind.sharding, ranks, choice.owner or 0),
-            dim=MODEL.dim,
+            dim=case.model.dim,
             send=choice.kind.send,
             id_order=load.id_order,
         )

@@ -14,10 +14,9 @@ import torch
 
 from laconic.bench.crew_member import do_jobs
 from laconic.bench.placement.jobs import Contender, Placed, PlacedSteps
-from laconic.bench.placement.sizes import MODEL
 from laconic.bench.placement.taught import NO_RATE, copy_state, taught
 from laconic.collectives.world import Joined
-from laconic.data import DataSettings, Samples, open_source
+from laconic.data import Samples, open_source
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings
@@ -85,7 +84,7 @@ class _Timed:
                 turns[name].append(self._turn(name, steps))
 
     def _prepare(self, job: PlacedSteps) -> None:
-        data = job.model_dump_json(include={"data", "batch"})
+        data = job.model_dump_json(include={"data", "batch", "model"})
         source = open_source(job.data)
         if data != self._data:
             self._forget(set())
@@ -94,11 +93,11 @@ class _Timed:
                 "train", global_batch=job.batch * ranks.count, rank=ranks.rank, ranks=ranks.count
             )
             self._batches = list(islice(parts, _BATCHES))
-            self._taught = taught(job.data, job.batch)
+            self._taught = taught(job.data, job.batch, job.model)
         self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
             if contender.name not in self._kept:
-                kept = self._kept[contender.name] = _contending(contender, job.data, self.ranks)
+                kept = self._kept[contender.name] = _contending(contender, job, self.ranks)
                 copy_state(self._taught, kept.trainer)
 
     def _forget(self, wanted: set[str]) -> None:
@@ -162,17 +161,17 @@ def _dense_work_ms(trainer: Trainer) -> float:
     return 1e3 * compressor.work_s / compressor.step if compressor is not None and compressor.step else 0.0
 
 
-def _contending(contender: Contender, data: DataSettings, ranks: Ranks) -> _Kept:
+def _contending(contender: Contender, job: PlacedSteps, ranks: Ranks) -> _Kept:
     settings = RunSettings(
-        data=data,
-        model=MODEL,
+        data=job.data,
+        model=job.model,
         embeddings=EmbeddingSettings(sharding="table", send="pooled", rate=NO_RATE),
         dense=DenseSettings(send=contender.sends.dense, rate=NO_RATE),
         exchange=ExchangeSettings(kind=contender.sends.rows, coded_ids=contender.codec != "plain"),
     )
     if contender.placement == "alone":
         ranks = Ranks(0, 1)
-    schema = open_source(data).schema
+    schema = open_source(job.data).schema
     placement = make_placement(settings, schema, ranks.count, contender.plan)
     world = Joined(pairwise=contender.codec != "plain")
     return _Kept(Trainer(settings, schema, ranks, world=world, placement=placement), placement.hot_every)
