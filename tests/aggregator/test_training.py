@@ -6,20 +6,26 @@ import sys
 
 from laconic.collectives.aggregator.xdp import reason_against
 from laconic.lab import Faults, Lab
-from tests.distributed.training import write_settings
+from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_same_checkpoint, checkpoint
 
 PATIENCE_S = 240
 
 
-def trained(folder, name, send, **switch):
-    settings = write_settings(folder, samples=16 * 3 * 6, name=name)
+def trained_by_ranks(folder):
+    settings = write_settings(folder, samples=16 * 3 * 6, name="ranks")
+    train(3, folder / "processes", str(settings), "--set", "dense.send=rounded")
+    return checkpoint(folder / "ranks", 6)
+
+
+def trained_by_switch(folder, **switch):
+    settings = write_settings(folder, samples=16 * 3 * 6, name="switch")
     command = [sys.executable, "-c", "from laconic.cli import main; main()", "train", str(settings)]
     with Lab(hosts=3, rate="100mbit", **switch) as lab:
-        result = lab.run([*command, "--set", f"dense.send={send}"], timeout_s=PATIENCE_S)
-        counters = lab.aggregator_counters() if switch else None
+        result = lab.run([*command, "--set", "dense.send=network"], timeout_s=PATIENCE_S)
+        counters = lab.aggregator_counters()
     result.check()
-    return checkpoint(folder / name, 6), counters
+    return checkpoint(folder / "switch", 6), counters
 
 
 def test_a_switch_trains_the_model_that_ranks_would(tmp_path, machine):
@@ -27,7 +33,7 @@ def test_a_switch_trains_the_model_that_ranks_would(tmp_path, machine):
     switch = {"aggregator": "user"}
     if reason_against() is None:
         switch = {"aggregator": "xdp", "faults": Faults(loss=0.01, seed=3)}
-    by_ranks, _ = trained(tmp_path, "ranks", "rounded")
-    by_switch, counters = trained(tmp_path, "switch", "network", **switch)
+    by_ranks = trained_by_ranks(tmp_path)
+    by_switch, counters = trained_by_switch(tmp_path, **switch)
     assert_same_checkpoint(by_ranks, by_switch)
     assert counters["results"] > 0

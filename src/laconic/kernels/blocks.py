@@ -14,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_VALUES = 2**32 - 1
 """Of one block: kernels count in 32 bits."""
@@ -91,7 +93,9 @@ class BlockTable:
             doubles.append((spec.bound, spec.lz_penalty, spec.huffman_penalty))
         longs_N6 = np.array(longs, dtype=np.int64).reshape(-1, 6)
         doubles_N3 = np.array(doubles, dtype=np.float64).reshape(-1, 3)
-        return cls(torch.from_numpy(longs_N6), torch.from_numpy(doubles_N3), (longs_N6, doubles_N3))
+        from torch import from_numpy  # noqa: PLC0415  (an aggregator has no blocks and need not wait for torch)
+
+        return cls(from_numpy(longs_N6), from_numpy(doubles_N3), (longs_N6, doubles_N3))
 
     def __len__(self) -> int:
         return self.longs_N6.shape[0]
