@@ -14,12 +14,16 @@ from tests.distributed.ranks import server
 PATIENCE_S = 240
 
 
-def laconic(*arguments: object, cwd: Path | None = None, hidden: str | None = None) -> CompletedProcess[str]:
+def laconic(
+    *arguments: object, cwd: Path | None = None, hidden: str | None = None, **environment: str
+) -> CompletedProcess[str]:
     """Run the command to its end, as if the ``hidden`` package were not installed."""
     words = [str(argument) for argument in arguments]
     with TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        process = server().Process(target=_main, args=(words, (out, err), cwd or Path.cwd(), hidden))
+        process = server().Process(
+            target=_main, args=(words, (out, err), cwd or Path.cwd(), hidden, environment)
+        )
         process.start()
         process.join(PATIENCE_S)
         if process.exitcode is None:
@@ -28,9 +32,16 @@ def laconic(*arguments: object, cwd: Path | None = None, hidden: str | None = No
         return CompletedProcess(words, process.exitcode, out.read_text(), err.read_text())
 
 
-def _main(words: Sequence[str], files: tuple[Path, Path], cwd: Path, hidden: str | None) -> None:
+def _main(
+    words: Sequence[str],
+    files: tuple[Path, Path],
+    cwd: Path,
+    hidden: str | None,
+    environment: dict[str, str],
+) -> None:
     from laconic.cli import main
 
+    os.environ.update(environment)
     if hidden is not None:
         for name in [name for name in sys.modules if f"{name}.".startswith(f"{hidden}.")]:
             del sys.modules[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -12,17 +11,6 @@ import torch
 
 from laconic import BoundedRows, Frame
 from tests.cli.forked import laconic
-
-
-def fresh_laconic(*arguments, **environment):
-    """Start as a shell does, where what is loaded at the start matters."""
-    return subprocess.run(
-        [sys.executable, "-c", "from laconic.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -42,20 +30,18 @@ def test_help_lists_the_commands_and_loads_no_torch():
 
 
 def test_info_says_which_kernels_are_in_use():
-    facts = json.loads(fresh_laconic("info", "--json").stdout)
+    facts = json.loads(laconic("info", "--json").stdout)
     assert facts["kernels_in_use"] in facts["kernels_available"]
-    assert "scalar" in fresh_laconic("info", LACONIC_KERNELS="scalar").stdout
+    assert "scalar" in laconic("info", LACONIC_KERNELS="scalar").stdout
 
 
 def test_forced_kernels_are_used():
     for name in ("scalar", "reference"):
-        assert (
-            json.loads(fresh_laconic("info", "--json", LACONIC_KERNELS=name).stdout)["kernels_in_use"] == name
-        )
+        assert json.loads(laconic("info", "--json", LACONIC_KERNELS=name).stdout)["kernels_in_use"] == name
 
 
 def test_unknown_forced_kernels_are_an_error_with_the_known_ones():
-    done = fresh_laconic("info", LACONIC_KERNELS="avx9000")
+    done = laconic("info", LACONIC_KERNELS="avx9000")
     assert done.returncode == 1
     assert done.stderr.strip() == (
         "laconic: LACONIC_KERNELS: no such kernels 'avx9000' (known: avx2, scalar, reference)"

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 from laconic.config import load
 from laconic.data.columns import load_columns
 from laconic.train.settings import RunSettings
-from tests.distributed.ranks import free_port
+from tests.distributed.ranks import free_port, server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def start(rank, ranks, port):
-    given = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "STEPS": 10}
-    env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", **{name: str(value) for name, value in given.items()}}
-    command = [sys.executable, str(EXAMPLES / "own_loop.py")]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+def _run(out, given):
+    os.environ.update({name: str(value) for name, value in given.items()})
+    os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
+    runpy.run_path(str(EXAMPLES / "own_loop.py"), run_name="__main__")
 
 
-def test_the_loop_of_your_own_runs_on_two_ranks():
-    port = free_port()
-    processes = [start(rank, 2, port) for rank in range(2)]
-    texts = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert "step 10: loss of rank 0" in texts[0]
-    assert "x fewer bytes" in texts[0]
+def test_the_loop_of_your_own_runs_on_two_ranks(tmp_path):
+    given = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "STEPS": 10}
+    given["GLOO_SOCKET_IFNAME"] = "lo"
+    ranks = [
+        server().Process(target=_run, args=(tmp_path / str(rank), {**given, "RANK": rank}))
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(120)
+    assert [rank.exitcode for rank in ranks] == [0, 0]
+    text = (tmp_path / "0").read_text()
+    assert "step 10: loss of rank 0" in text
+    assert "x fewer bytes" in text
 
 
 def test_settings_of_examples_are_valid():
