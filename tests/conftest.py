@@ -23,7 +23,9 @@ from hypothesis import HealthCheck, settings
 
 from laconic.lab import check
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "default", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
 settings.load_profile("default")
 torch.manual_seed(0)

@@ -13,15 +13,15 @@ PATIENCE_S = 240
 
 
 def trained_by_ranks(folder):
-    settings = write_settings(folder, samples=16 * 3 * 6, name="ranks")
-    train(3, folder / "processes", str(settings), "--set", "dense.send=rounded")
+    settings = write_settings(folder, samples=16 * 2 * 6, name="ranks")
+    train(2, folder / "processes", str(settings), "--set", "dense.send=rounded")
     return checkpoint(folder / "ranks", 6)
 
 
 def trained_by_switch(folder, **switch):
-    settings = write_settings(folder, samples=16 * 3 * 6, name="switch")
+    settings = write_settings(folder, samples=16 * 2 * 6, name="switch")
     command = [sys.executable, "-c", "from laconic.cli import main; main()", "train", str(settings)]
-    with Lab(hosts=3, rate="100mbit", **switch) as lab:
+    with Lab(hosts=2, rate="100mbit", **switch) as lab:
         result = lab.run([*command, "--set", "dense.send=network"], timeout_s=PATIENCE_S)
         counters = lab.aggregator_counters()
     result.check()

@@ -15,6 +15,7 @@ from laconic.bench.serving.steps import Steps
 from laconic.bench.serving.tables import render
 from laconic.data import SyntheticSettings
 from laconic.quant import ModelShape
+from laconic.train.settings import ModelSettings
 
 
 def silent() -> Steps:
@@ -24,7 +25,9 @@ def silent() -> Steps:
 @pytest.fixture(scope="module")
 def trained():
     data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=6000)
-    return models.trained_case("small", models.run_settings(data), 5, silent())
+    model = ModelSettings(dim=64, bottom=(128, 64), top=(256, 128, 64))
+    settings = models.run_settings(data).model_copy(update={"model": model})
+    return models.trained_case("small", settings, 5, silent())
 
 
 @pytest.fixture(scope="module")

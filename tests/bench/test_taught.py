@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.bench.placement.sizes import BATCH, MODEL
 from laconic.bench.placement.taught import NO_RATE, copy_state, taught
 from laconic.data import SyntheticSettings, open_source
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
-from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings
 from laconic.train.trainer import Trainer
 
+BATCH, MODEL = 256, ModelSettings(dim=8, bottom=(16,), top=(16,))
 DATA = SyntheticSettings(kind="synthetic", rows=(40, 7), samples=4 * BATCH)
 FROZEN = RunSettings(
     data=DATA,
@@ -25,7 +25,7 @@ FROZEN = RunSettings(
 
 @pytest.fixture(scope="module")
 def learnt():
-    return taught(DATA)
+    return taught(DATA, BATCH, MODEL)
 
 
 @pytest.mark.parametrize("kind", ["rehearsed", "hot"])

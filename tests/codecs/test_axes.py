@@ -89,7 +89,7 @@ def there_and_back(coder, rows, counts_MT):
     return out, sizes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**16), st.integers(1, 24), st.sampled_from([None, 3]), st.floats(1e-3, 0.3))
 def test_coordinates_are_within_the_bound_and_rows_within_its_length(seed, dim, dither, bound):
     axes = random_axes(dim, seed)

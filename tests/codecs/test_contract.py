@@ -35,20 +35,20 @@ def assert_guarantee(codec, x):
 
 
 @every_bounded
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(x=matrices(), bound=bounds, relative=st.booleans())
 def test_every_value_is_within_the_bound(cls, x, bound, relative):
     assert_guarantee(cls(bound=bound, relative=relative), x)
 
 
 @pytest.mark.parametrize("cls", TO_RMS, ids=lambda cls: cls.__name__)
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(x=matrices(), bound=bounds)
 def test_every_value_is_within_the_share_of_the_rms(cls, x, bound):
     assert_guarantee(cls(bound=bound, relative="rms"), x)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(x=raw_matrices, bound=bounds, relative=relatives, seed=st.none() | st.integers(-(2**63), 2**64 - 1))
 def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
     assert_guarantee(BoundedRows(bound=bound, relative=relative, dither=seed), x)

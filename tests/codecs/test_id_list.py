@@ -21,7 +21,7 @@ LISTS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(LISTS)
 def test_every_list_comes_back(ids):
     x = torch.tensor(ids, dtype=torch.int64)
@@ -30,7 +30,7 @@ def test_every_list_comes_back(ids):
     assert torch.equal(IdList().decode(block, (len(ids),)), x)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(LISTS, max_size=8), st.integers(1, 4))
 def test_many_lists_are_what_single_lists_are(lists, threads):
     counts = torch.tensor([len(ids) for ids in lists], dtype=torch.int64)
@@ -41,7 +41,7 @@ def test_many_lists_are_what_single_lists_are(lists, threads):
     assert torch.equal(IdList().decode_lists(buffer, offsets, counts, threads=threads), flat)
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(st.binary(max_size=120), st.integers(0, 100))
 def test_any_bytes_decode_or_raise_a_format_error(data, count):
     block = torch.tensor(list(data), dtype=torch.uint8)

@@ -44,7 +44,7 @@ def test_small_sums_are_dense_sums_too(seed):
     assert torch.equal(total, case.total)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(values=VECTORS, seed=st.integers(0, 2**64 - 1), dtype=st.sampled_from(["int32", "int64"]))
 def test_every_vector_comes_back(values, seed, dtype):
     x = torch.tensor(values, dtype=torch.int32)
@@ -54,7 +54,7 @@ def test_every_vector_comes_back(values, seed, dtype):
     assert sketch.encode(x).numel() == sketch.nbytes == sketch.max_bytes((len(x),))
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(values=st.lists(I32, min_size=4, max_size=60), cells=st.integers(3, 59), seed=st.integers(0, 50))
 def test_too_few_cells_stall_and_never_estimate(values, cells, seed):
     x = torch.tensor(values, dtype=torch.int32)
@@ -243,7 +243,7 @@ def test_more_nonzeros_never_get_fewer_cells():
 # ---- blocks and settings ------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(
     data=st.binary(max_size=300),
     size=st.integers(4, 400),

@@ -23,7 +23,7 @@ def block_of(*places: int) -> np.ndarray:
     return IdList().encode(torch.tensor(places)).numpy()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 70), st.sampled_from([0.0, 0.02, 0.2, 0.9, 1.0])
 )
@@ -105,7 +105,7 @@ def test_bytes_that_lie_are_refused(block, count, text):
         Selection.decode(block, 2, 3, count)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 70), st.sampled_from([0.02, 0.3, 0.9]))
 def test_bits_choose_what_places_do(seed, rows, cols, keep):
     x_BD = np.random.default_rng(seed).standard_normal((rows, cols)).astype(np.float32)

@@ -81,7 +81,7 @@ def expected(made, whole, lookups):
     return out
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     tables(),
     st.integers(1, 4),

@@ -223,13 +223,13 @@ def assert_covers(fields: list[Field], size: int) -> None:
     assert ends[-1] == size
 
 
-@settings(max_examples=250)
+@settings(max_examples=80)
 @given(rngs, st.lists(shapes, min_size=1, max_size=3))
 def test_every_backend_writes_and_reads_the_same_bytes(rng, some_shapes):
     assert_agreement([random_block(rng, shape) for shape in some_shapes])
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(rngs, st.lists(shapes, min_size=1, max_size=2))
 def test_every_backend_accepts_and_refuses_the_same_damaged_blocks(rng, some_shapes):
     blocks = [random_block(rng, shape) for shape in some_shapes]
@@ -315,7 +315,7 @@ def test_no_stream_outgrows_its_size_field(n):
     assert_agreement([(BlockSpec(Kind.ROWS, 0.5003), x_RC)])
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(rngs, st.lists(st.integers(0, 1500), min_size=1, max_size=3))
 def test_every_backend_treats_lists_of_ids_alike(rng, lengths):
     lists = [random_ids(rng, n) for n in lengths]
@@ -336,7 +336,7 @@ def test_every_backend_treats_lists_of_ids_alike(rng, lengths):
         assert all(verdict == verdicts["reference"] for verdict in verdicts.values()), verdicts
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(rngs, shapes)
 def test_a_description_covers_every_byte_once(rng, shape):
     spec, x_RC = random_block(rng, shape)

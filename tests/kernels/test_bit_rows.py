@@ -35,7 +35,7 @@ def chosen(backend, x_BD, keep, method):
     return bits, values[:count]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(0, 20),

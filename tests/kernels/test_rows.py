@@ -163,7 +163,7 @@ def test_inputs_may_be_read_only(backend):
 # ---- all of them alike --------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(situations(), st.booleans())
 def test_every_backend_adds_the_same_bits(situation, indirect):
     rng, dtype, cols, rows, index, edges = situation
@@ -176,7 +176,7 @@ def test_every_backend_adds_the_same_bits(situation, indirect):
         assert_same(out, outs[0], backend.name)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(situations(), st.booleans())
 def test_every_backend_sums_the_same_bits(situation, bagged):
     rng, dtype, cols, rows, index, edges = situation
@@ -189,7 +189,7 @@ def test_every_backend_sums_the_same_bits(situation, bagged):
         assert_same(out, outs[0], backend.name)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     situations(),
     st.booleans(),

@@ -76,7 +76,7 @@ def situations(draw):
     return [sparse_tensor(rng, words, density, dtype, run) for _ in range(ranks)], unit, rng
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(situations())
 def test_the_sum_is_the_dense_one_in_rank_order_and_all_kernels_agree(situation):
     tensors, unit, _ = situation
@@ -99,7 +99,7 @@ def test_the_sum_is_the_dense_one_in_rank_order_and_all_kernels_agree(situation)
     assert all(one == written[0] for one in written)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(situations())
 def test_the_union_and_what_a_rank_has_of_it(situation):
     tensors, unit, _ = situation
@@ -120,7 +120,7 @@ def test_the_union_and_what_a_rank_has_of_it(situation):
     assert all(result == results[0] for result in results)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(situations(), st.integers(1, 6))
 def test_segments_are_tensors_of_their_own(situation, segments):
     (x, *_), unit, rng = situation
@@ -133,7 +133,7 @@ def test_segments_are_tensors_of_their_own(situation, segments):
         assert sizes.tolist() == [block[2][0].tolist() for block in alone]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(situations(), st.lists(st.sampled_from([0.0, 1e-30, 0.5, 3.0, np.inf]), min_size=1, max_size=6))
 def test_large_entries_move_out_and_the_rest_stays_in_memory(situation, thresholds):
     _, _, rng = situation
@@ -180,7 +180,7 @@ def test_whole_rows_cost_next_to_no_index(backend):
     assert whole[1].size <= single[1].size * 1.05
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_damaged_parts_are_refused_or_mean_something(data):
     """All kernels do the same with them, and none writes outside."""

@@ -133,7 +133,7 @@ def test_bad_arguments_are_refused(backend, keep, method, room, text):
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(0, 20),

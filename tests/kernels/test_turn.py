@@ -15,7 +15,7 @@ every = pytest.mark.parametrize("backend", ALL, ids=lambda backend: backend.name
 moderate = st.floats(-(2.0**50), 2.0**50, width=32)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_all_kernels_agree_in_place_and_aside(data):
     rows, cols = data.draw(st.integers(0, 9)), data.draw(st.integers(1, 70))

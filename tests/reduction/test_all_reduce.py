@@ -26,7 +26,7 @@ def sum_case(case, method, reducer, rank):
     return x, reducer.sum(x, method)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from(METHODS))
 def test_every_method_returns_the_sum_in_rank_order(seed, ranks, method):
     case = random_case(np.random.default_rng(seed), 200_000, ALL_TYPES)
