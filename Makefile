@@ -12,6 +12,9 @@ SHARED := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # a new package is known to the editable install only after installing again
 SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
 
+# tests start hundreds of processes; without .pyc files each would compile all of it again
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-quick lint bench fuzz clean
 
 help:
