@@ -7,8 +7,8 @@ READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary
 SECONDS_TO_FUZZ ?= 600
-# one worker has all tests of a file, which share what they set up; some of them wait, so there are more than cores
-SHARED := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# one worker has all tests of a file, which share what they set up
+SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # a new package is known to the editable install only after installing again
 SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
 

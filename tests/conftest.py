@@ -38,8 +38,18 @@ _DUMPS = Path(
 _SLOW = (
     *("docs", "convergence", "bench", "aggregator", "lab", "distributed", "tuning", "quantize"),
     *("train", "examples", "serve", "reduction", "cli"),
+    *("data/test_contract.py", "hostile/test_damaged_blocks.py", "placement/test_planner.py"),
+    *("placement/test_profile.py", "kernels/test_small_blocks.py", "kernels/test_backends_agree.py"),
+    *("data/test_parquet.py", "data/test_prepare.py", "adapt/test_economy.py"),
 )
-"""Folders whose tests start ranks, build labs or train, the slowest first."""
+"""What starts ranks, builds labs, trains or searches: the slowest first."""
+
+
+def _place(path):
+    """Which of these a file or folder belongs to."""
+    parts = path.relative_to(Path(__file__).parent).parts
+    found = [number for number, slow in enumerate(_SLOW) if slow in (parts[0], "/".join(parts))]
+    return found[0] if found else len(_SLOW)
 
 
 def pytest_addoption(parser):
@@ -52,16 +62,14 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    if config.getoption("--quick") and collection_path.parent == Path(__file__).parent:
-        return collection_path.name in _SLOW or None
-    return None
+    if not config.getoption("--quick") or collection_path == Path(__file__).parent:
+        return None
+    return _place(collection_path) < len(_SLOW) or None
 
 
 def pytest_collection_modifyitems(items):
     """Begin with what takes long, so that no worker is left with it alone at the end."""
-    order = {name: number for number, name in enumerate(_SLOW)}
-    tests = Path(__file__).parent
-    items.sort(key=lambda item: order.get(item.path.relative_to(tests).parts[0], len(order)))
+    items.sort(key=lambda item: _place(item.path))
 
 
 @pytest.fixture(scope="session")
