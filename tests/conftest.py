@@ -36,7 +36,7 @@ _DUMPS = Path(
 
 
 _SLOW = (
-    *("docs", "convergence", "bench", "aggregator", "lab", "distributed", "tuning", "quantize"),
+    *("docs", "convergence", "benchmarks", "aggregator", "lab", "distributed", "tuning", "quantize"),
     *("train", "examples", "serve", "reduction", "cli"),
     *("data/test_contract.py", "hostile/test_damaged_blocks.py", "placement/test_planner.py"),
     *("placement/test_profile.py", "kernels/test_small_blocks.py", "kernels/test_backends_agree.py"),

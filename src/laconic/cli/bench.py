@@ -32,7 +32,7 @@ def codecs(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from laconic.bench.codecs import render, run_codec_benchmark
+    from benchmarks.codecs import render, run_codec_benchmark
 
     check_json_file(json_file)
     to_stdout = json_file is not None and str(json_file) == "-"
@@ -67,9 +67,9 @@ def train(
     """Step time, bytes and accuracy of training, against what you would use instead, on a real wire."""
     from rich.console import Console
 
-    from laconic.bench.machine import Machine
-    from laconic.bench.training.benchmark import run_training_benchmark
-    from laconic.bench.training.tables import render
+    from benchmarks.machine import Machine
+    from benchmarks.training.benchmark import run_training_benchmark
+    from benchmarks.training.tables import render
 
     check_json_file(json_file)
     rates_mbit = _rates(rates)
@@ -99,8 +99,8 @@ def switch(
     """Sum of integers by a switch, in the kernel and in user space, against gloo's ring all-reduce."""
     from rich.console import Console
 
-    from laconic.bench.machine import Machine
-    from laconic.bench.reduction.switch import render, run_switch_benchmark
+    from benchmarks.machine import Machine
+    from benchmarks.reduction.switch import render, run_switch_benchmark
 
     check_json_file(json_file)
     rates_mbit = _rates(rates)
@@ -133,9 +133,9 @@ def adapt(
     """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
     from rich.console import Console
 
-    from laconic.bench.adaptation.benchmark import run_adaptation_benchmark
-    from laconic.bench.adaptation.tables import render
-    from laconic.bench.machine import Machine
+    from benchmarks.adaptation.benchmark import run_adaptation_benchmark
+    from benchmarks.adaptation.tables import render
+    from benchmarks.machine import Machine
     from laconic.errors import ConfigError
 
     check_json_file(json_file)
@@ -172,9 +172,9 @@ def placement(
     """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
     from rich.console import Console
 
-    from laconic.bench.machine import Machine
-    from laconic.bench.placement.benchmark import as_json, run_placement_benchmark
-    from laconic.bench.placement.tables import render
+    from benchmarks.machine import Machine
+    from benchmarks.placement.benchmark import as_json, run_placement_benchmark
+    from benchmarks.placement.tables import render
 
     check_json_file(json_file)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
@@ -205,10 +205,10 @@ def reduce(
 
     from rich.console import Console
 
-    from laconic.bench.machine import Machine
-    from laconic.bench.reduction.benchmark import parts_of, run_reduction_benchmark
-    from laconic.bench.reduction.plan import usual_plan
-    from laconic.bench.reduction.tables import render
+    from benchmarks.machine import Machine
+    from benchmarks.reduction.benchmark import parts_of, run_reduction_benchmark
+    from benchmarks.reduction.plan import usual_plan
+    from benchmarks.reduction.tables import render
 
     check_json_file(json_file)
     plan = usual_plan(data, full=full, words=words)
@@ -239,10 +239,10 @@ def hybrid(
 
     from rich.console import Console
 
-    from laconic.bench.machine import Machine
-    from laconic.bench.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
-    from laconic.bench.thresholding.hybrid.plan import usual_plans
-    from laconic.bench.thresholding.hybrid.tables import render
+    from benchmarks.machine import Machine
+    from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
+    from benchmarks.thresholding.hybrid.plan import usual_plans
+    from benchmarks.thresholding.hybrid.tables import render
 
     check_json_file(json_file)
     plans = usual_plans(full=full)
@@ -277,10 +277,10 @@ def serve(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from laconic.bench.machine import Machine
-    from laconic.bench.serving.benchmark import run_serving_benchmark
-    from laconic.bench.serving.engines import ENGINES
-    from laconic.bench.serving.tables import render
+    from benchmarks.machine import Machine
+    from benchmarks.serving.benchmark import run_serving_benchmark
+    from benchmarks.serving.engines import ENGINES
+    from benchmarks.serving.tables import render
     from laconic.errors import ConfigError
 
     check_json_file(json_file)

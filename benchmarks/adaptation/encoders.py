@@ -1,0 +1,142 @@
+"""Which encoder sends less within one bound: the SC'24 paper's, or ``BoundedRows``, table by table.
+
+A trained model's rows are encoded as four ranks would send them for batches of the next epoch, each table within the
+bound of its class in the paper. Nothing but the encoder differs between the first four figures::
+
+    vector LZ, Huffman, hybrid, BoundedRows    pooled: one row for every sample of each destination
+    distinct                                   BoundedRows of each distinct row, once for each owner and destination,
+                                               as Laconic sends them
+
+All are ratios to the same float32 bytes, those of pooled rows. Ids and messages of sizes are not in them.
+
+Shape legend: ``M`` pairs of ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.training.methods import paper_bound
+from laconic.codecs import BlockCodec, BoundedRows, Huffman, Hybrid, VectorLz
+from laconic.collectives.coder import Coder
+from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
+from laconic.data import Samples, Source
+from laconic.tuning.stage import Stage
+
+__all__ = ["EncoderRow", "compare_encoders"]
+
+_SAMPLES = (256, 2048)  # of a rank: what is trained with, and what ``laconic bench train`` counts bytes with
+_BATCHES = 4
+_VECTOR_LZ, _HUFFMAN = 5, 6  # forms of a block, docs/formats/sc24.md
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderRow:
+    """What each encoder makes of one table's rows; ratios are float32 bytes of pooled rows over those sent."""
+
+    data: str
+    table: str | None
+    """None: all tables together."""
+    table_rows: int
+    bound: float | None
+    """A share of each block's range; None: each table has its own."""
+    samples_per_rank: int
+    vector_lz: float
+    huffman: float
+    hybrid: float
+    lz_blocks: int
+    """Blocks for which hybrid chose vector LZ."""
+    huffman_blocks: int
+    """Those for which it chose Huffman; blocks of one value, or stored as they are, are neither."""
+    bounded_rows: float
+    distinct: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What all blocks of some batches became."""
+
+    bytes_T: Ints
+    lz_T: Ints
+    huffman_T: Ints
+
+
+def compare_encoders(name: str, stage: Stage, source: Source) -> list[EncoderRow]:
+    """Encode what a trained stage looks up: a row for each table, and one for all, at each size of batches."""
+    rows: list[EncoderRow] = []
+    for samples in _SAMPLES:
+        batches = source.batches("train", global_batch=samples * stage.ranks, rank=0, ranks=1, epoch=1)
+        rows += _compare(name, stage, list(islice(batches, _BATCHES)), samples)
+    return rows
+
+
+def _compare(name: str, stage: Stage, batches: Sequence[Samples], samples: int) -> list[EncoderRow]:
+    tables = stage.embeddings.layout.tables
+    bounds = [paper_bound(table.rows) for table in tables]
+    by_rows = stage.embeddings.exchange
+    whole = _pooled(by_rows)
+    pooled = [whole.route(batch.lookups, coded=False, ledger=None) for batch in batches]
+    routed = [by_rows.route(batch.lookups, coded=False, ledger=None) for batch in batches]
+
+    def sent(make: Callable[[float], BlockCodec]) -> _Sent:
+        return _encode(whole, pooled, [make(bound) for bound in bounds])
+
+    ours = [BoundedRows(bound=bound, relative=True) for bound in bounds]
+    hybrid = sent(lambda bound: Hybrid(bound=bound, relative=True))
+    plain_T = sum(batch.travels_NNT.sum(axis=(0, 1)) for batch in pooled) * whole.dim * 4
+    figures = {
+        "vector_lz": sent(lambda bound: VectorLz(bound=bound, relative=True)),
+        "huffman": sent(lambda bound: Huffman(bound=bound, relative=True)),
+        "hybrid": hybrid,
+        "bounded_rows": _encode(whole, pooled, ours),
+        "distinct": _encode(by_rows, routed, ours),
+    }
+
+    def row(which: slice, table: str | None, bound: float | None) -> EncoderRow:
+        plain = plain_T[which].sum()
+        return EncoderRow(
+            data=name,
+            table=table,
+            table_rows=sum(table.rows for table in tables[which]),
+            bound=bound,
+            samples_per_rank=samples,
+            lz_blocks=int(hybrid.lz_T[which].sum()),
+            huffman_blocks=int(hybrid.huffman_T[which].sum()),
+            **{figure: float(plain / found.bytes_T[which].sum()) for figure, found in figures.items()},
+        )
+
+    each = [row(slice(t, t + 1), table.name, bounds[t]) for t, table in enumerate(tables)]
+    return [*each, row(slice(None), None, None)]
+
+
+def _pooled(by_rows: Rehearsal) -> Rehearsal:
+    """Return an exchange of the same rows whose tables are whole on one rank and pooled there."""
+    tables = (replace(table, sharding="table", send="pooled") for table in by_rows.layout.tables)
+    whole = Rehearsal(tuple(tables), by_rows.layout.ranks, by_rows.dim, by_rows.optimizer)
+    whole.weight_RD = by_rows.weight_RD
+    return whole
+
+
+def _encode(exchange: Rehearsal, batches: Sequence[RehearsedBatch], codecs: Sequence[BlockCodec]) -> _Sent:
+    """Encode the rows that travel, block by block."""
+    coder = Coder(codecs, exchange.dim, torch.float32)
+    bytes_T, lz_T, huffman_T = (np.zeros(len(codecs), np.int64) for _ in range(3))
+    for batch in batches:
+        rows_RD = exchange.weight_RD[torch.from_numpy(batch.rows_R[: batch.travelling])]
+        counts_MT = batch.travels_NNT.reshape(-1, len(codecs))
+        payload, sizes_MT = coder.encode(rows_RD.numpy(), counts_MT, 0)
+        bytes_T += sizes_MT.sum(axis=0)
+        forms_MT = np.zeros_like(sizes_MT)
+        begins_MT = (np.cumsum(sizes_MT) - sizes_MT.ravel()).reshape(sizes_MT.shape)
+        forms_MT[sizes_MT > 0] = payload[begins_MT[sizes_MT > 0]]
+        lz_T += (forms_MT == _VECTOR_LZ).sum(axis=0)
+        huffman_T += (forms_MT == _HUFFMAN).sum(axis=0)
+    return _Sent(bytes_T, lz_T, huffman_T)

@@ -1,0 +1,161 @@
+"""Other people's codecs as trials: what a user of each would write.
+
+Peers are told the absolute bound, and the type that holds their codes, for nothing: they spend
+no time on the range of the data and no bytes on the step. ``ImportError`` means that a peer is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.case import Case
+from benchmarks.timing import Trial
+
+
+def sz3(case: Case) -> Trial:
+    """SZ3 with its default predictor and an absolute bound."""
+    from pysz import sz, szConfig, szErrorBoundMode
+
+    x, shape = case.values_RD.numpy(), (case.rows, case.dim)
+    config = szConfig(shape)
+    config.errorBoundMode = szErrorBoundMode.ABS
+    config.absErrorBound = case.bound
+    return Trial(
+        encode=lambda: sz.compress(x, config)[0],
+        decode=lambda payload: sz.decompress(payload, np.float32, shape)[0],
+    )
+
+
+def zfp(case: Case) -> Trial:
+    """ZFP in fixed-accuracy mode."""
+    import zfpy
+
+    x = case.values_RD.numpy()
+    return Trial(encode=lambda: zfpy.compress_numpy(x, tolerance=case.bound), decode=zfpy.decompress_numpy)
+
+
+def zstd(level: int) -> Callable[[Case], Trial]:
+    """Quantize with numpy, compress with zstandard."""
+
+    def prepare(case: Case) -> Trial:
+        import zstandard
+
+        compress = zstandard.ZstdCompressor(level=level).compress
+        return _quantized(case, compress, zstandard.ZstdDecompressor().decompress)
+
+    return prepare
+
+
+def zstd_exact(level: int) -> Callable[[Case], Trial]:
+    """Compress float32 as they are."""
+
+    def prepare(case: Case) -> Trial:
+        import zstandard
+
+        compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=level).compress
+        decompress = zstandard.ZstdDecompressor().decompress
+        x = case.values_RD.numpy()
+        return Trial(
+            encode=lambda: compress(x),
+            decode=lambda payload: np.frombuffer(decompress(payload), np.float32).reshape(x.shape),
+        )
+
+    return prepare
+
+
+def zstd_blocks(level: int) -> Callable[[Case], Trial]:
+    """Quantize and compress each block of a case in turn."""
+
+    def prepare(case: Case) -> Trial:
+        import zstandard
+
+        compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=level).compress
+        decompress = zstandard.ZstdDecompressor().decompress
+        x_BRD = case.values_RD.numpy().reshape(case.blocks, -1, case.dim)
+        codes, step, inverse = _grid(case)
+        shape = x_BRD.shape[1:]
+
+        def decode(payload: list[bytes]) -> Any:
+            parts = [np.frombuffer(decompress(part), codes).reshape(shape) * step for part in payload]
+            return np.concatenate(parts)
+
+        return Trial(
+            encode=lambda: [compress(np.rint(x * inverse).astype(codes)) for x in x_BRD],
+            decode=decode,
+            size=lambda payload: sum(map(len, payload)),
+        )
+
+    return prepare
+
+
+def lz4(case: Case) -> Trial:
+    """Quantize with numpy, compress with LZ4."""
+    import lz4.block
+
+    return _quantized(case, lz4.block.compress, lz4.block.decompress)
+
+
+def blosc2(case: Case) -> Trial:
+    """Quantize with numpy, compress with Blosc2 as it comes, on one thread."""
+    import blosc2
+
+    compress = blosc2.CParams(typesize=_grid(case)[0].itemsize, nthreads=1)
+    decompress = blosc2.DParams(nthreads=1)
+    return _quantized(
+        case,
+        lambda codes: blosc2.compress2(codes, cparams=compress),
+        lambda payload: blosc2.decompress2(payload, dparams=decompress),
+    )
+
+
+def fbgemm_int8(case: Case) -> Trial:
+    """FBGEMM's row-wise int8, scale and offset in float32; no bound."""
+    import fbgemm_gpu  # noqa: F401  registers torch.ops.fbgemm
+
+    values_RD = case.values_RD
+    return Trial(
+        encode=lambda: torch.ops.fbgemm.FloatToFused8BitRowwiseQuantized(values_RD),
+        decode=torch.ops.fbgemm.Fused8BitRowwiseQuantizedToFloat,
+        size=lambda payload: payload.numel() * payload.element_size(),
+    )
+
+
+def fp16(case: Case) -> Trial:
+    """Half precision; no bound."""
+    values_RD = case.values_RD
+    return Trial(encode=values_RD.half, decode=lambda payload: payload.float(), size=lambda p: 2 * p.numel())
+
+
+def memcpy(case: Case) -> Trial:
+    """Copy, as fast as memory allows."""
+    values_RD = case.values_RD
+    return Trial(encode=values_RD.clone, decode=lambda payload: payload.clone(), size=lambda p: 4 * p.numel())
+
+
+def _quantized(
+    case: Case, compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes | bytearray]
+) -> Trial:
+    """Do what anybody writes in three lines."""
+    x = case.values_RD.numpy()
+    codes, step, inverse = _grid(case)
+    return Trial(
+        encode=lambda: compress(np.rint(x * inverse).astype(codes)),
+        decode=lambda payload: np.frombuffer(decompress(payload), codes).reshape(x.shape) * step,
+    )
+
+
+def _grid(case: Case) -> tuple[np.dtype[Any], np.float32, np.float32]:
+    """Type of the codes, the step and its inverse.
+
+    int8, as anybody would write, while at most one value in a million wraps around and shows as an
+    error above the bound; otherwise the narrowest type that holds all codes.
+    """
+    sizes = np.abs(case.values_RD.numpy()) / np.float32(2 * case.bound)
+    codes = np.min_scalar_type(-int(np.rint(sizes.max())) - 1)
+    if np.count_nonzero(sizes > 127.5) <= sizes.size // 1_000_000:
+        codes = np.dtype(np.int8)
+    return codes, np.float32(2 * case.bound), np.float32(1 / (2 * case.bound))

@@ -1,0 +1,272 @@
+"""What the engine takes on this machine: fitted to a few placements at two rates, which are not those that are reported.
+
+A step beyond what it computes is ``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients travel beside the backward pass, which
+hides ``w`` of them. What the links carry less than their rate makes
+``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the rest. Dense
+gradients that are coded travel in another way than torch's all-reduce of the others, and have figures of their own. What
+codecs take and how small dense gradients get is measured on a placement by rows, and so is the share of computation during which
+rows of the next step can travel: what looking ahead gains where that is most.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.crew import Crew
+from benchmarks.placement.case import Case
+from benchmarks.placement.contenders import Chosen, choose_places
+from benchmarks.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
+from laconic.placement.engine_speeds import EngineSpeeds
+from laconic.placement.plan_file import read_plan, write_plan
+from laconic.placement.planner import plan_tables
+from laconic.placement.problem import Problem
+from laconic.placement.timeline import ROUNDS
+from laconic.placement.topology import Cluster
+
+__all__ = [
+    "CODED",
+    "MEMORY_SHARE",
+    "DenseCost",
+    "Engine",
+    "Links",
+    "calibrate",
+    "fit_links",
+    "time_contenders",
+    "usual_ms",
+]
+
+MEMORY_SHARE = 0.6
+"""Of all tables that each host has room for."""
+ALONE = Contender(placement="alone", codec="exact")
+CODED = Sends(rows="bounded", dense="levels")
+_LOSSLESS = Sends(rows="lossless", dense="lossless")
+_RATES = (150.0, 600.0)
+_LEAST_EFFICIENCY = 0.3
+_LEAST_SHARE = 0.1  # of what a coded exchange computes that is the codec's, whatever the noise says
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCost:
+    """Of dense gradients in a step."""
+
+    bytes: float
+    """Of the tensors, as they travel."""
+    work_s: float
+    """That a rank computes for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """How links are used."""
+
+    efficiency: float = 1.0
+    latency_us: float = 0.0
+    overlap: float = 0.0
+    dense_overlap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One machine and data set, as the planner is told about it."""
+
+    alone_ms: float
+    summed: Links
+    """Where torch sums dense gradients."""
+    coded: Links
+    """Where they are coded."""
+    dense: dict[str, DenseCost]
+    """By what they are sent as."""
+    codec_gb_s: dict[str, tuple[float, float]]
+    """Encoding and decoding of rows, by what they are sent as."""
+    look_ahead: float = 0.0
+    """Share of computation during which rows of the next step can travel."""
+
+    def problem(
+        self, case: Case, hosts: int, rate_mbit: float, sends: Sends, *, hot_every: int = 1
+    ) -> Problem:
+        """Make the placement problem of these hosts."""
+        dense, links = self.dense[sends.dense], self.summed if sends.dense == "exact" else self.coded
+        workload = case.workload(
+            sends, dense_bytes=dense.bytes, dense_codec_s=dense.work_s, hot_every=hot_every
+        )
+        cluster = Cluster.alike(
+            hosts,
+            memory_gb=MEMORY_SHARE * workload.table_bytes / 1e9,
+            mbps=links.efficiency * rate_mbit,
+            latency_us=links.latency_us,
+            step_ms=self.alone_ms,
+        )
+        encode, decode = self.codec_gb_s.get(sends.rows, (1.0, 1.0))  # what travels as it is needs none
+        speeds = EngineSpeeds(
+            encode_gb_s=encode,
+            decode_gb_s=decode,
+            gather_ns=0,  # both are part of computing alone
+            update_ns=0,
+            overlap=links.overlap,
+            dense_overlap=links.dense_overlap,
+            look_ahead=self.look_ahead,
+        )
+        return Problem(cluster, workload, speeds)
+
+    def exact_sends(self, case: Case, hosts: int, rate_mbit: float) -> Sends:
+        """Choose what loses nothing and is predicted to be fastest at this rate, for a planner's places."""
+        choices = plan_tables(self.problem(case, hosts, rate_mbit, Sends())).choices
+        every = [
+            Sends(rows=rows, dense=dense) for rows in ("exact", "lossless") for dense in ("exact", "lossless")
+        ]
+        return min(every, key=lambda sends: self.problem(case, hosts, rate_mbit, sends).step(choices).step_s)
+
+
+def calibrate(
+    crew: Crew, case: Case, folder: Path, say: Callable[[str], None], *, rounds: int, steps: int
+) -> Engine:
+    """Measure; the crew has links whose rate may be set."""
+    nothing = DenseCost(0.0, 0.0)
+    ideal = Links()
+    engine = Engine(50.0, ideal, ideal, {"exact": nothing, "levels": nothing}, {"bounded": (2.0, 3.0)})
+    sent: dict[Codec, Sends] = {"exact": Sends(), "coded": CODED}
+    chosen = {
+        codec: {
+            name: places
+            for places in choose_places(
+                case, engine.problem(case, crew.ranks, 300, sends), codec, sends, folder / codec
+            )
+            for name in places.names
+        }
+        for codec, sends in sent.items()
+    }
+    fitting = [name for name in ("row", "table", "threshold") if name in chosen["exact"]]  # in memory
+    exact = [chosen["exact"][name] for name in fitting[:2]]
+    row, coded = chosen["exact"]["row"].contender, chosen["coded"]["row"].contender
+    lossless = row.model_copy(update={"sends": _LOSSLESS})
+    ahead = _looking_ahead(lossless, folder / "exact" / "row_ahead.toml")
+    contenders = [ALONE, *(places.contender for places in exact), lossless, ahead, coded]
+    answers: dict[float, dict[str, Placed]] = {}
+    for rate in _RATES:
+        say(f"{case.name}: calibrating at {rate:.0f} Mbit/s")
+        crew.set_rate(f"{rate:.0f}mbit")
+        answers[rate] = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
+    last = answers[_RATES[-1]]
+    engine = Engine(
+        statistics.fmean(usual_ms(found[ALONE.name]) for found in answers.values()),
+        ideal,
+        ideal,
+        dense={
+            "exact": DenseCost(last[row.name].dense_bytes, 0.0),
+            "lossless": _dense_cost(last[lossless.name], crew.ranks),
+            "levels": _dense_cost(last[coded.name], crew.ranks),
+        },
+        codec_gb_s={
+            "lossless": _codec_gb_s(last[lossless.name], last[row.name]),
+            "bounded": _codec_gb_s(last[coded.name], last[row.name]),
+        },
+        look_ahead=max(
+            _window(case.model.dim, found[ALONE.name], found[lossless.name], found[ahead.name])
+            for found in answers.values()
+        ),
+    )
+
+    def links(*timed: tuple[str, Sends, Chosen]) -> Links:
+        """Fit what ideal links do not explain."""
+        points = []
+        for rate, found in answers.items():
+            for name, sends, places in timed:
+                step = engine.problem(case, crew.ranks, rate, sends).step(places.choices)
+                dense_ms, took = 1e3 * step.phases["dense"], usual_ms(found[name])
+                waited = took - usual_ms(found[ALONE.name]) - 1e3 * (step.busy_s - step.compute_s)
+                points.append((1e3 * step.wire_s - dense_ms, dense_ms, waited, took))
+        return fit_links(np.array(points), engine.alone_ms)
+
+    return replace(
+        engine,
+        summed=links(*((places.contender.name, Sends(), places) for places in exact)),
+        coded=links(
+            (lossless.name, _LOSSLESS, chosen["exact"]["row"]), (coded.name, CODED, chosen["coded"]["row"])
+        ),
+    )
+
+
+def fit_links(points: NDArray[np.float64], alone_ms: float) -> Links:
+    """Fit links to milliseconds of rows and of dense gradients on ideal ones, of waiting, and of whole steps, a line each.
+
+    What is hidden is tried out; the rest is a line, by least squares of errors beside the steps.
+    """
+    rows, dense, waited, took = points.T
+    tried = []
+    for hidden in np.linspace(0, 1, 101):
+        for slope in np.linspace(1, 1 / _LEAST_EFFICIENCY, 48):
+            wire = slope * rows + np.maximum(slope * dense - hidden * alone_ms, 0)
+            k = float(np.average(waited - wire, weights=took**-2.0))
+            tried.append((float((((wire + k - waited) / took) ** 2).sum()), hidden, slope, k))
+    _, hidden, slope, k = min(tried)  # of equals the one that hides least
+    return Links(
+        efficiency=float(1 / slope),
+        latency_us=1e3 * max(k, 0.0) / ROUNDS,
+        overlap=min(max(-k, 0.0) / alone_ms, 1.0),
+        dense_overlap=float(hidden),
+    )
+
+
+def _looking_ahead(contender: Contender, path: Path) -> Contender:
+    """Return the same, but that rows travel early."""
+    assert contender.plan is not None, "a placement comes from a plan"
+    plan, hot, warm = read_plan(contender.plan)
+    write_plan(path, plan.model_copy(update={"look_ahead": True}), hot, warm)
+    return contender.model_copy(update={"placement": f"{contender.placement} ahead", "plan": path})
+
+
+def _window(dim: int, alone: Placed, without: Placed, ahead: Placed) -> float:
+    """Share of computation that hides what looking ahead gains, turn by turn, and what it takes."""
+    rows = ahead.before["forward"] / (4 * dim)
+    pairs = zip(without.turn_ms, ahead.turn_ms, strict=True)
+    gained_ms = statistics.median(one - other for one, other in pairs)
+    gained_ms += 1e-6 * EngineSpeeds().early_ns * rows
+    return min(max(gained_ms / usual_ms(alone), 0.0), 1.0)
+
+
+def _dense_cost(answer: Placed, ranks: int) -> DenseCost:
+    return DenseCost(answer.dense_sent * ranks / (2 * (ranks - 1)), 1e-3 * answer.dense_work_ms)
+
+
+def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
+    """Speeds of encoding and decoding: what a coded exchange computes beyond one that sends the same rows as they are."""
+    before = coded.before["forward"] + coded.before["backward"]
+    spent = {
+        way: max(ms - exact.codec_ms[way], _LEAST_SHARE * ms, 1e-6) for way, ms in coded.codec_ms.items()
+    }
+    return before / (1e6 * spent["encode"]), before / (1e6 * spent["decode"])
+
+
+def time_contenders(
+    crew: Crew,
+    case: Case,
+    contenders: Sequence[Contender],
+    *,
+    rounds: int,
+    steps: int,
+    races: Sequence[Sequence[Contender]] = (),
+    further_rounds: int = 0,
+) -> dict[str, Placed]:
+    """Time all of them, in turns, and those that lead a race for longer."""
+    job = PlacedSteps(
+        data=case.data,
+        batch=case.batch,
+        model=case.model,
+        contenders=tuple(contenders),
+        rounds=rounds,
+        steps=steps,
+        races=tuple(tuple(contender.name for contender in race) for race in races),
+        further_rounds=further_rounds,
+    )
+    return {answer.name: answer for answer in map(Placed.model_validate, crew.ask("steps", job))}
+
+
+def usual_ms(answer: Placed) -> float:
+    """Lower quartile of turns: what else a machine does only adds to some, and a lucky one does not count."""
+    return float(np.quantile(answer.turn_ms, 0.25))

@@ -1,0 +1,106 @@
+"""Predicted bytes against those of a rehearsal, which sends what as many ranks would, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks.placement.calibration import MEMORY_SHARE
+from benchmarks.placement.case import Case
+from benchmarks.placement.jobs import Sends
+from benchmarks.placement.row import Row
+from laconic.collectives import Sgd, Table
+from laconic.collectives.ledger import Direction
+from laconic.nn import RehearsedEmbeddings
+from laconic.placement.access_load import hottest_ids
+from laconic.placement.baselines import row_wise, threshold
+from laconic.placement.choice import Choice, Kind
+from laconic.placement.expectation import Flow, expected_traffic
+from laconic.placement.part import Part
+from laconic.placement.problem import Problem
+from laconic.placement.table_parts import holding_of, with_hot_rows
+from laconic.placement.topology import Cluster
+
+__all__ = ["measure_traffic"]
+
+_RATE = 200.0  # Mbit/s that plans are made for
+_DIRECTIONS: tuple[Direction, ...] = ("ids", "forward", "backward")
+
+
+def measure_traffic(
+    cases: Sequence[Case], ranks: Sequence[int], *, steps: int, say: Callable[[str], None]
+) -> list[Row]:
+    """Compare whole tables, dealt rows, and dealt rows of which frequent ones are copied, on so many ranks."""
+    rows = []
+    for case in cases:
+        for count in ranks:
+            say(f"{case.name}: bytes of {count} ranks")
+            problem = _problem(case, count)
+            whole = [
+                Choice(Kind("table", "pooled"), owner=t % count) for t in range(len(problem.workload.tables))
+            ]
+            placements = {"table": whole, "row": row_wise(problem), "threshold": threshold(problem)}
+            for name, choices in placements.items():
+                rows += _compare(case, problem, name, list(choices), steps)
+    return rows
+
+
+def _problem(case: Case, ranks: int) -> Problem:
+    workload = case.workload(Sends(), dense_bytes=0.0)
+    memory = MEMORY_SHARE * workload.table_bytes / 1e9
+    return Problem(Cluster.alike(ranks, memory_gb=memory, mbps=_RATE), workload)
+
+
+def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], steps: int) -> list[Row]:
+    loads, ranks = problem.workload.tables, problem.ranks
+    tables = [
+        Table(
+            name=load.name,
+            rows=load.rows,
+            sharding=choice.kind.sharding,
+            send=choice.kind.send,
+            owner=choice.owner,
+        )
+        for load, choice in zip(loads, choices, strict=True)
+    ]
+    hot = {
+        load.name: hottest_ids(case.access.table(load.name), choice.hot)
+        for load, choice in zip(loads, choices, strict=True)
+        if choice.hot
+    }
+    rehearsed = RehearsedEmbeddings(tables, case.model.dim, ranks, optimizer=Sgd(rate=0.0), hot=hot).train()
+    taken = 0
+    for lookups in case.batches(ranks, steps):
+        if lookups.samples == case.batch * ranks:
+            rehearsed(lookups).sum().backward()
+            taken += 1
+    parts: list[Part] = []
+    for load, choice in zip(loads, choices, strict=True):
+        part = Part(
+            table=load.name,
+            frequencies=load.frequencies,
+            holding=holding_of(choice.kind.sharding, ranks, choice.owner or 0),
+            dim=case.model.dim,
+            send=choice.kind.send,
+            id_order=load.id_order,
+        )
+        parts += with_hot_rows(part, choice.hot) if choice.hot else [part]
+    traffic = expected_traffic(parts, case.batch)
+    flows: dict[Direction, Flow] = {
+        "ids": traffic.ids,
+        "forward": traffic.forward,
+        "backward": traffic.backward,
+    }
+    accounts = rehearsed.ledger.accounts
+    return [
+        Row(
+            kind="bytes",
+            data=case.name,
+            hosts=ranks,
+            placement=name,
+            codec="exact",
+            direction=direction,
+            predicted_bytes=flows[direction].total / ranks,
+            measured_bytes=accounts[direction].sent / (taken * ranks),
+        )
+        for direction in _DIRECTIONS
+    ]

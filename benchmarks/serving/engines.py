@@ -1,0 +1,158 @@
+"""Everybody who serves a model: torch as it is, compiled, torchao, ONNX Runtime, Laconic; one core each.
+
+torch's engines and ONNX Runtime keep tables in float32, which is what their tools leave them in. A model is compiled
+anew for every batch size; ``fullgraph`` makes what torch can not compile an error, where it would run as it is otherwise.
+Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.serving.models import Case, Part
+from laconic.lookups import Lookups
+from laconic.quant import Artefact, TrainedModel
+from laconic.serve import Engine
+
+__all__ = ["ENGINES", "Contender", "engine_contender", "forget_compiled"]
+
+Score = Callable[[Part], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An engine with a model loaded."""
+
+    name: str
+
+    logits: Score
+    """Logits of a batch, from ids and dense features."""
+
+    size_bytes: int
+
+
+class _Whole(nn.Module):
+    """Tables and dense part in one module, with one id for every table and sample."""
+
+    def __init__(self, trained: TrainedModel) -> None:
+        super().__init__()
+        self.tables = nn.ParameterList(
+            nn.Parameter(trained.tables[name], requires_grad=False) for name in trained.features.table_names
+        )
+        self.dense = trained.dense_part()
+
+    def forward(self, dense_BF: Tensor, ids_TB: Tensor) -> Tensor:
+        rows = [nn.functional.embedding(ids_TB[t], table) for t, table in enumerate(self.tables)]
+        return self.dense(dense_BF, torch.stack(rows, dim=1))  # type: ignore[no-any-return]
+
+
+def _torch_score(model: Callable[..., Tensor]) -> Score:
+    def score(part: Part) -> Tensor:
+        with torch.inference_mode():
+            return model(part.dense_BF, part.ids_TB)
+
+    return score
+
+
+def _fp32(case: Case) -> Contender:
+    return Contender("fp32", _torch_score(_Whole(case.trained)), _fp32_bytes(case.trained))
+
+
+def _compile(model: nn.Module) -> Callable[..., Tensor]:
+    return torch.compile(model, dynamic=False, fullgraph=True)
+
+
+def forget_compiled() -> None:
+    """Begin a count anew: torch compiles one function for so many models and batch sizes, and then no more."""
+    torch.compiler.reset()
+
+
+def _compiled(case: Case) -> Contender:
+    model = _compile(_Whole(case.trained))
+    return Contender("compile", _torch_score(model), _fp32_bytes(case.trained))
+
+
+def _torchao(case: Case) -> Contender:
+    for talker in ("torchao", "torch.utils._pytree"):  # about each other's versions
+        logging.getLogger(talker).setLevel(logging.ERROR)
+    # Said while it is compiled, which is at the first batch.
+    warnings.filterwarnings("ignore", "Int8Tensor does not implement")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+        whole = _Whole(case.trained)
+        quantize_(whole.dense, Int8DynamicActivationInt8WeightConfig())
+    layers = _dense_bytes(case.trained) // 4  # one byte a weight; scales and biases are few
+    return Contender("torchao", _torch_score(_compile(whole)), _table_bytes(case.trained) + layers)
+
+
+def _onnxruntime(case: Case) -> Contender:
+    import onnxruntime
+
+    from benchmarks.serving.onnx_int8 import int8_model
+
+    proto = int8_model(case.trained)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for t, name in enumerate(case.trained.features.table_names):  # not copied; a protobuf holds 2 GB at most
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(case.trained.tables[name].numpy())
+        binding.bind_ortvalue_input(f"table_{t}", value)
+
+    def score(part: Part) -> Tensor:
+        if part.dense_BF.shape[1]:
+            binding.bind_cpu_input("dense", part.dense_BF.numpy())
+        binding.bind_cpu_input("ids", part.ids_TB.numpy())
+        binding.bind_output("logits")
+        session.run_with_iobinding(binding)
+        return torch.from_numpy(binding.copy_outputs_to_cpu()[0])
+
+    return Contender("onnxruntime", score, _table_bytes(case.trained) + len(proto))
+
+
+def _laconic(case: Case) -> Contender:
+    assert case.artefact is not None, "with_precisions comes first"
+    return engine_contender(case.artefact)
+
+
+def engine_contender(artefact: Artefact) -> Contender:
+    """Load an artefact into Laconic's engine."""
+    engine = Engine(artefact)
+
+    def score(part: Part) -> Tensor:
+        lookups = Lookups.one_hot(part.ids_TB)
+        return torch.from_numpy(np.ascontiguousarray(engine.logits(part.dense_BF.numpy(), lookups)))
+
+    return Contender("laconic", score, artefact.size_bytes)
+
+
+ENGINES: Mapping[str, Callable[[Case], Contender]] = {
+    "fp32": _fp32,
+    "compile": _compiled,
+    "torchao": _torchao,
+    "onnxruntime": _onnxruntime,
+    "laconic": _laconic,
+}
+"""How each is made, by name."""
+
+
+def _table_bytes(trained: TrainedModel) -> int:
+    return sum(4 * table.numel() for table in trained.tables.values())
+
+
+def _dense_bytes(trained: TrainedModel) -> int:
+    return sum(4 * value.numel() for value in trained.state.values())
+
+
+def _fp32_bytes(trained: TrainedModel) -> int:
+    return _table_bytes(trained) + _dense_bytes(trained)

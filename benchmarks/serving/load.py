@@ -1,0 +1,222 @@
+"""``python -m benchmarks.serving.load [--artefact DIR] [--seconds 60] [--factor 4] [--json FILE]``.
+
+Serves an artefact in a process of its own, measures how many requests a second it can answer, then sends several times as
+many and looks at what becomes of them, and of the server's memory. Without an artefact, a model with random weights is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import Machine
+from benchmarks.serving.client import Outcomes, closed_loop, open_loop
+from laconic.errors import ConfigError
+from laconic.quant import (
+    DenseFeature,
+    Features,
+    ModelShape,
+    Recipe,
+    RowFormat,
+    TableChoice,
+    TableFeature,
+    TrainedModel,
+    quantize_model,
+    read_artefact,
+    write_artefact,
+)
+
+_START_S = 120
+_BODIES = 64
+
+
+def main() -> None:
+    """Run what the arguments say."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.load")
+    parser.add_argument("--artefact", type=Path, help="what to serve; one with random weights if left out")
+    parser.add_argument("--samples", type=int, default=256, help="of a request")
+    parser.add_argument("--connections", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=60, help="of overload")
+    parser.add_argument("--warm", type=float, default=10, help="seconds of measuring what the server can do")
+    parser.add_argument(
+        "--factor", type=float, default=4, help="load, in multiples of what the server can do"
+    )
+    parser.add_argument("--set", action="append", dest="settings", default=[], help="setting of the server")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        artefact = given.artefact or _random_artefact(Path(scratch) / "artefact")
+        requests = _requests(artefact, given.samples)
+        with _server(artefact, Path(scratch), given.settings) as (process, host, port):
+            result = asyncio.run(_measure(process, host, port, requests, given))
+    result = {"machine": str(Machine.this()), "samples": given.samples, **result}
+    Console().print(_table(result))
+    if given.json is not None:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+async def _measure(
+    process: subprocess.Popen[bytes], host: str, port: int, requests: list[bytes], given: argparse.Namespace
+) -> dict[str, Any]:
+    able = await closed_loop(host, port, requests, 16, given.warm)
+    rate = able.statuses.get(200, 0) / able.seconds
+    if not rate:
+        raise ConfigError(f"load: expected answers with 200, got {able.statuses}; is the artefact right?")
+    memory: list[int] = []
+
+    async def look() -> None:
+        while True:
+            memory.append(_resident_bytes(process.pid))
+            await asyncio.sleep(1)
+
+    looking = asyncio.create_task(look())
+    before_s = _cpu_s(process.pid)
+    over = await open_loop(host, port, requests, given.connections, given.factor * rate, given.seconds)
+    cores = (_cpu_s(process.pid) - before_s) / over.seconds
+    looking.cancel()
+    settled = memory[len(memory) // 4 :]
+    return {
+        "able_per_s": rate,
+        "able": _figures(able),
+        "over": _figures(over),
+        "offered_per_s": given.factor * rate,
+        "server_cores": cores,
+        "memory_bytes": {
+            "first": memory[0],
+            "quarter": settled[0],
+            "largest": max(memory),
+            "last": memory[-1],
+        },
+        "still_up": process.poll() is None,
+    }
+
+
+def _figures(outcomes: Outcomes) -> dict[str, Any]:
+    latencies = np.array(outcomes.latencies_s or [np.nan]) * 1e3
+    quantiles = dict(
+        zip(("p50", "p90", "p99", "largest"), np.quantile(latencies, (0.5, 0.9, 0.99, 1)), strict=True)
+    )
+    return {
+        "statuses": {str(status): count for status, count in sorted(outcomes.statuses.items())},
+        "unsent": outcomes.unsent,
+        "accepted_per_s": outcomes.statuses.get(200, 0) / outcomes.seconds,
+        "latency_ms": {name: float(value) for name, value in quantiles.items()},
+    }
+
+
+def _table(result: dict[str, Any]) -> Table:
+    table = Table(title=f"requests of {result['samples']} samples, {result['machine']}")
+    for name in ("load", "answered/s", "answers by status", "unsent", "p50 ms", "p99 ms", "largest ms"):
+        table.add_column(name, justify="right")
+    for name, figures in (("what it can do", result["able"]), ("overload", result["over"])):
+        latency = figures["latency_ms"]
+        statuses = ", ".join(f"{status}: {count:,}" for status, count in figures["statuses"].items())
+        table.add_row(
+            name, f"{figures['accepted_per_s']:.0f}", statuses, f"{figures['unsent']:,}",
+            *(f"{latency[key]:.1f}" for key in ("p50", "p99", "largest")),
+        )  # fmt: skip
+    memory = {key: value / 2**20 for key, value in result["memory_bytes"].items()}
+    table.caption = (
+        f"overload: {result['offered_per_s']:.0f}/s offered, the server uses {result['server_cores']:.2f} cores; its memory, MiB: "
+        + ", ".join(f"{key} {value:.0f}" for key, value in memory.items())
+    )
+    return table
+
+
+@contextmanager
+def _server(
+    artefact: Path, scratch: Path, settings: list[str]
+) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
+    described = scratch / "ready.json"
+    command = [
+        sys.executable,
+        "-c",
+        "from laconic.cli import main; main()",
+        "serve",
+        str(artefact),
+        "--port",
+        "0",
+    ]
+    command += ["--json", str(described), *(part for setting in settings for part in ("--set", setting))]
+    with subprocess.Popen(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            deadline = time.monotonic() + _START_S
+            while not (described.exists() and described.read_text().endswith("}\n")):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise ConfigError(f"load: the server did not start within {_START_S} s; see above")
+                time.sleep(0.05)
+            host, _, port = json.loads(described.read_text())["url"].removeprefix("http://").rpartition(":")
+            yield process, host, int(port)
+        finally:
+            process.terminate()
+
+
+def _random_artefact(folder: Path) -> Path:
+    torch.manual_seed(0)
+    rows = {f"c{t}": 20_000 for t in range(26)}
+    shape = ModelShape(dense=13, tables=len(rows), dim=16, bottom=(128, 64), top=(256, 128))
+    features = Features(
+        dense=tuple(DenseFeature(name=f"d{f}") for f in range(shape.dense)),
+        tables=tuple(TableFeature(name=name, rows=count) for name, count in rows.items()),
+    )
+    tables = {name: torch.randn(count, shape.dim) * 0.1 for name, count in rows.items()}
+    model = TrainedModel(shape, features, tables, shape.build().state_dict())
+    recipe = Recipe.uniform(rows, shape.layer_names(), table=TableChoice(format=RowFormat.INT8))
+    write_artefact(folder, quantize_model(model, recipe), shadow=model)
+    return folder
+
+
+def _requests(artefact: Path, samples: int) -> list[bytes]:
+    """Complete requests with binary tensors and uniform ids."""
+    features = read_artefact(artefact).features
+    rng = np.random.default_rng(0)
+    requests = []
+    for _ in range(_BODIES):
+        tensors: dict[str, tuple[str, np.ndarray[Any, Any]]] = {}
+        if features.dense:
+            tensors["dense"] = "FP32", rng.standard_normal((samples, len(features.dense))).astype("<f4")
+        for table in features.tables:
+            tensors[table.name] = "INT64", rng.integers(0, table.rows, samples).astype("<i8")
+        inputs = [
+            {"name": name, "datatype": kind, "shape": x.shape, "parameters": {"binary_data_size": x.nbytes}}
+            for name, (kind, x) in tensors.items()
+        ]
+        tree = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+        body = tree + b"".join(x.tobytes() for _, x in tensors.values())
+        head = (
+            f"POST /v2/models/model/infer HTTP/1.1\r\nHost: laconic\r\nContent-Length: {len(body)}\r\n"
+            f"Inference-Header-Content-Length: {len(tree)}\r\n\r\n"
+        )
+        requests.append(head.encode() + body)
+    return requests
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # in user mode, in the kernel
+
+
+def _resident_bytes(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The models that are served: trained shortly, on real sets and on generated samples with ten million rows.
+
+Of the large one's tables, rows that no sample of its training looked up have their first values still, as they would
+after any training that ends: they take as much room, and lookups of unseen samples find them as often as they occur.
+
+Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.serving.steps import Steps
+from benchmarks.training.real_data import real_data_sets
+from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
+from laconic.quant import Artefact, Features, ModelShape, TrainedModel
+from laconic.quantize.held_out import select
+from laconic.quantize.workbench import Workbench, make_workbench
+from laconic.train.load_trained import trained_features
+from laconic.train.ranks import Ranks
+from laconic.train.settings import ModelSettings, RunSettings, TrainSettings
+from laconic.train.trainer import Trainer
+
+__all__ = [
+    "BATCH",
+    "PARTS",
+    "Case",
+    "Part",
+    "data_sets",
+    "drawn_case",
+    "large_settings",
+    "reference_case",
+    "run_settings",
+    "trained_case",
+]
+
+BATCH = 256
+"""Samples of a part: what is scored at once where throughput counts."""
+
+PARTS = 4
+"""Steps of training a model."""
+
+_GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19, eval_samples=1 << 17)
+_LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000, eval_samples=1 << 18)
+_REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
+_PAPER = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))
+_LEARNING = TrainSettings(batch=1024, rate_warmup=50)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A batch as engines take it."""
+
+    dense_BF: Tensor
+    ids_TB: Tensor
+    label_B: Tensor
+
+    def first(self, batch: int) -> Part:
+        """Return the first samples of it."""
+        return Part(
+            self.dense_BF[:batch].contiguous(),
+            self.ids_TB[:, :batch].contiguous(),
+            self.label_B[:batch].contiguous(),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A model, and batches of samples that neither its training nor the search of its precisions has seen."""
+
+    name: str
+    trained: TrainedModel
+    parts: list[Part]
+
+    artefact: Artefact | None = None
+    """The model in the precisions that a search chose; None before it."""
+
+
+def data_sets(data: Path | None, scratch: Path) -> Mapping[str, DataSettings]:
+    """Return what models are trained on, by name; ``scratch`` holds what is written for that."""
+    return {"generated": _GENERATED} if data is None else real_data_sets(data, scratch)
+
+
+def run_settings(data: DataSettings) -> RunSettings:
+    """Say how a model of the usual size is trained."""
+    return RunSettings(data=data, model=ModelSettings(dim=64), train=_LEARNING)
+
+
+def large_settings() -> RunSettings:
+    """Say the same of one with layers of a paper's size, and tables far larger than any cache."""
+    return RunSettings(data=_LARGE, model=_PAPER, train=_LEARNING)
+
+
+def trained_case(name: str, settings: RunSettings, most: int | None, steps: Steps) -> tuple[Case, Workbench]:
+    """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
+    steps.begin(f"{name}: opening data")
+    source = open_source(settings.data)
+    steps.begin(f"{name}: drawing first weights")
+    trainer = Trainer(settings, source.schema, Ranks(0, 1))
+    steps.begin(f"{name}: training")
+    batch = settings.train.batch
+    total = min(-(-source.samples_in("train") // batch), most or 1 << 40)
+    batches = source.batches("train", global_batch=batch, rank=0, ranks=1, epoch=0, start=0)
+    for step, samples in enumerate(islice(batches, total)):
+        trainer.step(samples)
+        steps.within(step + 1, total)
+    features, vocabularies = trained_features(source)
+    tables = {feature.name: trainer.embeddings.table_shard(feature.name)[1] for feature in features.tables}
+    state = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    trainer.embeddings.close()
+    model = TrainedModel(_shape(settings, features), features, tables, state, vocabularies)
+    steps.begin(f"{name}: reading samples")
+    parts: list[Part] = []
+    bench = make_workbench(
+        model,
+        source,
+        most=source.samples_in("eval") // 2,
+        seed=0,
+        tell=lambda what, done, total: steps.within(done, total),
+        left=lambda samples: parts.extend(_parts(samples)),
+    )
+    return Case(_title(name, source), model, parts), bench
+
+
+def reference_case(parts: int, steps: Steps) -> Case:
+    """Draw a model with the large one's layers and a fifth of its rows, which a larger one is to replace."""
+    return drawn_case("reference", _REFERENCE, parts, steps)
+
+
+def drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> Case:
+    """Draw a model of paper size; its accuracy means nothing."""
+    steps.begin(f"{name}: drawing tables")
+    settings = RunSettings(data=data, model=_PAPER)
+    source = open_source(data)
+    features, _ = trained_features(source)
+    generator = torch.Generator().manual_seed(0)
+    tables = {
+        feature.name: torch.empty(feature.rows, 64).normal_(0, 0.05, generator=generator)
+        for feature in features.tables
+    }
+    torch.manual_seed(0)
+    shape = _shape(settings, features)
+    model = TrainedModel(shape, features, tables, shape.build().state_dict())
+    evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
+    return Case(name, model, [part for samples in islice(evaluation, parts) for part in _parts(samples)])
+
+
+def _shape(settings: RunSettings, features: Features) -> ModelShape:
+    return ModelShape(
+        **settings.model.model_dump(),
+        dense=len(features.dense),
+        tables=len(features.tables),
+        pooling=settings.embeddings.pooling,
+    )
+
+
+def _title(name: str, source: Source) -> str:
+    rows = sum(source.schema.rows)
+    return f"{name}, {rows / 1e6:.0f} M rows" if rows >= 10_000_000 else name
+
+
+def _parts(samples: Samples) -> Iterator[Part]:
+    """Cut samples with one id a table into parts; fewer than a part at the end are dropped."""
+    for begin in range(0, len(samples) - BATCH + 1, BATCH):
+        some = select(samples, torch.arange(begin, begin + BATCH))
+        ids_TB = some.lookups.ids_L.view(some.lookups.tables, BATCH)
+        yield Part(some.dense_BF.contiguous(), ids_TB, some.label_B)

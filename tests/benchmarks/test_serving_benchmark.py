@@ -1,0 +1,132 @@
+"""The serving benchmark: everybody computes the same model, and rows say what was asked for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.serving import models
+from benchmarks.serving.bags import measure_bags
+from benchmarks.serving.benchmark import Result, _measure
+from benchmarks.serving.complexity import flops, measure_complexity
+from benchmarks.serving.engines import ENGINES, forget_compiled
+from benchmarks.serving.precisions import with_precisions
+from benchmarks.serving.steps import Steps
+from benchmarks.serving.tables import render
+from laconic.data import SyntheticSettings
+from laconic.quant import ModelShape
+from laconic.train.settings import ModelSettings
+
+
+def silent() -> Steps:
+    return Steps(1, lambda text, done, total: None)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=6000)
+    model = ModelSettings(dim=64, bottom=(128, 64), top=(256, 128, 64))
+    settings = models.run_settings(data).model_copy(update={"model": model})
+    return models.trained_case("small", settings, 5, silent())
+
+
+@pytest.fixture(scope="module")
+def case(trained):
+    pytest.importorskip("scipy", reason="the search needs scipy")
+    return with_precisions(*trained, silent())
+
+
+def test_the_search_does_not_have_the_samples_that_are_scored(trained):
+    def keys(parts):
+        return {tuple(row.tolist()) for part in parts for row in part.dense_BF}
+
+    case, bench = trained
+    scored = keys(case.parts)
+    assert len(scored) == 256 * len(case.parts) > 2000
+    assert not scored & keys([*bench.halves.search, *bench.halves.verification])
+
+
+def test_laconic_serves_what_the_search_chose(case):
+    found = case.artefact
+    assert found.metrics["budget"] == 0.0003
+    assert found.metrics["ne_change"] <= 0.0003
+    assert ENGINES["laconic"](case).size_bytes == found.size_bytes
+
+
+def test_engines_agree_on_the_model(case):
+    pytest.importorskip("onnxruntime", reason="no onnxruntime here to compare with")
+    part = case.parts[0]
+    exact = ENGINES["fp32"](case).logits(part)
+    for name in ("onnxruntime", "laconic"):
+        logits = ENGINES[name](case).logits(part)
+        # 8 bits for weights and inputs of six layers
+        assert (logits - exact).abs().max() < 0.05 * (exact.max() - exact.min()) + 0.01, name
+
+
+def test_every_model_is_compiled_for_every_batch(monkeypatch):
+    graphs, real = [], torch.compile
+
+    def counted(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    monkeypatch.setattr(torch, "compile", lambda model, **how: real(model, **how, backend=counted))
+    for tables in range(1, 6):  # twice as many as torch compiles of one function, unless it is told to forget
+        data = SyntheticSettings(kind="synthetic", rows=(10,) * tables, eval_samples=300)
+        case = models.drawn_case("drawn", data, 1, silent())
+        forget_compiled()
+        contender = ENGINES["compile"](case)
+        for batch in (1, 64, 256, 1):
+            contender.logits(case.parts[0].first(batch))
+    assert len(graphs) == 5 * 3
+
+
+def test_rows_have_figures_for_every_engine_and_batch(case):
+    rows = _measure(case, ["fp32", "laconic"], (1, 256), 1, silent())
+    assert [(row.engine, row.batch) for row in rows] == [
+        ("fp32", 1),
+        ("laconic", 1),
+        ("fp32", 256),
+        ("laconic", 256),
+    ]
+    assert rows[1].size_bytes < rows[0].size_bytes / 3
+    assert all(row.ne is not None and row.p99_ms >= row.p50_ms > 0 for row in rows)
+    render(Result(rows, []))
+
+
+def test_bags_are_measured_in_every_format():
+    torch.manual_seed(0)
+    rows = measure_bags(1000, 1, silent())
+    assert [row.engine for row in rows] == ["fp32", "laconic fp32", "laconic int8", "laconic int4"]
+
+
+def test_flops_count_layers_and_dot_products():
+    shape = ModelShape(dense=3, tables=2, dim=4, bottom=(5,), top=(6,))
+    layers = 3 * 5 + 5 * 4 + (4 + 3) * 6 + 6  # two vectors of tables and one of the dense features: 3 pairs
+    assert flops(shape) == 2 * (layers + 3 * 4)
+
+
+def test_larger_models_stand_beside_the_reference():
+    small = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), eval_samples=600)
+    large = SyntheticSettings(kind="synthetic", rows=(500, 10_000, 150), eval_samples=600)
+    cases = [models.drawn_case("drawn", data, 2, silent()) for data in (small, large)]
+    reference, *wider = measure_complexity(*cases, 1, silent(), widths=(1.5, 2.0))
+    assert reference.row.model == "complexity reference"
+    assert reference.fits(reference)
+    assert [fit.row.engine for fit in wider] == ["laconic", "laconic"]
+    assert reference.flops < wider[0].flops < wider[1].flops
+    assert "x FLOPs" in wider[0].row.model
+    assert wider[0].parameters > sum(large.rows) * 64
+    assert all(
+        fit.row.size_bytes < fit.parameters * 1.2 for fit in wider
+    )  # int4 and int8 with what belongs to them
+    render(Result([], [reference, *wider]))
+
+
+def test_steps_tell_parts_and_fractions():
+    told = []
+    steps = Steps(3, lambda *what: told.append(what))
+    steps.begin("one")
+    steps.begin("two")
+    steps.within(1, 4)
+    assert told == [("one", 0, 3), ("two", 1, 3), ("two, 1 of 4", 1.25, 3)]

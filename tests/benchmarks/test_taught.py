@@ -1,0 +1,46 @@
+"""All contenders begin with what one has learnt, wherever their rows are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.placement.taught import NO_RATE, copy_state, taught
+from laconic.data import SyntheticSettings, open_source
+from laconic.train.placement import Placement
+from laconic.train.ranks import Ranks
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings
+from laconic.train.trainer import Trainer
+
+BATCH, MODEL = 256, ModelSettings(dim=8, bottom=(16,), top=(16,))
+DATA = SyntheticSettings(kind="synthetic", rows=(40, 7), samples=4 * BATCH)
+FROZEN = RunSettings(
+    data=DATA,
+    model=MODEL,
+    embeddings=EmbeddingSettings(rate=NO_RATE),
+    dense=DenseSettings(rate=NO_RATE),
+)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return taught(DATA, BATCH, MODEL)
+
+
+@pytest.mark.parametrize("kind", ["rehearsed", "hot"])
+def test_state_is_taken_over_and_kept(learnt, kind):
+    source = open_source(DATA)
+    names = [feature.name for feature in source.schema.categorical]
+    samples = next(iter(source.batches("train", global_batch=BATCH, rank=0, ranks=1)))
+    hot = {names[0]: np.array([1, 5])}
+    placement = replace(Placement.from_settings(FROZEN.embeddings, source.schema), hot=hot)
+    how = {"rehearsed_ranks": 2} if kind == "rehearsed" else {"placement": placement}
+    pupil = Trainer(FROZEN, source.schema, Ranks(0, 1), **how)
+    before = pupil.predict(samples)
+    copy_state(learnt, pupil)
+    expected = learnt.predict(samples)
+    assert not torch.allclose(before, expected, atol=1e-3)
+    assert torch.equal(pupil.predict(samples), expected)
+    pupil.step(samples)
+    assert torch.allclose(pupil.predict(samples), expected, atol=1e-6)
