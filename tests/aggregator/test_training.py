@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from laconic.collectives.aggregator.xdp import reason_against
 from laconic.lab import Faults, Lab
 from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_same_checkpoint, checkpoint
+from tests.warm import python
 
 PATIENCE_S = 240
 
@@ -20,7 +19,7 @@ def trained_by_ranks(folder):
 
 def trained_by_switch(folder, **switch):
     settings = write_settings(folder, samples=16 * 2 * 6, name="switch")
-    command = [sys.executable, "-c", "from laconic.cli import main; main()", "train", str(settings)]
+    command = [*python(), "-c", "from laconic.cli import main; main()", "train", str(settings)]
     with Lab(hosts=2, rate="100mbit", **switch) as lab:
         result = lab.run([*command, "--set", "dense.send=network"], timeout_s=PATIENCE_S)
         counters = lab.aggregator_counters()

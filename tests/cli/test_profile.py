@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +15,7 @@ from laconic.errors import ConfigError
 from laconic.placement.access_file import read_access
 from tests.cli.forked import laconic
 from tests.data.tables import write
+from tests.warm import python
 
 RUN = """
 [data]
@@ -118,7 +118,7 @@ def test_an_interrupt_leaves_no_file(folder):
         "Profiler.add = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()"
     )
-    command = [sys.executable, "-c", script, "profile", "run.toml", "--json", "a.json", "--page", "a.html"]
+    command = [*python(), "-c", script, "profile", "run.toml", "--json", "a.json", "--page", "a.html"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 130, -signal.SIGINT)  # as the version of typer has it
     assert "Traceback" not in done.stderr

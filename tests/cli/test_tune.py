@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +24,7 @@ from laconic.train.settings import RunSettings
 from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
 from laconic.tuning.tune import default_budget
 from tests.cli.forked import laconic
+from tests.warm import python
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "adaptation.md"
 RUN = """
@@ -133,7 +133,7 @@ def test_an_interrupt_leaves_no_file(folder):
         "Stage.train = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()"
     )
-    command = [sys.executable, "-c", script, "tune", "run.toml", "--json", "t.json", "--report", "t.html"]
+    command = [*python(), "-c", script, "tune", "run.toml", "--json", "t.json", "--report", "t.html"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 130, -signal.SIGINT)  # as the version of typer has it
     assert "Traceback" not in done.stderr

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import sys
 from functools import partial
 from importlib import import_module
 from multiprocessing.synchronize import Barrier
@@ -22,9 +21,9 @@ from laconic.nn import ShardedEmbeddings
 from laconic.train.checkpoint import newest_checkpoint
 from tests.distributed.ranks import run_ranks, server
 from tests.distributed.training import PATIENCE_S, Steps, start, train, write_settings
+from tests.warm import python
 
 LOST = r"^laconic: .+: rank {rank} lost a peer \(.+\); a rank or a link is down, .+ with --resume$"
-COMMAND = [sys.executable, "-c", "from laconic.cli import main; main()", "train"]
 ENDLESS = 10**7
 
 
@@ -179,7 +178,15 @@ def test_a_cut_link_ends_every_rank_with_an_error(tmp_path, machine):
     settings = write_settings(tmp_path, samples=ENDLESS)
     steps = Steps(tmp_path / "run")
     with Lab(hosts=3) as lab:
-        command = [*COMMAND, settings, "--set", "train.timeout_s=5"]
+        command = [
+            *python(),
+            "-c",
+            "from laconic.cli import main; main()",
+            "train",
+            settings,
+            "--set",
+            "train.timeout_s=5",
+        ]
         job = lab.start(command, env={"OMP_NUM_THREADS": "1"}, grace_s=PATIENCE_S)
         steps.wait_for(8)
         lab.link_down(2)

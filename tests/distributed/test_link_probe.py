@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from laconic.collectives.wire import Wire
 from laconic.collectives.world import Alone, Joined
 from laconic.lab import Lab, Rate
 from tests.distributed.ranks import run_ranks
+from tests.warm import python
 
 
 def _probe(rank, ranks):
@@ -93,7 +93,7 @@ def test_a_limited_link_is_measured_within_30_percent(machine):
     """Headers take 5 %; what a link saves for a burst between two messages may give 1 ms in 5 back."""
     rate = Rate.parse("100mbit").bits_per_s / 8
     with Lab(hosts=2, rate="100mbit") as lab:
-        run = lab.run([sys.executable, "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120)
+        run = lab.run([*python(), "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120)
     probes, others = (json.loads(output.split()[-1]) for output in run.check().output)
     assert probes == others
     # a busy machine may delay all short messages of a probe, or all long ones: the middle two of four count

@@ -11,12 +11,14 @@ import sys
 import time
 import urllib.request
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 from laconic.cli import bench
 from tests.distributed.ranks import free_port, server
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -117,7 +119,11 @@ def test_other_snippets_run(page):
 def test_the_commands_run_one_after_the_other_as_written(tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    for name in ("laconic", "torchrun"):
+        _write_warm_script(scripts / name)
+    monkeypatch.setenv("PATH", f"{scripts}{os.pathsep}{os.environ['PATH']}")
     commands = [command for command in COMMANDS if command.startswith(("laconic ", "torchrun "))]
     *others, serve = commands
     for command in others:
@@ -130,6 +136,14 @@ def test_the_commands_run_one_after_the_other_as_written(tmp_path, monkeypatch):
         finally:
             server_process.send_signal(signal.SIGTERM)
         assert server_process.wait(PATIENCE_S) == 0
+
+
+def _write_warm_script(path: Path) -> None:
+    """What pip installs under this name, but started where torch is imported already."""
+    (entry,) = entry_points(group="console_scripts", name=path.name)
+    program = f"import sys; from {entry.module} import {entry.attr} as main; sys.exit(main())"
+    path.write_text(f'#!/bin/sh\nexec {shlex.join([*python(), "-c", program])} "$@"\n')
+    path.chmod(0o755)
 
 
 def _becomes_ready(url: str, process: subprocess.Popen[bytes]) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from laconic.errors import ConfigError
 from laconic.lab import Lab
+from tests import warm
 from tests.lab.conftest import PATIENCE_S, python
 
 MEET = """
@@ -166,6 +167,6 @@ print(x.unique().tolist())
 dist.destroy_process_group()
 """
     with Lab(hosts=3, rate="1gbit") as lab:
-        result = lab.run(python(script), pin_cores=True, timeout_s=120).check()
+        result = lab.run([*warm.python(), "-c", script], pin_cores=True, timeout_s=120).check()
     assert result.output == ["[6.0]\n"] * 3
     assert all(host.bytes_sent > 400_000 for host in result.hosts)

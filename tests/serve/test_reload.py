@@ -19,6 +19,7 @@ from laconic.errors import PlanError
 from laconic.serve import Engine
 from laconic.serve.server import listen
 from tests.serve.served import PATIENCE_S, Question, load_from, running, write_small_artefact
+from tests.warm import python
 
 TOKEN = "a token of the tests".replace(" ", "-")
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -110,7 +111,7 @@ def command(link, tmp_path):
     described = tmp_path / "ready.json"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-c", "from laconic.cli import main; main()", "serve", str(link)),
+            *(*python(), "-c", "from laconic.cli import main; main()", "serve", str(link)),
             *("--port", "0", "--json", str(described), "--set", "limits.drain_s=20"),
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
