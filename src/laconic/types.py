@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Codec", "SummableCodec"]
+__all__ = ["Codec"]
 
 
 class Codec(Protocol):
@@ -32,15 +32,4 @@ class Codec(Protocol):
 
     def decode(self, block: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the tensor; ``FormatError`` if the block is not one of this shape."""
-        ...
-
-
-class SummableCodec(Codec, Protocol):
-    """A codec whose blocks can be added without decoding them, by peers or on their way.
-
-    Blocks add that codecs of equal settings encoded, and only such a codec decodes them.
-    """
-
-    def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the block of the sum of what two blocks stand for."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -94,5 +94,5 @@ def sum_by_sketch(case: Case, seed: int, add=summed_block) -> tuple[Tensor, int,
         try:
             return sketch.decode(add(sketch, case.ranks), (case.size,), torch.int64), stalls, sketch
         except PeelingError:
-            sketch = sketch.reseeded(seed + stalls + 1)
+            sketch = replace(sketch, seed=seed + stalls + 1)
     raise AssertionError(f"{MOST_SEEDS} seeds stalled: {case}")

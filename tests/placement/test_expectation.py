@@ -34,7 +34,9 @@ HOLDINGS = {
     "whole": Holding.whole(5, 3),
     "dealt unequally": Holding.dealt(5, [3, 0, 1, 1, 5]),
     "everywhere": Holding.everywhere(5),
-    "a copy in each of two groups": Holding.per_group([0, 0, 1, 1, 1]),
+    "a copy in each of two groups": Holding(
+        np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 1 / 3, 1 / 3, 1 / 3]]), np.array([0, 0, 1, 1, 1])
+    ),
     "one copy, read and kept apart": Holding(
         np.array([[1, 0, 0, 0, 0], [0, 0, 0.5, 0.5, 0]]), np.array([0, 0, 1, 1, 0])
     ),

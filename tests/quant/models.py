@@ -5,7 +5,16 @@ from __future__ import annotations
 import torch
 
 from laconic.lookups import Lookups
-from laconic.quant import DenseFeature, Features, ModelShape, TableFeature, TrainedModel
+from laconic.quant import (
+    DenseFeature,
+    Features,
+    LayerChoice,
+    ModelShape,
+    Recipe,
+    TableChoice,
+    TableFeature,
+    TrainedModel,
+)
 
 
 def trained_model(kind="dlrm", dim=16, dense=3, rows=(50, 7, 1), pooling="sum", seed=0) -> TrainedModel:
@@ -40,3 +49,10 @@ def samples_for(trained: TrainedModel, samples: int, seed=0, longest=4):
         ids.append(torch.randint(0, table.rows, (count,), generator=generator))
     dense_BF = torch.randn(samples, trained.shape.dense, generator=generator)
     return dense_BF, Lookups(torch.cat(ids), offsets, trained.shape.tables)
+
+
+def with_choices(recipe: Recipe, **choices: TableChoice | LayerChoice) -> Recipe:
+    """Return the recipe with other choices; ``with_choices(recipe, **{"top.0": ...})`` for names with a point."""
+    tables = {name: choice for name, choice in choices.items() if isinstance(choice, TableChoice)}
+    layers = {name: choice for name, choice in choices.items() if isinstance(choice, LayerChoice)}
+    return Recipe(tables={**recipe.tables, **tables}, layers={**recipe.layers, **layers})

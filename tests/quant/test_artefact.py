@@ -22,7 +22,7 @@ from laconic.quant import (
 )
 from laconic.quant.artefact import _digest, _file_digest
 from laconic.quant.population import Histogram, Population
-from tests.quant.models import samples_for, trained_model
+from tests.quant.models import samples_for, trained_model, with_choices
 
 HUGE = json.dumps(
     {"tables.c.0": {"dtype": "U8", "shape": [2**40, 12], "data_offsets": [0, 12 * 2**40]}}
@@ -45,8 +45,8 @@ def artefact(trained):
         },
         layers=dict.fromkeys(trained.shape.layer_names(), LayerChoice(kind="int8_dynamic")),
     )
-    recipe = recipe.with_layer("top.0", LayerChoice(kind="int8_static", equalised=True, ranges="l2"))
-    recipe = recipe.with_layer("logit", LayerChoice(kind="bf16"))
+    static = LayerChoice(kind="int8_static", equalised=True, ranges="l2")
+    recipe = with_choices(recipe, **{"top.0": static, "logit": LayerChoice(kind="bf16")})
     observed = observe(trained, [samples_for(trained, 100)])
     return quantize_model(trained, recipe, observed, metrics={"ne": 0.81})
 

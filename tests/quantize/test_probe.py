@@ -20,6 +20,7 @@ from laconic.quantize.emulate import EmulatedModel
 from laconic.quantize.held_out import thinned
 from laconic.quantize.probe import Probe, Scorer
 from laconic.serve import Engine
+from tests.quant.models import with_choices
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +54,7 @@ def test_every_candidate_has_a_name_of_its_own():
 def test_a_candidate_alone_is_a_recipe_with_one_choice(bench, probe):
     exact = Recipe.uniform(probe.names, bench.trained.shape.layer_names())
     for candidate in candidates(probe.names, bench.trained.shape.layer_names()):
-        name, choice = candidate.part.name, candidate.choice
-        if isinstance(choice, TableChoice):
-            recipe = exact.with_table(name, choice)
-        else:
-            recipe = exact.with_layer(name, choice)
+        recipe = with_choices(exact, **{candidate.part.name: candidate.choice})
         assert torch.equal(probe.logits_with(candidate), probe.logits(recipe)), candidate
 
 
@@ -111,7 +108,7 @@ def test_a_cross_network_is_probed_alike(bench):
     for name in shape.layer_names():
         candidate = Candidate(Part("layer", name), LayerChoice(kind="int8_static", equalised=True))
         changed_B = probe.logits_with(candidate)
-        assert torch.equal(changed_B, probe.logits(exact.with_layer(name, candidate.choice)))
+        assert torch.equal(changed_B, probe.logits(with_choices(exact, **{name: candidate.choice})))
         assert not torch.equal(changed_B, probe.exact_B)
     engine = Engine(quantize_model(trained, exact))
     served_B = torch.cat([torch.from_numpy(engine.logits(s.dense_BF.numpy(), s.lookups)) for s in batches])

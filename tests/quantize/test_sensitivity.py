@@ -9,6 +9,7 @@ from laconic.quantize.candidates import candidates
 from laconic.quantize.held_out import thinned
 from laconic.quantize.probe import Probe
 from laconic.quantize.sensitivity import MeasurementFile, measure_candidates, stored_bytes
+from tests.quant.models import with_choices
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +79,8 @@ def test_bytes_are_those_of_the_artefact(bench):
         if candidate.part.name not in ("c1", "top.0"):
             continue
         recipe = Recipe.uniform(trained.features.table_names, trained.shape.layer_names())
-        change = recipe.with_table if candidate.part.kind == "table" else recipe.with_layer
-        artefact = quantize_model(trained, change(candidate.part.name, candidate.choice), bench.observed)
+        recipe = with_choices(recipe, **{candidate.part.name: candidate.choice})
+        artefact = quantize_model(trained, recipe, bench.observed)
         if candidate.part.kind == "table":
             assert artefact.tables[candidate.part.name].numel() == stored_bytes(trained, candidate)
         else:

@@ -61,9 +61,8 @@ def write_small_artefact(
 ) -> TrainedModel:
     """Int8 tables, fp32 layers but for one."""
     model = small_model(seed)
-    recipe = Recipe.uniform(
-        ROWS, model.shape.layer_names(), table=TableChoice(format=RowFormat.INT8)
-    ).with_layer("top.0", LayerChoice(kind="bf16"))
+    recipe = Recipe.uniform(ROWS, model.shape.layer_names(), table=TableChoice(format=RowFormat.INT8))
+    recipe.layers["top.0"] = LayerChoice(kind="bf16")
     write_artefact(folder, quantize_model(model, recipe, metrics=metrics), shadow=model)
     return model
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from laconic import kernels
-from laconic.codecs.matrix import block_bytes, compact, expect_buffer, thread_count
+from laconic.codecs.matrix import block_bytes, compact
 from laconic.errors import ConfigError, FormatError
 
 __all__ = ["IdList"]
@@ -52,54 +52,12 @@ class IdList:
         block = block_bytes(block, "IdList")
         if shape is None:
             shape = (self._count(block),)
-        counts = torch.tensor([prod(shape)])
-        return self.decode_lists(block, torch.tensor([0, block.numel()]), counts).view(shape)
-
-    def encode_lists(
-        self,
-        ids: Tensor,
-        counts: Tensor,
-        out: Tensor | None = None,
-        offsets: Tensor | None = None,
-        threads: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Encode many lists, back to back in ``ids`` with ``counts`` ids each, in one call.
-
-        Returns the used part of ``out`` and the offsets, as ``Batch.encode`` does.
-        """
-        ids = _flat_ids(ids)
-        counts = _checked_counts(counts)
-        if int(counts.sum()) != ids.numel():
-            raise ConfigError(
-                f"IdList: expected counts that add up to {ids.numel()} ids, got {counts.tolist()}"
-            )
-        room = 8 * ids.numel() + 16 * counts.numel()
-        out = torch.from_numpy(np.empty(room, np.uint8)) if out is None else out
-        offsets = torch.empty(counts.numel() + 1, dtype=torch.int64) if offsets is None else offsets
-        expect_buffer("IdList.out", out, torch.uint8, room)
-        expect_buffer("IdList.offsets", offsets, torch.int64, counts.numel() + 1, exactly=True)
-        kernels.active().encode_ids(
-            counts.numpy(), ids.numpy(), out.numpy(), offsets.numpy(), thread_count(threads)
-        )
-        return out[: offsets.numpy()[-1]], offsets
-
-    def decode_lists(
-        self,
-        buffer: Tensor,
-        offsets: Tensor,
-        counts: Tensor,
-        out: Tensor | None = None,
-        threads: int | None = None,
-    ) -> Tensor:
-        """Decode many lists in one call; ``FormatError`` names the first bad one."""
-        counts = _checked_counts(counts)
-        total = int(counts.sum())
-        out = torch.from_numpy(np.empty(total, np.int64)) if out is None else out
-        expect_buffer("IdList.out", out, torch.int64, total, exactly=True)
-        expect_buffer("IdList.offsets", offsets, torch.int64, counts.numel() + 1, exactly=True)
-        data = block_bytes(buffer, "IdList").numpy()
-        kernels.active().decode_ids(counts.numpy(), data, offsets.numpy(), out.numpy(), thread_count(threads))
-        return out
+        count = prod(shape)
+        if count < 0:
+            raise ConfigError(f"IdList: expected a shape of at least 0 ids, got {shape!r}")
+        ids, ends = np.empty(count, np.int64), np.array([0, block.numel()])
+        kernels.active().decode_ids(np.array([count]), block.numpy(), ends, ids, 1)
+        return torch.from_numpy(ids).view(shape)
 
     def _count(self, block: Tensor) -> int:
         count = kernels.active().count_ids(block.numpy())
@@ -118,9 +76,3 @@ def _flat_ids(x: Tensor) -> Tensor:
             f"IdList: expected a dense tensor on the CPU, got {x.layout} on {x.device}; use x.cpu()"
         )
     return x.to(torch.int64).contiguous().view(-1)
-
-
-def _checked_counts(counts: Tensor) -> Tensor:
-    if counts.dtype not in (torch.int64, torch.int32) or counts.dim() != 1 or bool((counts < 0).any()):
-        raise ConfigError(f"IdList: expected counts as 1-D integers of at least 0, got {counts!r}")
-    return counts.to(torch.int64).contiguous()

@@ -19,7 +19,7 @@ never wrapped. There are no random signs as in a sketch that estimates: an estim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Literal, get_args
 
@@ -96,10 +96,6 @@ class Sketch:
             return bitmap
         bloom = cls(size=size, cells=cells["bloom"], seed=seed, index="bloom", dtype=dtype)
         return bloom if 10 * bloom.nbytes <= 9 * bitmap.nbytes else bitmap
-
-    def reseeded(self, seed: int) -> Sketch:
-        """Return the same sketch with other hashes."""
-        return replace(self, seed=seed)
 
     @property
     def nbytes(self) -> int:

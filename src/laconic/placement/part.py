@@ -9,7 +9,6 @@ that are everywhere is two parts. Shape legend: ``C`` copies, ``N`` devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -71,13 +70,6 @@ class Holding:
     def everywhere(cls, ranks: int) -> Self:
         """Put a copy on every device."""
         return cls(np.eye(ranks), np.arange(ranks))
-
-    @classmethod
-    def per_group(cls, group_N: Sequence[int] | NDArray[np.int64]) -> Self:
-        """Put a copy in every group of devices, dealt to its members, who read it."""
-        _, reads_N = np.unique(np.asarray(group_N), return_inverse=True)
-        member_CN = (reads_N == np.arange(reads_N.max() + 1)[:, None]).astype(np.float64)
-        return cls(member_CN / member_CN.sum(axis=1, keepdims=True), reads_N)
 
     @property
     def ranks(self) -> int:

@@ -59,8 +59,6 @@ def quantize_layer(
         assert observed is not None
         parts["range"] = observed.range(choice.ranges, equal_K)
     size_N = weight_NK.abs().amax(dim=1)
-    if not choice.per_channel:
-        size_N = size_N.amax().expand_as(size_N)
     scale_N = torch.where(size_N > 0, size_N / _TOP, 1.0).contiguous()
     codes_NK = (weight_NK / scale_N[:, None]).round_().clamp_(-_TOP, _TOP).to(torch.int8)
     return {"weight": codes_NK, "scale": scale_N, **parts}

@@ -6,21 +6,20 @@ ranges = "greedy"
 
 [layers."top.0"]
 kind = "int8_dynamic"
-per_channel = true
+equalised = true
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from laconic.config import Settings, load, parse
 from laconic.errors import ConfigError
 from laconic.quant.rows import Ranges, RowFormat
-from laconic.quant.toml_text import toml_text
 
 __all__ = ["LayerChoice", "LayerKind", "Recipe", "TableChoice"]
 
@@ -44,15 +43,20 @@ class LayerChoice(Settings):
     """``bf16``: weights in bfloat16, computed in float32. ``int8_*``: weights int8, inputs uint8 and sums int32;
     the range of the inputs is that of each sample (``dynamic``), or one for all from calibration (``static``)."""
 
-    per_channel: bool = True
-    """int8: a scale for every output, rather than one for all."""
-
     equalised: bool = False
     """int8: inputs of wide range hand some of it over to their weights, ``S = sqrt(max|W| / max|X|)`` for each;
     needs calibration."""
 
     ranges: Literal["minmax", "l2"] = "minmax"
     """``int8_static``: from the smallest input to the largest, or the range of least squared error."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_per_channel(cls, tree: Any) -> Any:
+        """Leave out what files from before say: whether outputs share a scale can be seen in the scales."""
+        return (
+            {name: tree[name] for name in tree if name != "per_channel"} if isinstance(tree, dict) else tree
+        )
 
     @property
     def calibrated(self) -> bool:
@@ -84,14 +88,6 @@ class Recipe(Settings):
             layers={name: layer or LayerChoice() for name in layers},
         )
 
-    def with_table(self, name: str, choice: TableChoice) -> Recipe:
-        """Return the same but for one table."""
-        return self.model_copy(update={"tables": {**self.tables, name: choice}})
-
-    def with_layer(self, name: str, choice: LayerChoice) -> Recipe:
-        """Return the same but for one layer."""
-        return self.model_copy(update={"layers": {**self.layers, name: choice}})
-
     def check(self, tables: Iterable[str], layers: Iterable[str]) -> None:
         """Raise ``ConfigError`` unless every table and layer has its choice, and nothing else has."""
         for what, chosen, known in (("tables", self.tables, tables), ("layers", self.layers, layers)):
@@ -102,10 +98,6 @@ class Recipe(Settings):
             for name in names:
                 if name not in chosen:
                     raise ConfigError(f"recipe.{what}: expected a choice for {name!r}, got none")
-
-    def to_toml(self) -> str:
-        """Text that ``parse`` and ``load`` read back."""
-        return toml_text(self.model_dump(mode="json"))
 
     @classmethod
     def parse(cls, text: str, *, where: str = "recipe") -> Recipe:

@@ -80,7 +80,7 @@ def described(choice: TableChoice | LayerChoice) -> str:
     if choice.kind == "int8_static":
         words.append(choice.ranges)
     if choice.kind.startswith("int8"):
-        words += ["equalised"] * choice.equalised + ["per tensor"] * (not choice.per_channel)
+        words += ["equalised"] * choice.equalised
     return " ".join(words)
 
 

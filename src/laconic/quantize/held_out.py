@@ -19,7 +19,7 @@ from laconic.data.mix64 import key64, mix64, uniform
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
-__all__ = ["BATCH", "HeldOut", "divide", "joined", "labels", "select", "thinned", "undrawn"]
+__all__ = ["BATCH", "HeldOut", "divide", "joined", "labels", "select", "thinned"]
 
 BATCH = 512  # scored at a time: what a model computes meanwhile stays in the cache, which takes half the time of 4096
 _READ = 4096
@@ -59,13 +59,6 @@ def divide(
     for name, part in zip(("search", "verification"), parts, strict=True):
         _check(name, part, total)
     return HeldOut(*(thinned(tuple(part), sum(map(len, part))) for part in parts))
-
-
-def undrawn(source: Source, *, most: int, seed: int = 0) -> Iterator[Samples]:
-    """Yield the evaluation samples that ``divide`` leaves: neither part of it has them."""
-    taken = _share(source, most)
-    for samples, drawn_B in _drawn(source, seed):
-        yield select(samples, torch.from_numpy(np.flatnonzero(drawn_B >= taken)))
 
 
 def _share(source: Source, most: int) -> float:
