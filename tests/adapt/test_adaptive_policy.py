@@ -10,10 +10,12 @@ import pytest
 from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy
 from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
-from laconic.adapt.economy import Decision, Replay
+from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
+from laconic.adapt.measurement import CHOICES, Costs, Measurement
 from laconic.codecs import BoundedRows, Cast
+from laconic.cost import CodecCost, Link
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 
 NAMES = ("a", "b", "c")
@@ -175,14 +177,18 @@ def test_what_the_economy_chooses_from_has_every_table_compressed():
     assert bounds(policy.uneconomical_plan(0), "backward") == [0.5, None, None]
 
 
-LOG = [
-    Decision(4, "forward", "a", "bounded", "cast", "one: 1"),
-    Decision(8, "backward", "a", "bounded", "exact", "two: 2"),
-]
+def measured(forward, backward):
+    """All choices of table ``a`` but one take a second; the other tables cost nothing however they travel."""
+    free = (CodecCost(0, 0, 0),) * 3
+    costs = [
+        Costs((tuple(CodecCost(float(choice != best), 0, 0) for choice in CHOICES), free, free), 0.0)
+        for best in (forward, backward)
+    ]
+    return [Measurement(Link(1e-4, 1e9), *costs)]
 
 
 def full_policy():
-    guard, economy = Guard(NAMES, 0.001), Replay(NAMES, LOG)
+    guard, economy = Guard(NAMES, 0.001), Economy(NAMES)
     return AdaptivePolicy(PLAN, decay=ClosedLoop(3.0), guard=guard, economy=economy)
 
 
@@ -191,7 +197,7 @@ def test_a_restored_policy_hands_out_the_same_plans():
     for step, loss in enumerate([0.9, 0.7, 0.6, 0.58] + [0.57] * 11, start=1):
         policy.losses.add(step, loss, 10)
         policy.decay.observe(loss)
-    policy.economy.review(5)
+    policy.economy.review(5, measured("cast", "bounded"))
     policy.guard.trusted = True
     policy.guard.rows_T[:] = [0.5, 0.25, 1]
     restored.restore(json.loads(json.dumps(policy.state(), allow_nan=False)))
@@ -199,7 +205,7 @@ def test_a_restored_policy_hands_out_the_same_plans():
     assert restored.losses.slope() == policy.losses.slope() > 0
     for each in (policy, restored):
         each.decay.observe(0.569)
-        each.economy.review(9)
+        each.economy.review(9, measured("cast", "exact"))
     assert restored.plan_for(9) == policy.plan_for(9)
     assert restored.state() == policy.state()
     assert 1 < restored.multiplier(9) < 3

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import pickle
 import random
-from dataclasses import asdict, replace
 from itertools import pairwise
 
 import pytest
 
-from laconic.adapt.economy import Decision, Economy, Replay
+from laconic.adapt.economy import Decision, Economy
 from laconic.adapt.measurement import CHOICES, DIRECTIONS, Costs, Measurement, slowest
 from laconic.cost import CodecCost, Link, direction_seconds
 from laconic.errors import ConfigError
@@ -242,49 +241,6 @@ def test_a_restored_economy_continues_identically():
     for step in range(10, 20):
         assert restored.review(step, runs[step]) == economy.review(step, runs[step])
     assert restored.state() == economy.state()
-
-
-def test_a_log_replays_the_choices_step_by_step_and_from_a_checkpoint():
-    rng = random.Random(4)
-    economy, log, history = Economy(names(4)), [], []
-    for step in range(0, 200, 10):
-        log += economy.review(step, [measured(Link(1e-4, 10 ** rng.uniform(6.5, 9.5)), [offers()] * 4)])
-        history.append(economy.state())
-    assert len({decision.step for decision in log}) > 3
-    log = [Decision(**row) for row in json.loads(json.dumps([asdict(decision) for decision in log]))]
-    replayed, resumed = Replay(names(4), log), Replay(names(4), log)
-    resumed.restore(history[9])
-    for step, state in zip(range(0, 200, 10), history, strict=True):
-        assert replayed.review(step) == [decision for decision in log if decision.step == step]
-        assert replayed.state() == state
-        if step > 90:
-            resumed.review(step)
-            assert resumed.state() == state
-
-
-def test_a_replay_catches_up_with_steps_that_were_not_reviewed():
-    log = [
-        Decision(10, "forward", "c0", "bounded", "exact", "one: 1"),
-        Decision(20, "forward", "c0", "exact", "cast", "two: 2"),
-    ]
-    replayed = Replay(names(1), log)
-    assert replayed.review(5) == []
-    assert replayed.review(25) == log
-    assert replayed.choice("forward") == ("cast",)
-    assert replayed.review(30) == []
-
-
-def test_a_log_of_another_run_is_refused():
-    decision = Decision(10, "forward", "c0", "exact", "cast", "one: 1")
-    message = (
-        r"^economy: expected table 'c0' to change from 'bounded' at step 10, got 'exact' in the log; "
-        r"replay a log from its beginning, with its first choice$"
-    )
-    with pytest.raises(ConfigError, match=message):
-        Replay(names(1), [decision]).review(10)
-    message = r"^economy: expected a log of tables c0, got 'other'; replay the log of this model$"
-    with pytest.raises(ConfigError, match=message):
-        Replay(names(1), [replace(decision, table="other")])
 
 
 def test_the_state_of_another_model_is_refused():

@@ -1,4 +1,4 @@
-"""Adaptation on real ranks: all decide alike, training is left alone, and a resumed or replayed run is the same."""
+"""Adaptation on real ranks: all decide alike, training is left alone, and a resumed run is the same."""
 
 from __future__ import annotations
 
@@ -89,16 +89,6 @@ def test_reviews_were_made_and_left_training_as_it_was(adapted):
         assert sent[0] == 0 < sent[1] < sent[-1]
         accounts = [int(line.split()[0]) for line in lines(adapted / "seen" / f"accounts-{rank}")]
         assert accounts == [4, 12]
-
-
-def test_a_replay_takes_the_same_decisions_and_ends_with_the_same_rows(adapted, tmp_path):
-    settings = write_settings(tmp_path, samples=16 * 4 * (STEPS + 8))
-    replay = ("--replay", str(adapted / "run" / "metrics.jsonl"))
-    arguments = (str(settings), "--set", "policy=auto", "--set", f"train.steps={STEPS}", *WIDE, *replay)
-    adapt(4, tmp_path / "ranks", Watched(tmp_path / "seen", accounted_from=4), *arguments)
-    assert decisions_of(tmp_path / "run") == decisions_of(adapted / "run")
-    assert not (tmp_path / "seen" / "accounts-0").exists()  # nothing was measured
-    assert_same_checkpoint(checkpoint(tmp_path / "run", STEPS), checkpoint(adapted / "run", STEPS))
 
 
 def test_a_run_resumed_within_a_closed_loop_and_with_a_guard_is_the_uninterrupted_one(tmp_path):

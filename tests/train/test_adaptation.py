@@ -7,16 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from laconic.adapt.economy import Replay
 from laconic.collectives.update_error import UpdateError
-from laconic.errors import ConfigError
 from laconic.train import adaptation as module
-from laconic.train.adaptation import Adaptation, logged_decisions, make_adaptive_policy
+from laconic.train.adaptation import Adaptation
 from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
 from laconic.train.economics import Accountant
-from laconic.train.effective_exchange import effective_exchange
 from laconic.train.review import AHEAD
-from laconic.train.run import run
 from tests.train.small_runs import batches_of, policy_of, settings_of, state_of, trainer_of
 from tests.train.test_checkpoint import assert_equal
 
@@ -154,79 +150,3 @@ def test_a_watch_sees_wide_bounds_err_more():
         trainer.step(batches_of(settings, 1)[0])
         errors.append(watch.sums_4T[3].sum())
     assert 0 < errors[0] < errors[1]
-
-
-def entry(**changes):
-    return {
-        "kind": "decision",
-        "step": 4,
-        "part": "economy",
-        "direction": "forward",
-        "table": "c0",
-        "old": "bounded",
-        "new": "exact",
-        "reason": "planted: by hand",
-        **changes,
-    }
-
-
-def write_log(path, *entries):
-    path.write_text("".join(json.dumps(each) + "\n" for each in entries))
-    return path
-
-
-def test_a_log_is_the_economys_decisions_and_nothing_else(tmp_path):
-    log = write_log(
-        tmp_path / "metrics.jsonl",
-        {"kind": "train", "step": 4, "loss": None},
-        entry(),
-        {"kind": "decision", "step": 5, "part": "guard", "tables": ["c0"], "factor": 0.5},
-        {"kind": "decision", "step": 5, "part": "decay", "multiplier": 2.0, "reason": "loss"},
-        entry(step=10, old="exact", new="cast"),
-    )
-    assert [(d.step, d.old, d.new) for d in logged_decisions(log)] == [
-        (4, "bounded", "exact"),
-        (10, "exact", "cast"),
-    ]
-
-
-def test_a_replay_changes_the_plan_where_the_log_does(tmp_path):
-    log = write_log(tmp_path / "log", entry(), entry(step=10, old="exact", new="cast"))
-    settings = settings_of()
-    rehearsed = Rehearsed(settings)
-    names = [f"c{t}" for t in range(4)]
-    policy = make_adaptive_policy(effective_exchange(settings), names, 3, log)
-    assert isinstance(policy.economy, Replay)
-    rehearsed.trainer.embeddings.policy = rehearsed.policy = policy
-    rehearsed.adaptation = Adaptation(rehearsed.trainer, policy)
-    batches, seen = batches_of(settings, 12), []
-    for k in range(12):
-        rehearsed.train(batches, k, k + 1)
-        seen.append(policy.economy.choice("forward")[0])
-    assert seen == ["bounded"] * 3 + ["exact"] * 6 + ["cast"] * 3
-    assert [(step, decision["new"]) for step, decision in rehearsed.decisions] == [(4, "exact"), (10, "cast")]
-
-
-def test_a_log_of_other_tables_is_refused(tmp_path):
-    log = write_log(tmp_path / "log", entry(table="c_user"))
-    message = (
-        r"^economy: expected a log of tables c0, c1, c2, c3, got 'c_user'; replay the log of this model$"
-    )
-    with pytest.raises(ConfigError, match=message):
-        run(settings_of(f"train.out='{tmp_path / 'run'}'"), resume=False, console=None, replay=log)
-    assert not (tmp_path / "run").exists()
-
-
-def test_metrics_that_are_not_there_or_none_are_an_error_that_names_them(tmp_path):
-    settings = settings_of(f"train.out='{tmp_path / 'run'}'")
-    with pytest.raises(
-        ConfigError, match=r"^--replay: .*/none\.jsonl can not be read: No such file or directory$"
-    ):
-        run(settings, resume=False, console=None, replay=tmp_path / "none.jsonl")
-    log = tmp_path / "log"
-    for text in ("loss 0.5\n", "[]\n", "7\n", "{}\n", '{"kind": "decision", "part": "economy", "step": 3}\n'):
-        log.write_text(text)
-        with pytest.raises(
-            ConfigError, match=r"^--replay: .*/log: expected JSON lines, the metrics of a run, got "
-        ):
-            run(settings, resume=False, console=None, replay=log)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
+from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
 from laconic.adapt.principal_axes import PrincipalAxes
@@ -23,28 +24,12 @@ from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 
-__all__ = ["CAST_FROM", "AdaptivePolicy", "Choices", "may_be_cast"]
+__all__ = ["CAST_FROM", "AdaptivePolicy", "may_be_cast"]
 
 CAST_FROM = 2.0**-9
 """A bound, beside the range, from which float16 is taken to be finer."""
 
 Mode = Literal["normal", "candidate", "exact"]
-
-
-class Choices(Protocol):
-    """Who says which tables are worth compressing: ``Economy``, or its replay."""
-
-    def choice(self, direction: Any) -> tuple[str, ...]:
-        """Return exact, cast or bounded, for every table."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
-        ...
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take it back."""
-        ...
 
 
 class AdaptivePolicy:
@@ -57,7 +42,7 @@ class AdaptivePolicy:
         warmup_steps: int = 0,
         decay: Decay | ClosedLoop | None = None,
         guard: Guard | None = None,
-        economy: Choices | None = None,
+        economy: Economy | None = None,
         principal: PrincipalAxes | None = None,
     ) -> None:
         self.base, self.warmup_steps = plan, warmup_steps
@@ -133,7 +118,7 @@ class AdaptivePolicy:
         if self.principal is not None and "axes" in state:
             self.principal.restore(state["axes"])
 
-    def _make(self, multiplier: float, economy: Choices | None) -> ExchangePlan:
+    def _make(self, multiplier: float, economy: Economy | None) -> ExchangePlan:
         tables = len(self.base.tables)
         rows_T, gradients_T = np.full(tables, multiplier), np.ones(tables)
         exact: dict[str, NDArray[np.bool_]] = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from laconic.adapt.hysteresis import MARGIN, paying_moves
@@ -18,7 +17,7 @@ from laconic.adapt.measurement import CHOICES, DIRECTIONS, Choice, Costs, Direct
 from laconic.cost import CodecCost, Link, cheapest
 from laconic.errors import ConfigError
 
-__all__ = ["Decision", "Economy", "Replay"]
+__all__ = ["Decision", "Economy"]
 
 _WARY_REVIEWS = 2
 
@@ -54,7 +53,6 @@ class Economy:
             raise ConfigError(f"economy.first: expected one of {', '.join(CHOICES)}, got {first!r}")
         self.names = names
         self._tables = {direction: [_Standing(first) for _ in names] for direction in DIRECTIONS}
-        self._step = -1
 
     def choice(self, direction: Direction) -> tuple[Choice, ...]:
         """Return what each table travels as."""
@@ -69,7 +67,7 @@ class Economy:
             for measurement in measurements:
                 self._check(measurement.costs(direction), direction)
             decisions += self._decide(step, direction, *slowest(measurements, direction))
-        self._enter(step, decisions)
+        self._enter(decisions)
         return decisions
 
     def summary(self) -> str:
@@ -82,7 +80,7 @@ class Economy:
             direction: [[table.choice, table.cause, table.wary] for table in tables]
             for direction, tables in self._tables.items()
         }
-        return {"names": list(self.names), "step": self._step, **standings}
+        return {"names": list(self.names), **standings}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where the state was taken."""
@@ -91,7 +89,6 @@ class Economy:
                 f"economy: expected the state of tables {', '.join(self.names)}, got that of "
                 f"{', '.join(state['names'])}; the checkpoint is of another model"
             )
-        self._step = state["step"]
         self._tables = {
             direction: [_Standing(*table) for table in state[direction]] for direction in DIRECTIONS
         }
@@ -130,7 +127,7 @@ class Economy:
             decisions.append(Decision(step, direction, self.names[t], old, new, reason))
         return decisions
 
-    def _enter(self, step: int, decisions: Sequence[Decision]) -> None:
+    def _enter(self, decisions: Sequence[Decision]) -> None:
         """Let the decisions of one review take effect."""
         for tables in self._tables.values():
             for table in tables:
@@ -139,7 +136,6 @@ class Economy:
             cause = decision.reason.partition(":")[0]
             t = self.names.index(decision.table)
             self._tables[decision.direction][t] = _Standing(decision.new, cause, _WARY_REVIEWS)
-        self._step = step
 
     def _summary(self, direction: Direction) -> str:
         kinds = Counter((table.choice, table.cause) for table in self._tables[direction])
@@ -150,39 +146,6 @@ class Economy:
             if kind[0] == choice
         ]
         return "; ".join(parts) or f"compression on for all {len(self.names)} tables"
-
-
-class Replay(Economy):
-    """An economy that chooses as a log says, whatever is measured: a run again as it went."""
-
-    def __init__(self, names: tuple[str, ...], log: Sequence[Decision], first: Choice = "bounded") -> None:
-        super().__init__(names, first)
-        for decision in log:
-            if decision.table not in names:
-                raise ConfigError(
-                    f"economy: expected a log of tables {', '.join(names)}, got {decision.table!r}; "
-                    "replay the log of this model"
-                )
-        self._log = tuple(log)
-
-    def review(self, step: int, measurements: Sequence[Measurement] = ()) -> list[Decision]:
-        """Return the decisions of the log since the last review, up to this step."""
-        due = [decision for decision in self._log if self._step < decision.step <= step]
-        for at, decisions in groupby(due, key=lambda decision: decision.step):
-            self._follow(at, list(decisions))
-        if self._step < step:
-            self._enter(step, [])
-        return due
-
-    def _follow(self, step: int, decisions: Sequence[Decision]) -> None:
-        for decision in decisions:
-            choice = self.choice(decision.direction)[self.names.index(decision.table)]
-            if choice != decision.old:
-                raise ConfigError(
-                    f"economy: expected table {decision.table!r} to change from {choice!r} at step {step}, "
-                    f"got {decision.old!r} in the log; replay a log from its beginning, with its first choice"
-                )
-        self._enter(step, decisions)
 
 
 def _reason(link: Link, old: tuple[Choice, CodecCost], new: tuple[Choice, CodecCost]) -> str:

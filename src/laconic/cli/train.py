@@ -21,11 +21,6 @@ def train(
     resume: bool = typer.Option(
         False, help="Continue from the newest checkpoint, or start where there is none."
     ),
-    replay: Path | None = typer.Option(
-        None,
-        metavar="METRICS.JSONL",
-        help="Take the economy's decisions from another run's metrics: makes a run that measures reproducible.",
-    ),
     plan: Path | None = typer.Option(
         None,
         metavar="PLAN.TOML",
@@ -49,7 +44,7 @@ def train(
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     try:
-        result = run(settings, resume=resume or restarted, console=console, replay=replay, plan=plan)
+        result = run(settings, resume=resume or restarted, console=console, plan=plan)
     except (LaconicError, OSError, KeyboardInterrupt) as error:
         _leave(error)
     if json_file is not None and os.environ.get("RANK", "0") == "0":

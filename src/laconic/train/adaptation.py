@@ -5,10 +5,8 @@ All ranks do the same at the same steps; what they decide depends only on what t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
-from laconic.adapt.economy import Decision, Economy, Replay
+from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
 from laconic.adapt.principal_axes import PrincipalAxes
 from laconic.codecs.axes import Axes
@@ -33,13 +31,8 @@ __all__ = ["Adaptation", "make_adaptive_policy"]
 _OBSERVED_EVERY = 50  # steps between two looks at the training loss
 
 
-def make_adaptive_policy(
-    settings: ExchangeSettings, names: Sequence[str], ranks: int, replay: Path | None = None
-) -> AdaptivePolicy:
-    """Return the policy that the settings describe, with all that adapts it; one rank has no economy.
-
-    ``replay``: metrics of another run, whose economic decisions are taken again instead of measuring anew.
-    """
+def make_adaptive_policy(settings: ExchangeSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
+    """Return the policy that the settings describe, with all that adapts it; one rank has no economy."""
     fixed = make_policy(settings, names)
     decay: Decay | ClosedLoop | None = None
     if settings.decay.kind == "closed_loop":
@@ -48,11 +41,7 @@ def make_adaptive_policy(
         decay = Decay(settings.decay.kind, settings.decay.k, settings.decay.steps)
     budget = settings.guard.budget
     guard = None if budget is None else Guard(tuple(names), budget)
-    economy: Economy | Replay | None = None
-    if replay is not None:
-        economy = Replay(tuple(names), logged_decisions(replay))
-    elif settings.economy and ranks > 1:
-        economy = Economy(tuple(names))
+    economy = Economy(tuple(names)) if settings.economy and ranks > 1 else None
     if settings.axes == "principal" and settings.kind != "bounded":
         raise ConfigError(
             f"exchange.axes: 'principal' is for bounded rows, but exchange.kind is {settings.kind!r}; leave it out"
@@ -68,31 +57,13 @@ def make_adaptive_policy(
     )
 
 
-def logged_decisions(metrics: Path) -> list[Decision]:
-    """Read the economy's decisions from the metrics of a run."""
-    try:
-        lines = metrics.read_text().splitlines()
-        entries = [json.loads(line) for line in lines if line.strip()]
-        made = [entry for entry in entries if entry["kind"] == "decision" and entry["part"] == "economy"]
-        fields = ("step", "direction", "table", "old", "new", "reason")
-        return [Decision(**{name: entry[name] for name in fields}) for entry in made]
-    except OSError as error:
-        raise ConfigError(f"--replay: {metrics} can not be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"--replay: {metrics}: expected JSON lines, the metrics of a run, got {error}"
-        ) from None
-
-
 class Adaptation:
     """Watches one run."""
 
     def __init__(self, trainer: Trainer, policy: AdaptivePolicy) -> None:
         self._trainer, self._policy = trainer, policy
         self._reviewer = None if policy.guard is None else Reviewer(trainer, policy, policy.guard)
-        self._accountant: Accountant | None = None
-        if isinstance(policy.economy, Economy) and not isinstance(policy.economy, Replay):
-            self._accountant = Accountant(trainer, policy, policy.economy)
+        self._accountant = None if policy.economy is None else Accountant(trainer, policy, policy.economy)
         self._losses: list[tuple[int, float, int]] = []  # step, sum over this rank's samples, their number
 
     @property
@@ -115,7 +86,6 @@ class Adaptation:
             self._observes(step)
             or (guard is not None and bool(guard.due(step)))
             or (self._accountant is not None and self._accountant.due(step))
-            or (isinstance(self._policy.economy, Replay) and Accountant.due(step))
             or (self._policy.principal is not None and PrincipalAxes.due(step))
         )
 
@@ -124,9 +94,6 @@ class Adaptation:
         decisions: list[dict[str, Any]] = []
         if self._policy.principal is not None and PrincipalAxes.due(step) and ahead:
             decisions += self._look_for_axes(self._policy.principal, ahead[0])
-        if isinstance(self._policy.economy, Replay):
-            again = self._policy.economy.review(step)
-            decisions += [{"part": "economy", **asdict(decision)} for decision in again]
         if self._accountant is not None and self._accountant.due(step) and ahead:
             found = self._accountant.review(step, ahead[0])
             decisions += [{"part": "economy", **asdict(decision)} for decision in found]

@@ -68,19 +68,17 @@ def run(
     *,
     resume: bool,
     console: Console | None,
-    replay: Path | None = None,
     plan: Path | None = None,
 ) -> RunResult:
     """Train as the settings say; the leading rank writes and shows.
 
-    ``replay``: metrics of another run, whose timing-driven decisions are taken again. ``plan``: file that says where
-    tables live, instead of the settings.
+    ``plan``: file that says where tables live, instead of the settings.
     """
     with process_group(settings.train.timeout_s) as ranks:
-        options = {"--resume": resume, "--replay": str(replay), "--plan": str(plan)}
+        options = {"--resume": resume, "--plan": str(plan)}
         _check_alike(ranks, {**settings.model_dump(mode="json"), **options})
         source = ranks.together(lambda: open_source(settings.data))
-        trainer, policy, check = _make_trainer(settings, source, ranks, replay, plan)
+        trainer, policy, check = _make_trainer(settings, source, ranks, plan)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
@@ -98,7 +96,7 @@ def run(
 
 
 def _make_trainer(
-    settings: RunSettings, source: Source, ranks: Ranks, replay: Path | None, plan: Path | None
+    settings: RunSettings, source: Source, ranks: Ranks, plan: Path | None
 ) -> tuple[Trainer, AdaptivePolicy, PlanCheck]:
     """Carry out the plan, and forget it: ids of all ranks' warm rows may take as much memory as this rank's rows."""
     names = [feature.name for feature in source.schema.categorical]
@@ -108,7 +106,7 @@ def _make_trainer(
     check_memory(settings, placement, ranks)
     exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
     _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
-    policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count, replay))
+    policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count))
     trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
     return trainer, policy, PlanCheck(placement.plan, trainer.embeddings.ledger, ranks)
 
