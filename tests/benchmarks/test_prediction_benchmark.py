@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.prediction.benchmark import PLACEMENTS, run_prediction_benchmark
 from benchmarks.prediction.by_time import MEASURED_AT, measure_by_time
-from laconic.data.zipf import zipf_rows
+from laconic.data.synthetic import zipf_rows
 
 
 def write(folder, repeats: int) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.data import TERABYTE_ROWS, Synthetic
-from laconic.data.mix64 import key64, mix64
-from laconic.data.permutation import permute
-from laconic.data.zipf import zipf_rows
+from laconic.data.hashing import key64, mix64
+from laconic.data.rank_slices import permute
+from laconic.data.synthetic import zipf_rows
 from laconic.errors import ConfigError
 from tests.data.tables import bags
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data.hexadecimal import hexadecimal
+from laconic.data.criteo import hexadecimal
 from laconic.data.texts import Texts
 from laconic.data.value_index import ValueIndex
 from laconic.data.vocabulary import Counter, Hashed, Vocabulary, read_vocabulary

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data.zipf import zipf_rows
+from laconic.data.synthetic import zipf_rows
 from laconic.errors import ConfigError
 from laconic.placement.frequencies import Frequencies
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from laconic.codecs import IdList
-from laconic.data.zipf import zipf_rows
+from laconic.data.synthetic import zipf_rows
 from laconic.placement.distinct import needed_G
 from laconic.placement.frequencies import Frequencies
 from laconic.placement.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes, unsorted_ids_bytes

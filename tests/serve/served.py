@@ -31,7 +31,7 @@ from laconic.quant import (
     write_artefact,
 )
 from laconic.serve import Engine
-from laconic.serve.engine_scorer import EngineScorer
+from laconic.serve.scorer import EngineScorer
 from laconic.serve.server import serve
 from laconic.serve.settings import ServerSettings
 

@@ -18,9 +18,9 @@ from laconic.errors import ConfigError, FormatError
 from laconic.quant import Recipe, TableChoice, quantize_model, read_artefact, write_artefact
 from laconic.quantize.refresh import refresh
 from laconic.quantize.workbench import make_workbench
-from laconic.serve.engine_scorer import EngineScorer
 from laconic.serve.query import read_query
 from laconic.serve.refusal import Refusal
+from laconic.serve.scorer import EngineScorer
 from laconic.serve.settings import Limits
 from laconic.serve.tensors import read_inference
 from laconic.train.load_trained import load_trained, run_settings
@@ -414,5 +414,5 @@ def test_a_vocabulary_that_does_not_fit_is_refused(worlds):
 
 def test_a_precision_that_changes_sorts_no_vocabulary_again(artefacts, monkeypatch):
     scorer = EngineScorer.load(artefacts("prepared"), 1)
-    monkeypatch.setattr("laconic.serve.engine_scorer.RawIds", None)
+    monkeypatch.setattr("laconic.serve.scorer.RawIds", None)
     assert scorer.shadow().signature is scorer.signature

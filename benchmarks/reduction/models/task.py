@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from laconic.config import Settings
-from laconic.data.zipf import zipf_rows
+from laconic.data.synthetic import zipf_rows
 
 __all__ = ["Batch", "Task", "zipf"]
 

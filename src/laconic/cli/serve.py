@@ -50,7 +50,7 @@ def serve(
     from rich.console import Console
 
     from laconic.config import load, parse
-    from laconic.serve.engine_scorer import EngineScorer
+    from laconic.serve.scorer import EngineScorer
     from laconic.serve.server import serve as run
     from laconic.serve.settings import ServerSettings
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from laconic.data.columns import RandomSplit, TimeSplit
-from laconic.data.mix64 import key64, mix64, uniform
+from laconic.data.hashing import key64, mix64, uniform
 from laconic.errors import FormatError
 
 __all__ = ["Division"]

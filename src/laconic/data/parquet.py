@@ -23,15 +23,14 @@ from laconic.data.columns import CategoricalColumns, ColumnSettings, DenseColumn
 from laconic.data.decoder import Decoder, flat, is_bag
 from laconic.data.dense import Dense, measured
 from laconic.data.division import Division
-from laconic.data.mix64 import key64
+from laconic.data.hashing import key64
 from laconic.data.odd_counts import OddCounts
 from laconic.data.odd_values import OddValues
-from laconic.data.permutation import permute
-from laconic.data.rank_slices import check_split, rank_slices
+from laconic.data.rank_slices import check_split, permute, rank_slices
 from laconic.data.raw_source import RawValues
 from laconic.data.raw_values import kind_of_values, raw_values
 from laconic.data.row_groups import RowGroups
-from laconic.data.samples import Samples
+from laconic.data.schema import Samples
 from laconic.data.vocabulary import Hashed, IdMap, Known, read_vocabulary
 from laconic.errors import ConfigError, FormatError
 from laconic.lookups import Lookups

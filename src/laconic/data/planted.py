@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.mix64 import Words, key64, mix64
+from laconic.data.hashing import Words, key64, mix64
 
 __all__ = ["Planted", "nearly_normal"]
 

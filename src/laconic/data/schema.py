@@ -1,13 +1,19 @@
-"""What a sample consists of: dense features and categorical ones, each with its number of rows."""
+"""What a sample consists of: dense features and categorical ones, each with its number of rows.
+
+Shape legend: ``B`` samples, ``F`` dense features.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
-from laconic.errors import ConfigError
+from torch import Tensor
 
-__all__ = ["Categorical", "Schema"]
+from laconic.errors import ConfigError
+from laconic.lookups import Lookups
+
+__all__ = ["Categorical", "Samples", "Schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +67,20 @@ class Schema:
     def has_bags(self) -> bool:
         """Whether any feature may have other than one id."""
         return any(feature.bag for feature in self.categorical)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Any number of samples, none included: shapes hold then too."""
+
+    label_B: Tensor
+    """float32, 0 or 1."""
+
+    dense_BF: Tensor
+    """float32, finite."""
+
+    lookups: Lookups
+    """One table for every categorical feature of the schema, in its order; ids are in [0, rows)."""
+
+    def __len__(self) -> int:
+        return int(self.label_B.shape[0])

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from laconic.data.samples import Samples
-from laconic.data.schema import Schema
+from laconic.data.schema import Samples, Schema
 from laconic.lookups import Lookups
 
 __all__ = ["Source"]

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.mix64 import Words, key64, mix64
-from laconic.data.stable_hash import hash_texts
+from laconic.data.hashing import Words, hash_texts, key64, mix64
 
 __all__ = ["Texts"]
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.mix64 import mix64
-from laconic.data.stable_hash import hash_texts
+from laconic.data.hashing import hash_texts, mix64
 from laconic.data.texts import Texts
 from laconic.data.value_index import ValueIndex, Values
 from laconic.errors import ConfigError

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.data import Samples, Source
-from laconic.data.mix64 import key64, mix64, uniform
+from laconic.data.hashing import key64, mix64, uniform
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 

@@ -29,11 +29,10 @@ from starlette.exceptions import HTTPException
 from laconic.serve.body import Bodies
 from laconic.serve.deployment import Deployment
 from laconic.serve.metrics import Metrics
-from laconic.serve.refusal import Refusal
+from laconic.serve.refusal import Refusal, bears_token
 from laconic.serve.repository import Repository
 from laconic.serve.settings import ServerSettings
 from laconic.serve.tensors import read_header_length, read_inference, read_json
-from laconic.serve.token import bears_token
 from laconic.serve.watch.labels import read_labels
 
 __all__ = ["make_app"]

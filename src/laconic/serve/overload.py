@@ -25,10 +25,9 @@ import re
 from dataclasses import dataclass
 
 from laconic.serve.metrics import Metrics
-from laconic.serve.refusal import Refusal
+from laconic.serve.refusal import Refusal, bears_token
 from laconic.serve.repository import Repository
 from laconic.serve.settings import ServerSettings
-from laconic.serve.token import bears_token
 
 __all__ = ["Overload", "Refused"]
 

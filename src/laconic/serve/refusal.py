@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
+
 from laconic.errors import LaconicError
 
-__all__ = ["Refusal"]
+__all__ = ["Refusal", "bears_token"]
 
 
 class Refusal(LaconicError):  # noqa: N818 -- an answer like any other
@@ -14,3 +16,11 @@ class Refusal(LaconicError):  # noqa: N818 -- an answer like any other
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+def bears_token(authorization: str, token: bytes | None) -> bool:
+    """Look at the header, empty where there is none. Without a token, everybody may ask."""
+    if token is None:
+        return True
+    kind, _, given = authorization.partition(" ")
+    return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token)

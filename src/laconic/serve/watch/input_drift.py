@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.data import Schema
-from laconic.data.mix64 import mix64
+from laconic.data.hashing import mix64
 from laconic.quant.population import Histogram, Population
 from laconic.serve.query import Query
 from laconic.serve.signature import LENGTHS

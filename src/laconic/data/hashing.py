@@ -1,4 +1,4 @@
-"""Stable 64-bit hashing of whole arrays: the finalizer of splitmix64.
+"""Stable 64-bit hashing of whole arrays, and of texts: the finalizer of splitmix64, and BLAKE2.
 
 The function is a bijection of 64-bit words and is part of what users store (hashed ids, splits):
 it never changes. ``mix64(0) == 0``; give the words of one purpose a key of their own.
@@ -6,12 +6,15 @@ it never changes. ``mix64(0) == 0``; give the words of one purpose a key of thei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Words", "key64", "mix64", "uniform"]
+__all__ = ["Words", "hash_texts", "key64", "mix64", "uniform"]
+
 
 Words = NDArray[np.uint64]
 
@@ -52,3 +55,9 @@ def uniform(hashes: Words) -> NDArray[np.float64]:
     scaled: NDArray[np.float64] = (hashes >> np.uint64(11)).astype(np.float64)
     scaled *= 2.0**-53
     return scaled
+
+
+def hash_texts(texts: Sequence[bytes]) -> Words:
+    """First 8 bytes (little-endian) of every BLAKE2b digest; integers are hashed by ``mix64``."""
+    digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
