@@ -62,15 +62,11 @@ def auto() -> ExchangeSettings:
 def decayed(
     base: ExchangeSettings, steps: int, ks: tuple[float, ...]
 ) -> Iterator[tuple[str, ExchangeSettings]]:
-    """Yield a policy with each of the paper's decays over its first steps, and with ours."""
+    """Yield a policy with each of the paper's decays over its first steps."""
     for k in ks:
         for kind in get_args(DecayKind):
             decay = DecaySettings(kind=kind, k=k, steps=steps)
             yield f"{kind} k={k:g}", base.model_copy(update={"decay": decay})
-        yield (
-            f"closed loop k={k:g}",
-            base.model_copy(update={"decay": DecaySettings(kind="closed_loop", k=k)}),
-        )
 
 
 def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Stage, Measured]:

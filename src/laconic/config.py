@@ -1,4 +1,4 @@
-"""Settings from a TOML file: read, overridden, validated, or refused with one line for each problem.
+"""Settings from a TOML file, and results from a JSON file: validated, or refused with one line for each problem.
 
 Each owner keeps its own settings: a class derived from ``Settings``, a docstring under every field. ::
 
@@ -9,6 +9,8 @@ Each owner keeps its own settings: a class derived from ``Settings``, a docstrin
     run = load("run.toml", Run, overrides=("train.steps=100",))
 
     run.toml: train.stpes: no such setting; did you mean 'steps'? (known: steps)
+
+Files of results are read by the same rules: ``read_json``.
 """
 
 from __future__ import annotations
@@ -22,17 +24,36 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, FormatError
+from laconic.files import finite
 
-__all__ = ["Settings", "load", "parse", "parse_json"]
+__all__ = [
+    "Bytes",
+    "Count",
+    "Maybe",
+    "Settings",
+    "Text",
+    "explained",
+    "load",
+    "parse",
+    "parse_json",
+    "read_json",
+    "toml_string",
+]
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0)]
+Bytes = Annotated[float, Field(ge=0)]
+Maybe = Annotated[float | None, BeforeValidator(finite)]
+"""A figure that may not be defined: NaN and infinities, which JSON does not have, become None."""
 
 
 class Settings(BaseModel):
-    """A group of settings: immutable, and without room for a name that does not exist."""
+    """A group of settings or of results: immutable, and without room for a name that does not exist."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
@@ -40,6 +61,9 @@ class Settings(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_MOST_SHOWN = 80
+"""Characters of a wrong value that an error shows."""
 
 
 def load(path: str | Path, model: type[Model], overrides: Sequence[str] = ()) -> Model:
@@ -69,22 +93,55 @@ def parse(text: str, model: type[Model], overrides: Sequence[str] = (), *, where
     return _validated(tree, model, where, overridden)
 
 
-def parse_json(text: str, model: type[Model], *, where: str = "settings") -> Model:
-    """Turn JSON text, as ``model_dump`` gives it, into a model."""
+def parse_json(
+    text: str, model: type[Model], *, where: str = "settings", without: Sequence[str] = ()
+) -> Model:
+    """Turn JSON text, as ``model_dump`` gives it, into a model; fields named in ``without`` are not read."""
     try:
         tree = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{where}: expected JSON, got {error}") from None
+    if isinstance(tree, dict):
+        tree = {name: value for name, value in tree.items() if name not in without}
     return _validated(tree, model, where, [])
+
+
+def read_json(path: str | Path, model: type[Model]) -> Model:
+    """Read a file of results, or raise FormatError with a line for each field that is not as it should be."""
+    try:
+        return model.model_validate_json(Path(path).read_bytes())
+    except ValidationError as error:
+        raise FormatError(explained(error, model, str(path), noun="field")) from None
+
+
+def explained(
+    error: ValidationError,
+    model: type[BaseModel],
+    where: str,
+    *,
+    noun: str = "setting",
+    overridden: Sequence[tuple[str, ...]] = (),
+) -> str:
+    """Say what pydantic found wrong: a line for each problem, beginning with ``where`` or with ``--set``."""
+    lines = []
+    for problem in _independent(error.errors()):
+        names, what = _explain(problem, model, noun)
+        by_override = any(tuple(names[: len(keys)]) == keys for keys in overridden)
+        place = ".".join(names)
+        lines.append(": ".join(part for part in ("--set" if by_override else where, place, what) if part))
+    return "\n".join(lines)
+
+
+def toml_string(text: str) -> str:
+    """Quote as TOML does: as JSON, but that DEL is a control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _validated(tree: Any, model: type[Model], where: str, overridden: list[tuple[str, ...]]) -> Model:
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        problems = _independent(error.errors())
-        lines = [_explain(problem, model, where, overridden) for problem in problems]
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError(explained(error, model, where, overridden=overridden)) from None
 
 
 def _independent(problems: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -128,13 +185,12 @@ def _value(text: str) -> Any:
     return parsed["value"] if len(parsed) == 1 else text
 
 
-def _explain(
-    problem: ErrorDetails, model: type[BaseModel], where: str, overridden: list[tuple[str, ...]]
-) -> str:
+def _explain(problem: ErrorDetails, model: type[BaseModel], noun: str) -> tuple[list[str], str]:
+    """Return the names that lead to the problem, and what it is."""
     names, owner, field = _place(model, problem["loc"])
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
-        what = _unknown(names[-1], owner)
+        what = _unknown(names[-1], owner, noun)
     elif kind == "missing":
         what = "required, but not given"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -148,20 +204,22 @@ def _explain(
         what = f"expected at least {context['min_length']} of them, got {context['actual_length']}"
     elif kind in ("value_error", "assertion_error"):
         what = str(context["error"])
+    elif kind == "json_invalid":
+        what = f"not JSON: {problem['msg'].removeprefix('Invalid JSON: ')}"
     else:
         limits = _limits(field) if kind.startswith(("greater_than", "less_than")) else ""
         expected = re.sub(r"^Input should be ", "", problem["msg"])
-        what = f"expected {limits or expected[:1].lower() + expected[1:]}, got {problem['input']!r}"
-    by_override = any(tuple(names[: len(keys)]) == keys for keys in overridden)
-    place = ".".join(names)
-    return ": ".join(part for part in ("--set" if by_override else where, place, what) if part)
+        got = repr(problem["input"])
+        got = got if len(got) <= _MOST_SHOWN else f"{got[: _MOST_SHOWN - 3]}..."
+        what = f"expected {limits or expected[:1].lower() + expected[1:]}, got {got}"
+    return names, what
 
 
-def _unknown(name: str, owner: type[BaseModel] | None) -> str:
+def _unknown(name: str, owner: type[BaseModel] | None, noun: str) -> str:
     known = list(owner.model_fields) if owner else []
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"no such setting{hint} (known: {', '.join(known)})"
+    return f"no such {noun}{hint} (known: {', '.join(known)})"
 
 
 def _limits(field: FieldInfo | None) -> str:

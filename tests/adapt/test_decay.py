@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.adapt.decay import LEVELS, Decay
+from laconic.adapt.decay import Decay
 from laconic.errors import ConfigError
 
+LEVELS = 64
 KINDS = ["none", "step", "linear", "log", "constant"]
 FORMULAS = {
     "linear": lambda k, x: k * (1 - x * (1 - 1 / k)),

@@ -15,10 +15,10 @@ from benchmarks.adaptation.row import Row, accuracy_rows
 from benchmarks.adaptation.tables import render
 from benchmarks.adaptation.trial import MODEL, RANKS, Outcome, Trial, run_trial
 from benchmarks.training.driver import Driver
-from benchmarks.training.jobs import Answer, Steps
-from benchmarks.training.row import step_ms
+from benchmarks.training.jobs import Steps
 from laconic.collectives.ledger import DIRECTIONS, Ledger
 from laconic.data import SyntheticSettings
+from laconic.demo.measure import RunFigures, step_ms
 from laconic.train.settings import ModelSettings
 
 DATA = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=20 * 1024, eval_samples=2048)
@@ -160,9 +160,8 @@ def test_policies_are_what_they_are_called():
     assert auto.guard.budget is not None
     assert not auto.economy
     decays = dict(policies.decayed(bounded, 50, (2.0, 3.0)))
-    assert len(decays) == 10
+    assert len(decays) == 8
     assert decays["linear k=3"].decay.steps == 50
-    assert decays["closed loop k=2"].decay.kind == "closed_loop"
     assert all(exchange.bound == 0.02 for exchange in decays.values())
 
 
@@ -172,11 +171,11 @@ def test_decays_are_trained_over_a_fifth_of_the_epoch_in_full_alone(monkeypatch,
     trials = _trials("books", DATA, None, 1000, 2, full)
     assert [trial.policy for trial in trials if trial.decay == "none"][:3] == ["exact", "sc24", "auto"]
     decayed = [trial for trial in trials if trial.decay != "none"]
-    assert len(decayed) == (2 * 15 if full else 0)
+    assert len(decayed) == (2 * 12 if full else 0)
     assert len({(trial.policy, trial.decay, trial.seed) for trial in trials}) == len(trials)
     for trial in decayed:
         assert trial.policy == "global 0.01"
-        assert trial.exchange.decay.kind == "closed_loop" or trial.exchange.decay.steps == 200
+        assert trial.exchange.decay.steps == 200
 
 
 def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
@@ -204,8 +203,8 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
 
 
 def test_a_step_is_divided_as_the_paper_does():
-    answer = Answer(method="m", round_ms=((10.0, 10.0),), ms_ids=1.0, ms_forward=2.0, ms_backward=1.5)
-    alone = Answer(method="alone", round_ms=((4.0,),))
+    answer = RunFigures(method="m", round_ms=((10.0, 10.0),), ms_ids=1.0, ms_forward=2.0, ms_backward=1.5)
+    alone = RunFigures(method="alone", round_ms=((4.0,),))
     assert parts_of(answer, alone) == Parts(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
     hidden = answer.model_copy(update={"ms_forward": 7.0})
     assert parts_of(hidden, alone) == Parts(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)

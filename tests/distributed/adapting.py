@@ -25,7 +25,6 @@ class Watched:
     folder: Path
     slow_rank: int | None = None
     planted: bool = False
-    observed_every: int | None = None
     accounted_from: int | None = None
     """Step of the economy's first review."""
 
@@ -34,8 +33,6 @@ class Watched:
             slow_down()
         if self.planted:
             plant_costs()
-        if self.observed_every is not None:
-            adaptation._OBSERVED_EVERY = self.observed_every
         if self.accounted_from is not None:
             economics._FIRST = self.accounted_from
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -91,16 +91,16 @@ def test_reviews_were_made_and_left_training_as_it_was(adapted):
         assert accounts == [4, 12]
 
 
-def test_a_run_resumed_within_a_closed_loop_and_with_a_guard_is_the_uninterrupted_one(tmp_path):
-    """Interrupted between two observations of the loss, while rates warm up, where the other run saves nothing."""
+def test_a_run_resumed_within_a_decay_and_with_a_guard_is_the_uninterrupted_one(tmp_path):
+    """Interrupted between two reviews, while rates warm up, where the other run saves nothing."""
     steps, at = 17, 11  # the last batch has one sample: none for rank 0, in reviews and in training
-    decay = ("exchange.decay.kind=closed_loop", "exchange.decay.k=3")
+    decay = ("exchange.decay.kind=linear", "exchange.decay.k=3", "exchange.decay.steps=15")
     overrides = (*decay, "exchange.guard.budget=0.001", "train.rate_warmup=14")
     common = [*(word for override in overrides for word in ("--set", override)), *WIDE]
     straight, parts = (
         write_settings(tmp_path, samples=16 * 2 * (steps - 1) + 1, name=name) for name in ("one", "two")
     )
-    watched = Watched(tmp_path / "seen", observed_every=2)
+    watched = Watched(tmp_path / "seen")
     adapt(2, tmp_path / "a", watched, str(straight), *common)
     adapt(2, tmp_path / "b", watched, str(parts), *common, "--set", f"train.steps={at}")
     adapt(2, tmp_path / "c", watched, str(parts), *common, "--resume")
@@ -108,7 +108,6 @@ def test_a_run_resumed_within_a_closed_loop_and_with_a_guard_is_the_uninterrupte
     assert_same_checkpoint(*ends)
     policies = [json.loads((end / "manifest.json").read_text())["policy"] for end in ends]
     assert policies[0] == policies[1]
-    assert policies[0]["decay"]["observations"] == steps // 2
     decisions = decisions_of(tmp_path / "one")
     assert decisions_of(tmp_path / "two") == decisions
     assert any(entry["part"] == "guard" for entry in decisions)
@@ -300,7 +299,7 @@ def test_axes_of_what_is_not_bounded_are_refused():
 
 def test_one_rank_has_no_economy_and_settings_say_what_adapts():
     names = ["a", "b"]
-    settings = settings_of("policy=auto", "exchange.decay.kind=closed_loop")
+    settings = settings_of("policy=auto", "exchange.decay.kind=log", "exchange.decay.steps=9")
     for ranks in (1, 2):
         policy = make_adaptive_policy(effective_exchange(settings), names, ranks)
         assert (policy.economy is None) == (ranks == 1)

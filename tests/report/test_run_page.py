@@ -31,7 +31,6 @@ def entries():
             "new": "exact",
             "reason": "the link is faster than the codec: 1 ms",
         },
-        {"kind": "decision", "step": 50, "part": "decay", "multiplier": 1.5, "reason": "training loss 0.58"},
         {"kind": "train", "step": 20, "loss": 0.7, "auc": None, "samples_per_s": 100.0, "ratio": 2.0},
         {"kind": "train", "step": 40, "loss": 0.6, "auc": 0.7, "samples_per_s": 110.0, "ratio": 3.0},
         {"kind": "plan", "step": 40, "anything": {}},
@@ -74,13 +73,12 @@ def test_decisions_are_listed_with_who_made_them_and_why(tmp_path):
         ["8", "guard", "rows", "a, b", "times 0.25 to 0.5", "error is 0.77 of the signal, more than 0.05"],
         ["8", "guard", "rows", "c", "times 1.5", "harm of rows at most 0.0021% of 0.050%"],
         ["10", "economy", "gradients", "a", "bounded → exact", "the link is faster than the codec: 1 ms"],
-        ["50", "decay", "rows", "all", times(1.5) + " the final bound", "training loss 0.58"],
     ]
 
 
 def test_each_decision_also_stands_by_itself(tmp_path):
     folded = page_of(tmp_path / "run", entries()).split("<details>")[1]
-    assert "Each of 5 decisions" in folded
+    assert "Each of 4 decisions" in folded
     assert "error is 0.12 of the signal, more than 0.05" in folded
 
 
@@ -93,7 +91,7 @@ def test_curves_mark_the_steps_of_decisions(tmp_path):
     found = figures(page_of(tmp_path / "run", entries()))
     assert list(found) == ["loss", "ratio"]  # one evaluation is no curve
     assert found["loss"]["data"][0]["y"] == [0.7, 0.6]
-    assert [shape["x0"] for shape in found["loss"]["layout"]["shapes"]] == [8, 10, 50]
+    assert [shape["x0"] for shape in found["loss"]["layout"]["shapes"]] == [8, 10]
     for figure in found.values():
         plotly.graph_objects.Figure(json.loads(re.sub(r'"--[\w-]+"', '"red"', json.dumps(figure))))
 
@@ -108,8 +106,8 @@ def test_the_end_is_in_large_figures(tmp_path):
 def test_the_total_of_bytes_has_dense_gradients_and_older_metrics_say_that_theirs_has_not(tmp_path):
     older = page_of(tmp_path / "older", entries())
     assert "rows, gradients and ids only; dense gradients are not counted" in older
-    train = entries()[6] | {"ratio": 2.6, "bytes_before": 886e3, "bytes_sent": 340e3, "bytes_dense": 241e3}
-    page = page_of(tmp_path / "run", [entries()[5], train])
+    train = entries()[5] | {"ratio": 2.6, "bytes_before": 886e3, "bytes_sent": 340e3, "bytes_dense": 241e3}
+    page = page_of(tmp_path / "run", [entries()[4], train])
     assert f"<strong>{times(2.6)}</strong>" in page
     assert "886 kB → 340 kB a step, all that rank 0 sent; 241 kB of it are dense gradients" in page
 
@@ -122,7 +120,7 @@ def test_a_loss_that_ran_away_leaves_a_gap(tmp_path):
 
 
 def test_a_run_without_decisions_says_so(tmp_path):
-    assert "<p>None.</p>" in page_of(tmp_path / "run", entries()[5:])
+    assert "<p>None.</p>" in page_of(tmp_path / "run", entries()[4:])
 
 
 def test_hostile_names_and_reasons_are_text(tmp_path):

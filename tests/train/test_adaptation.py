@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 
 from laconic.collectives.update_error import UpdateError
-from laconic.train import adaptation as module
 from laconic.train.adaptation import Adaptation
 from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
 from laconic.train.economics import Accountant
@@ -19,7 +18,6 @@ from tests.train.test_checkpoint import assert_equal
 GUARDED = ("exchange.guard.budget=0.001", "exchange.bound=0.5", "exchange.gradient_bound=4.0")
 KINDS = {
     "linear decay": ("exchange.decay.kind=linear", "exchange.decay.k=3", "exchange.decay.steps=30"),
-    "closed loop": ("exchange.decay.kind=closed_loop", "exchange.decay.k=3"),
     "guard": GUARDED,
     "guard, linear decay, warm-up": (
         *GUARDED,
@@ -28,7 +26,6 @@ KINDS = {
         "exchange.decay.steps=30",
         "train.rate_warmup=17",
     ),
-    "guard, closed loop": (*GUARDED, "exchange.decay.kind=closed_loop", "exchange.decay.k=3"),
 }
 
 
@@ -50,14 +47,9 @@ class Rehearsed:
             self.decisions += [(k + 1, decision) for decision in made]
 
 
-@pytest.fixture
-def often(monkeypatch):
-    monkeypatch.setattr(module, "_OBSERVED_EVERY", 2)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, often, kind):
-    """Saved within the decay and between two observations of the loss; the uninterrupted run saves nothing."""
+def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, kind):
+    """Saved within the decay and between two reviews; the uninterrupted run saves nothing."""
     settings, at = settings_of(*KINDS[kind]), 17
     batches = batches_of(settings, 31)
     straight, first, second = (Rehearsed(settings) for _ in range(3))
@@ -73,8 +65,6 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, often, kin
     straight.adaptation.settle()
     second.adaptation.settle()
     assert second.policy.state() == straight.policy.state()
-    if "closed loop" in kind:
-        assert any(decision["part"] == "decay" and step > at for step, decision in straight.decisions)
     if "guard" in kind:
         assert any(decision["part"] == "guard" and step < at for step, decision in straight.decisions)
 
@@ -127,9 +117,7 @@ def test_a_run_that_nothing_adapts_neither_pauses_nor_looks_ahead():
     assert adaptation.summary() == ""
 
 
-def test_a_step_pauses_where_something_is_due(often):
-    looped = Rehearsed(settings_of("exchange.decay.kind=closed_loop")).adaptation
-    assert [step for step in range(1, 8) if looped.pauses(step)] == [2, 4, 6]
+def test_a_step_pauses_where_something_is_due():
     guarded = Rehearsed(settings_of(*GUARDED)).adaptation
     assert [step for step in range(1, 10) if guarded.pauses(step)] == [8, 9]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -57,6 +59,15 @@ def test_a_run_is_loaded_whole_and_served_as_it_was_trained(folder):
     recipe = Recipe.uniform(trained.features.table_names, trained.shape.layer_names())
     logits = Engine(quantize_model(trained, recipe)).logits(samples.dense_BF.numpy(), samples.lookups)
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_that_used_what_is_gone_by_now_is_loaded(folder):
+    path = folder / "settings.json"
+    said = json.loads(path.read_text())
+    said["exchange"]["decay"]["kind"] = "closed_loop"
+    said["exchange"]["axes"] = "principal"
+    path.write_text(json.dumps(said))
+    assert [table.rows for table in load_trained(folder).features.tables] == [40, 7, 300]
 
 
 def test_shards_of_several_ranks_are_put_together(folder):

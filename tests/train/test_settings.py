@@ -117,8 +117,13 @@ def test_a_decay_by_the_clock_says_when_it_ends(kind):
     assert parse(DATA + text, RunSettings).exchange.decay.steps == 9
 
 
-def test_a_decay_by_the_loss_needs_no_end():
-    assert parse(DATA + "[exchange.decay]\nkind = 'closed_loop'", RunSettings).exchange.decay.k == 2
+def test_the_closed_loop_that_is_gone_is_refused_with_the_kinds_that_exist():
+    with pytest.raises(ConfigError) as caught:
+        parse(DATA + "[exchange.decay]\nkind = 'closed_loop'", RunSettings, where="run.toml")
+    assert str(caught.value) == (
+        "run.toml: exchange.decay.kind: expected 'none', 'step', 'linear', 'log' or 'constant', got 'closed_loop', "
+        "which is gone; a wider exchange.bound saves as much"
+    )
 
 
 def policy_of(**settings):

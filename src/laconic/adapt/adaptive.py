@@ -1,4 +1,4 @@
-"""The adaptive policy: a plan's bounds, scaled by the clock or the training signal, by the guard, and by the economy, along axes that follow the tables.
+"""The adaptive policy: a plan's bounds, scaled by the clock, by the guard, and by the economy, along axes that follow the tables.
 
 ``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. What it hands
 out stays the same object until something changes.
@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
@@ -22,6 +21,7 @@ from laconic.adapt.losses import Losses
 from laconic.adapt.principal_axes import PrincipalAxes
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
+from laconic.errors import FormatError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 
 __all__ = ["CAST_FROM", "AdaptivePolicy", "may_be_cast"]
@@ -40,7 +40,7 @@ class AdaptivePolicy:
         plan: ExchangePlan,
         *,
         warmup_steps: int = 0,
-        decay: Decay | ClosedLoop | None = None,
+        decay: Decay | None = None,
         guard: Guard | None = None,
         economy: Economy | None = None,
         principal: PrincipalAxes | None = None,
@@ -88,15 +88,11 @@ class AdaptivePolicy:
 
     def multiplier(self, step: int) -> float:
         """Of rows' bounds at a step, by schedule."""
-        if self.decay is None:
-            return 1.0
-        return self.decay.multiplier(step) if isinstance(self.decay, Decay) else self.decay.multiplier
+        return 1.0 if self.decay is None else self.decay.multiplier(step)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs, as JSON."""
         state: dict[str, Any] = {"losses": self.losses.state()}
-        if isinstance(self.decay, ClosedLoop):
-            state["decay"] = self.decay.state()
         if self.guard is not None:
             state["guard"] = self.guard.state()
         if self.economy is not None:
@@ -107,10 +103,13 @@ class AdaptivePolicy:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what ``state`` returned; parts that one side lacks begin anew."""
+        if "decay" in state:
+            raise FormatError(
+                "checkpoint: its run narrowed bounds by a closed loop, which is gone; train anew, "
+                "or resume with the version that wrote it"
+            )
         if "losses" in state:
             self.losses.restore(state["losses"])
-        if isinstance(self.decay, ClosedLoop) and "decay" in state:
-            self.decay = ClosedLoop.restore(self.decay.k, state["decay"])
         if self.guard is not None and "guard" in state:
             self.guard.restore(state["guard"])
         if self.economy is not None and "economy" in state:

@@ -20,27 +20,13 @@ from typing import Literal, get_args
 
 from laconic.errors import ConfigError
 
-__all__ = ["LEVELS", "Decay", "DecayKind", "check_k", "held"]
+__all__ = ["Decay", "DecayKind"]
 
 DecayKind = Literal["none", "step", "linear", "log", "constant"]
 
-LEVELS = 64
-"""Equal steps from k down to 1. Each distinct multiplier is a new exchange plan on every rank, so one
-that crept down at every step would cost a plan a step; this way a whole run pays for at most 64."""
-
-
-def held(k: float, share: float) -> float:
-    """Return ``1 + (k - 1) * share``, with the share rounded up to a whole number of levels.
-
-    Up, so that 1 is reached when the share is 0 and not before.
-    """
-    return 1 + (k - 1) * (math.ceil(LEVELS * share) / LEVELS)
-
-
-def check_k(where: str, k: float) -> None:
-    """Refuse a largest multiplier that would narrow bounds, or lift them altogether."""
-    if not 1 <= k < math.inf:
-        raise ConfigError(f"{where}.k: expected a finite number >= 1, got {k!r}; 1 leaves bounds alone")
+# Equal levels from k down to 1. Each distinct multiplier is a new exchange plan on every rank, so one that crept
+# down at every step would cost a plan a step; this way a whole run pays for at most 64.
+_LEVELS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +46,10 @@ class Decay:
             raise ConfigError(
                 f"decay.kind: expected one of {', '.join(get_args(DecayKind))}, got {self.kind!r}"
             )
-        check_k("decay", self.k)
+        if not 1 <= self.k < math.inf:
+            raise ConfigError(
+                f"decay.k: expected a finite number >= 1, got {self.k!r}; 1 leaves bounds alone"
+            )
         if self.steps < 0:
             raise ConfigError(f"decay.steps: expected at least 0, got {self.steps!r}; 0 is no decay")
 
@@ -76,4 +65,5 @@ class Decay:
         passed = step / self.steps
         if self.kind == "log":
             passed = math.log1p(passed * (math.e - 1))
-        return held(self.k, 1 - passed)
+        # rounded up to a whole level: 1 is reached at the end and not before
+        return 1 + (self.k - 1) * (math.ceil(_LEVELS * (1 - passed)) / _LEVELS)

@@ -1,9 +1,9 @@
-"""Training losses in spans of doubling length: how fast does the loss still fall? And their mean of late."""
+"""Training losses in spans of doubling length: how fast does the loss still fall?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["Losses"]
@@ -14,11 +14,9 @@ class Losses:
 
     def __init__(self) -> None:
         self._spans: list[tuple[float, int]] = []  # sum of losses and their number
-        self._recent = (0.0, 0)  # sum over samples and their number, since somebody asked
 
-    def add(self, step: int, loss: float, samples: int) -> None:
-        """Take the mean loss of a step, counted from 1, over so many samples; the same on all ranks."""
-        self._recent = (self._recent[0] + loss * samples, self._recent[1] + samples)
+    def add(self, step: int, loss: float) -> None:
+        """Take the mean loss of a step, counted from 1, over the samples of all ranks."""
         span = step.bit_length() - 1
         while len(self._spans) <= span:
             self._spans.append((0.0, 0))
@@ -32,20 +30,10 @@ class Losses:
             return 0.0
         return max((full[-2] - full[-1]) / full[-1] / math.log(2), 0.0)
 
-    def take_recent(self) -> float:
-        """Return the mean over all samples since this was last called; NaN without any."""
-        (total, count), self._recent = self._recent, (0.0, 0)
-        return total / count if count else math.nan
-
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        return {"spans": list(self._spans), "recent": self._recent}
+        return {"spans": list(self._spans)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take back what ``state`` returned."""
-        self._spans = [_sum(span) for span in state["spans"]]
-        self._recent = _sum(state["recent"])
-
-
-def _sum(pair: Sequence[float]) -> tuple[float, int]:
-    return float(pair[0]), int(pair[1])
+        self._spans = [(float(total), int(count)) for total, count in state["spans"]]

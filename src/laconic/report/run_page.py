@@ -45,7 +45,6 @@ def _facts(result: RunResult) -> str:
     named = {
         "guard": "decisions of the guard",
         "economy": "decisions of the economy",
-        "decay": "decisions of the decay",
         "axes": "axes found",
     }
     for part, name in named.items():
@@ -139,7 +138,7 @@ def _line(
 
 def _decisions(decided: Sequence[Decided]) -> str:
     if not decided:
-        none = "Without a guard, an economy or a closed-loop schedule there are none."
+        none = "Without a guard or an economy there are none."
         return section("Decisions", "<p>None.</p>", none)
     shown, note = decided[-_MOST_SHOWN:], _DECISIONS
     if len(shown) < len(decided):
@@ -182,8 +181,6 @@ def _change(alike: Sequence[Decided]) -> str:
     first = alike[0]
     if first.new is not None:
         return f"{escape(first.old or NONE)} → {escape(first.new)}"
-    if first.multiplier is not None:
-        return times(first.multiplier) + " the final bound"
     factors = sorted(decided.factor for decided in alike if decided.factor is not None)
     if not factors:
         return NONE

@@ -9,7 +9,6 @@
      "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
     {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
-    {"kind": "decision", "step": 50, "part": "decay", "multiplier": 1.8, "reason": "training loss 0.5802"}
     {"kind": "decision", "step": 8, "part": "axes", "old": "own", "new": "5d41402abc4b2a76", "reason": "71% of ..."}
     {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
     {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
@@ -28,17 +27,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from laconic.errors import FormatError
-from laconic.report.record import Count, Text, what_is_wrong
+from laconic.config import Count, Maybe, Text, explained
 
 __all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "Warned", "read_run_result"]
-
-
-def _null_unless_finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Maybe = Annotated[float | None, BeforeValidator(_null_unless_finite)]
-"""A loss may run away to infinity, which no axis has room for."""
 
 
 class _Entry(BaseModel):
@@ -87,14 +78,12 @@ class Decided(_Entry):
     """One change of how tables travel, and the evidence for it."""
 
     part: Text
-    """Who decided: guard, economy or decay; or axes, which were found."""
+    """Who decided: guard or economy; or axes, which were found."""
     direction: str | None = None
     table: Text | None = None
     tables: tuple[Text, ...] = ()
     factor: Annotated[float, Field(ge=0)] | None = None
     """By which the guard multiplied bounds."""
-    multiplier: Annotated[float, Field(gt=0)] | None = None
-    """Of the bounds of rows, as training goes on."""
     old: str | None = None
     new: str | None = None
     reason: str
@@ -106,7 +95,7 @@ class Decided(_Entry):
 
     @property
     def way(self) -> Literal["rows", "gradients", "both"]:
-        """The direction in the words of the page: of schedules rows, of axes both."""
+        """The direction in the words of the page: of axes both."""
         if self.part == "axes":
             return "both"
         return "gradients" if self.direction in ("gradients", "backward") else "rows"
@@ -186,6 +175,4 @@ def _entry(line: str, where: str) -> tuple[str, _Entry | None]:
     try:
         return tree["kind"], of_kind.model_validate(tree)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise FormatError(f"{where}: {field}: {what_is_wrong(first)}") from None
+        raise FormatError(explained(error, of_kind, where, noun="field")) from None

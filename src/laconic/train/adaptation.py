@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from laconic.adapt.adaptive import AdaptivePolicy
-from laconic.adapt.closed_loop import ClosedLoop
 from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
@@ -28,16 +27,12 @@ from laconic.train.trainer import Trainer
 
 __all__ = ["Adaptation", "make_adaptive_policy"]
 
-_OBSERVED_EVERY = 50  # steps between two looks at the training loss
-
 
 def make_adaptive_policy(settings: ExchangeSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
     """Return the policy that the settings describe, with all that adapts it; one rank has no economy."""
     fixed = make_policy(settings, names)
-    decay: Decay | ClosedLoop | None = None
-    if settings.decay.kind == "closed_loop":
-        decay = ClosedLoop(settings.decay.k)
-    elif settings.decay.kind != "none":
+    decay = None
+    if settings.decay.kind != "none":
         decay = Decay(settings.decay.kind, settings.decay.k, settings.decay.steps)
     budget = settings.guard.budget
     guard = None if budget is None else Guard(tuple(names), budget)
@@ -83,8 +78,7 @@ class Adaptation:
         """Whether something happens after a step, so that nothing may be on its way."""
         guard = self._policy.guard
         return (
-            self._observes(step)
-            or (guard is not None and bool(guard.due(step)))
+            (guard is not None and bool(guard.due(step)))
             or (self._accountant is not None and self._accountant.due(step))
             or (self._policy.principal is not None and PrincipalAxes.due(step))
         )
@@ -97,25 +91,14 @@ class Adaptation:
         if self._accountant is not None and self._accountant.due(step) and ahead:
             found = self._accountant.review(step, ahead[0])
             decisions += [{"part": "economy", **asdict(decision)} for decision in found]
-        if self._reviewer is None and not isinstance(self._policy.decay, ClosedLoop):
+        if self._reviewer is None:
             return decisions
         self._losses.append((step, loss * samples, samples))
         if not self.pauses(step):
             return decisions
         self._share_losses()
-        if self._observes(step) and isinstance(self._policy.decay, ClosedLoop):
-            mean = self._policy.losses.take_recent()
-            before = self._policy.decay.multiplier
-            self._policy.decay.observe(mean)
-            if self._policy.decay.multiplier != before:
-                why = f"training loss {mean:.4f}"
-                decisions.append(
-                    {"part": "decay", "multiplier": self._policy.decay.multiplier, "reason": why}
-                )
-        if self._reviewer is not None:
-            tightened = self._reviewer.review(step, ahead, self._policy.losses)
-            decisions += [{"part": "guard", **asdict(decision)} for decision in tightened]
-        return decisions
+        tightened = self._reviewer.review(step, ahead, self._policy.losses)
+        return decisions + [{"part": "guard", **asdict(decision)} for decision in tightened]
 
     def review_economy(self, step: int, samples: Samples) -> None:
         """Review the economy now, whenever it is due; every rank alike."""
@@ -151,9 +134,6 @@ class Adaptation:
         why = f"{share:.0%} of the length of rows is along {quarter} of {axes.dim} axes"
         return [{"part": "axes", "old": old, "new": axes.digest, "reason": why}]
 
-    def _observes(self, step: int) -> bool:
-        return isinstance(self._policy.decay, ClosedLoop) and step % _OBSERVED_EVERY == 0
-
     def _share_losses(self) -> None:
         """Tell all ranks the losses since the last time."""
         everyone = self._trainer.ranks.gather(self._losses)
@@ -161,4 +141,4 @@ class Adaptation:
         for steps in zip(*everyone, strict=True):
             losses, samples = sum(part[1] for part in steps), sum(part[2] for part in steps)
             if samples:
-                self._policy.losses.add(steps[0][0], losses / samples, samples)
+                self._policy.losses.add(steps[0][0], losses / samples)

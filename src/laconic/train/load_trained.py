@@ -74,7 +74,10 @@ def _how(raw: RawCategories | None) -> dict[str, str]:
 
 
 def run_settings(run: Path) -> RunSettings:
-    """Read the settings that a run wrote down."""
+    """Read the settings that a run wrote down, but for ``exchange``.
+
+    What rows travelled as does not matter to the model, and older runs may have used what is gone by now.
+    """
     path = run / "settings.json"
     try:
         text = path.read_text(encoding="utf-8")
@@ -82,7 +85,7 @@ def run_settings(run: Path) -> RunSettings:
         raise ConfigError(
             f"{path}: can not be read ({error.strerror}); expected the folder of a run, train.out"
         ) from None
-    return parse_json(text, RunSettings, where=str(path))
+    return parse_json(text, RunSettings, where=str(path), without=("exchange",))
 
 
 def _assemble(

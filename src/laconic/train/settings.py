@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -121,18 +121,28 @@ class RuleSettings(Settings):
 class DecaySettings(Settings):
     """How bounds narrow in the course of training: wide at first, their own in the end."""
 
-    kind: Literal["none", "step", "linear", "log", "constant", "closed_loop"] = "none"
-    """``step``, ``linear``, ``log``, ``constant``: by the clock; ``closed_loop``: as the loss levels out."""
+    kind: Literal["none", "step", "linear", "log", "constant"] = "none"
+    """How they narrow, by the clock."""
 
     k: float = Field(default=2.0, ge=1)
     """What bounds are multiplied with at the start."""
 
     steps: int = Field(default=0, ge=0)
-    """When bounds are their own, by the clock."""
+    """When bounds are their own."""
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _exists(cls, kind: Any) -> Any:
+        if kind == "closed_loop":
+            raise ValueError(
+                "expected 'none', 'step', 'linear', 'log' or 'constant', got 'closed_loop', which is gone; "
+                "a wider exchange.bound saves as much"
+            )
+        return kind
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
-        if self.kind not in ("none", "closed_loop") and not self.steps:
+        if self.kind != "none" and not self.steps:
             raise ValueError(
                 f"expected steps > 0 where kind is {self.kind!r}, got 0; say at which step bounds are their own"
             )
