@@ -37,15 +37,15 @@ test-quick: $(DEV)
 	$(BIN)/python -m pytest $(SHARED) --quick
 
 lint: $(DEV)
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench: $(DEV)
-	$(BIN)/laconic bench codecs $(if $(DUMPS),--data $(DUMPS))
-	$(BIN)/laconic bench train $(if $(DATA),--data $(DATA))
-	$(BIN)/laconic bench serve $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks codecs $(if $(DUMPS),--data $(DUMPS))
+	$(BIN)/python -m benchmarks train $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks serve $(if $(DATA),--data $(DATA))
 
 fuzz:
 	fuzz/run $(SECONDS_TO_FUZZ)

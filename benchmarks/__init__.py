@@ -1,4 +1,4 @@
-"""The benchmarks behind ``laconic bench``, each against peers and in one process.
+"""The benchmarks: ``python -m benchmarks NAME`` from the root of a checkout; they are no part of the wheel.
 
 ================ =============================================================
 module           what it holds
@@ -13,5 +13,5 @@ timing machine   how and where it was measured; ``meter`` shows progress
 result table     what came out: as values, and for people
 ================ =============================================================
 
-Nothing is imported here, so that ``laconic --help`` answers at once.
+Nothing is imported here, so that ``--help`` answers at once.
 """

@@ -1,1 +1,1 @@
-"""``laconic bench adapt``: bounds by table and by iteration, the guard and the economy, against the SC'24 paper."""
+"""``python -m benchmarks adapt``: bounds by table and by iteration, the guard and the economy, against the SC'24 paper."""

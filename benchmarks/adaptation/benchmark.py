@@ -1,4 +1,4 @@
-"""``laconic bench adapt``: accuracy and bytes in rehearsal, step times on real links."""
+"""``python -m benchmarks adapt``: accuracy and bytes in rehearsal, step times on real links."""
 
 from __future__ import annotations
 

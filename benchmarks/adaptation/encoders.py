@@ -31,7 +31,10 @@ from laconic.tuning.stage import Stage
 
 __all__ = ["EncoderRow", "compare_encoders"]
 
-_SAMPLES = (256, 2048)  # of a rank: what is trained with, and what ``laconic bench train`` counts bytes with
+_SAMPLES = (
+    256,
+    2048,
+)  # of a rank: what is trained with, and what ``python -m benchmarks train`` counts bytes with
 _BATCHES = 4
 _VECTOR_LZ, _HUFFMAN = 5, 6  # forms of a block, docs/formats/sc24.md
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.training.jobs import Answer
-from benchmarks.training.row import step_ms
+from laconic.demo.measure import RunFigures, step_ms
 
 __all__ = ["Parts", "bar", "parts_of"]
 
@@ -36,7 +35,7 @@ class Parts:
         return self.forward, self.backward, self.all_reduce, self.compute
 
 
-def parts_of(answer: Answer, alone: Answer) -> Parts:
+def parts_of(answer: RunFigures, alone: RunFigures) -> Parts:
     """Divide the median step of a method; ``alone`` is one rank that sends nothing."""
     forward, backward = answer.ms_ids + answer.ms_forward, answer.ms_backward
     compute = step_ms(alone)

@@ -1,6 +1,6 @@
 """``auto`` on real links: is it as fast as the best fixed way to send, whatever the link?
 
-The setting is that of ``laconic bench train``: two pinned hosts, Criteo Terabyte's tables, Zipf lookups. Guard and
+The setting is that of ``python -m benchmarks train``: two pinned hosts, Criteo Terabyte's tables, Zipf lookups. Guard and
 economy of ``auto`` have settled before the clock starts; their later reviews, ever further apart, are not in
 these times.
 """
@@ -13,9 +13,9 @@ from benchmarks.adaptation.parts import parts_of
 from benchmarks.adaptation.row import Row
 from benchmarks.training.driver import Driver
 from benchmarks.training.interval import paired_ratios
-from benchmarks.training.jobs import Answer, Steps
-from benchmarks.training.row import step_ms
+from benchmarks.training.jobs import Steps
 from laconic.data import SyntheticSettings
+from laconic.demo.measure import RunFigures, step_ms
 from laconic.train.settings import ModelSettings
 
 __all__ = ["time_policies"]
@@ -45,7 +45,7 @@ def time_policies(
     return rows
 
 
-def _time(driver: Driver, rounds: int) -> dict[str, Answer]:
+def _time(driver: Driver, rounds: int) -> dict[str, RunFigures]:
     job = Steps(
         data=SyntheticSettings(kind="synthetic", cap=_CAP),
         model=_MODEL,
@@ -57,7 +57,7 @@ def _time(driver: Driver, rounds: int) -> dict[str, Answer]:
     return driver.time_steps(job)
 
 
-def _rows(answers: dict[str, Answer], rate: float | None) -> list[Row]:
+def _rows(answers: dict[str, RunFigures], rate: float | None) -> list[Row]:
     best = min(_FIXED, key=lambda name: step_ms(answers[name]))
     rows = []
     for name, answer in answers.items():

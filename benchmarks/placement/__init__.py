@@ -1,1 +1,1 @@
-"""``laconic bench placement``: predicted against measured bytes and time, and plans against what others would do."""
+"""``python -m benchmarks placement``: predicted against measured bytes and time, and plans against what others would do."""

@@ -1,4 +1,4 @@
-"""``laconic bench placement``: all its parts, one after the other."""
+"""``python -m benchmarks placement``: all its parts, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``laconic bench reduce``: sums over hosts of the lab, and training under DDP.
+"""``python -m benchmarks reduce``: sums over hosts of the lab, and training under DDP.
 
 One host per core on links of the asked rate, where times count; then more hosts than that, for bytes and exactness; and
 loopback, for what the hook costs where it can not help.

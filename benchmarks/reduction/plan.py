@@ -35,7 +35,7 @@ class Plan(Settings):
 
 
 def usual_plan(data: Path | None, *, full: bool, words: int = 1 << 24) -> Plan:
-    """Return what ``laconic bench reduce`` measures; ``full`` is what is published."""
+    """Return what ``python -m benchmarks reduce`` measures; ``full`` is what is published."""
     if data is not None and not (data / BOOK_CROSSING).exists():
         raise ConfigError(f"--data: no {BOOK_CROSSING} in {str(data)!r}; leave it out for generated ids")
     ncf = Ncf(data=None if data is None else data.resolve())

@@ -21,10 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.training.driver import Driver
-from benchmarks.training.jobs import Answer, Epoch
+from benchmarks.training.jobs import Epoch
 from benchmarks.training.real_data import real_data_sets
 from benchmarks.training.recipe import recipe_for
 from laconic.data import DataSettings
+from laconic.demo.measure import RunFigures
 from laconic.errors import PlanError
 from laconic.train.settings import DenseSettings, ModelSettings
 
@@ -73,7 +74,7 @@ def measure_pairs(
 ) -> list[Pair]:
     """Train exactly, and then with each share dropped and ``refresh``."""
 
-    def train(**dense: object) -> Answer:
+    def train(**dense: object) -> RunFigures:
         settings = DenseSettings.model_validate({"optimizer": optimizer, "rate": rate, **dense})
         return driver.train_epoch(
             Epoch(
@@ -101,7 +102,7 @@ def measure_pairs(
     ]
 
 
-def _pair(name: str, dropped: float, refresh: int, seed: int, exact: Answer, found: Answer) -> Pair:
+def _pair(name: str, dropped: float, refresh: int, seed: int, exact: RunFigures, found: RunFigures) -> Pair:
     losses, aucs = (found.log_loss, exact.log_loss), (found.auc, exact.auc)
     if None in (*losses, *aucs):
         raise PlanError(f"{name}: expected samples to evaluate on, got none; its split must leave some")

@@ -1,4 +1,4 @@
-"""``laconic bench train``: all its parts, one after the other."""
+"""``python -m benchmarks train``: all its parts, one after the other."""
 
 from __future__ import annotations
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks.training.driver import Driver
-from benchmarks.training.jobs import Answer, Epoch
+from benchmarks.training.jobs import Epoch
 from benchmarks.training.recipe import recipe_for
 from benchmarks.training.row import Row
 from laconic.data import ParquetSettings, SyntheticSettings
+from laconic.demo.measure import RunFigures
 from laconic.train.settings import ModelSettings
 
 __all__ = ["measure_accuracy", "measure_bytes"]
@@ -60,7 +61,7 @@ def measure_bytes(
     return rows
 
 
-def _row(kind: str, name: str, method: str, seed: int, answer: Answer) -> Row:
+def _row(kind: str, name: str, method: str, seed: int, answer: RunFigures) -> Row:
     return Row(
         kind="accuracy" if kind == "accuracy" else "bytes",
         data=name,

@@ -17,8 +17,7 @@ These six use torch's all-to-all, which gloo runs in one direction at a time. Wi
 names they use sends and receives, the default of Laconic, which help whoever sends much.
 
 Laconic's bounds here are its defaults, the same for all tables: at SC'24's classes of bounds it sends a third
-less on Book-Crossing, and costs 0.0004 AUC there and 0.001 on The Complete Journey. ``laconic_fine_pairwise`` has
-narrower ones, for the demonstration: nine pairs of its runs show no loss, and send a fifth more than the defaults.
+less on Book-Crossing, and costs 0.0004 AUC there and 0.001 on The Complete Journey.
 """
 
 from __future__ import annotations
@@ -34,12 +33,10 @@ from laconic.data import Schema
 from laconic.errors import ConfigError
 from laconic.train.settings import EmbeddingSettings
 
-__all__ = ["FINE", "GRADIENT_BOUND", "METHODS", "PAIRWISE", "Method", "find_method", "paper_bound"]
+__all__ = ["GRADIENT_BOUND", "METHODS", "PAIRWISE", "Method", "find_method", "paper_bound"]
 
 ROW_BOUND, GRADIENT_BOUND = 0.01, 0.35
 """Of looked-up values, as a share of their block's range; of gradients, of its root mean square."""
-FINE_ROW_BOUND, FINE_GRADIENT_BOUND = 0.005, 0.1
-"""The same, where nothing may be lost that a few runs can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +106,11 @@ METHODS: dict[str, Method] = {
 PAIRWISE: dict[str, Method] = {
     f"{name}_pairwise": replace(METHODS[name], name=f"{name}_pairwise", pairwise=True) for name in METHODS
 }
-FINE = replace(
-    PAIRWISE["laconic_pairwise"],
-    name="laconic_fine_pairwise",
-    rule=_bounded(FINE_ROW_BOUND, FINE_GRADIENT_BOUND),
-)
 
 
 def find_method(name: str) -> Method:
     """Return a method by name."""
-    known = {**METHODS, **PAIRWISE, FINE.name: FINE}
+    known = {**METHODS, **PAIRWISE}
     if name not in known:
         raise ConfigError(f"bench: no such method {name!r} (known: {', '.join(known)})")
     return known[name]

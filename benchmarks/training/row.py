@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.training.jobs import Answer
-
-__all__ = ["Row", "step_ms"]
+__all__ = ["Row"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +32,3 @@ class Row:
     bytes_dense: float
     auc: float | None = None
     log_loss: float | None = None
-
-
-def step_ms(answer: Answer) -> float:
-    """Median over all steps."""
-    return statistics.median(time for turn in answer.round_ms for time in turn)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from benchmarks.training.driver import Driver
 from benchmarks.training.interval import paired_ratios
-from benchmarks.training.jobs import Answer, Steps
-from benchmarks.training.row import Row, step_ms
+from benchmarks.training.jobs import Steps
+from benchmarks.training.row import Row
 from laconic.data import SyntheticSettings
+from laconic.demo.measure import RunFigures, step_ms
 from laconic.train.settings import ModelSettings
 
 __all__ = ["PROFILE_SHARE", "Comparison", "Timing", "time_methods"]
@@ -98,9 +99,9 @@ def _matching_rate(driver: Driver, job: Steps) -> float:
     return rate
 
 
-def _rows(answers: dict[str, Answer], rate: float, hosts: int, wants_match: bool) -> list[Row]:
+def _rows(answers: dict[str, RunFigures], rate: float, hosts: int, wants_match: bool) -> list[Row]:
     alone = step_ms(answers["alone"])
-    # as measured, not as it was when the rate was chosen: a busy machine moves it
+    # as run_figures, not as it was when the rate was chosen: a busy machine moves it
     matched = wants_match and abs(1 - alone / step_ms(answers["plain"]) - PROFILE_SHARE) <= _ALLOWED
     return [
         Row(
@@ -121,7 +122,7 @@ def _rows(answers: dict[str, Answer], rate: float, hosts: int, wants_match: bool
     ]
 
 
-def _comparisons(answers: dict[str, Answer], rate: float) -> list[Comparison]:
+def _comparisons(answers: dict[str, RunFigures], rate: float) -> list[Comparison]:
     found = []
     for other, answer in answers.items():
         ours = "laconic_pairwise" if other.endswith("_pairwise") else "laconic"

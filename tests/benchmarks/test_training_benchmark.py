@@ -12,10 +12,11 @@ from benchmarks.training.interval import paired_ratios
 from benchmarks.training.jobs import Epoch, Steps
 from benchmarks.training.methods import METHODS, PAIRWISE, paper_bound
 from benchmarks.training.real_data import real_data_sets
-from benchmarks.training.row import Row, step_ms
+from benchmarks.training.row import Row
 from benchmarks.training.tables import render
 from benchmarks.training.timing import Comparison
 from laconic.data import SyntheticSettings, open_source
+from laconic.demo.measure import step_ms
 from laconic.errors import CommError, ConfigError
 from laconic.train.settings import ExchangeSettings, ModelSettings
 

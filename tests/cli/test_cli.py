@@ -80,3 +80,20 @@ def test_a_result_file_that_can_not_be_written_is_an_error_before_the_run(tmp_pa
     assert (
         done.stderr.strip() == f"laconic: --json: no folder '{tmp_path / 'no'}' to write into; make it first"
     )
+
+
+def test_an_installed_wheel_says_where_benchmarks_are(tmp_path):
+    done = laconic("bench", "codecs", "--quick", cwd=tmp_path, hidden="benchmarks")
+    assert done.returncode == 1
+    assert done.stderr.startswith("laconic: bench: no benchmarks here")
+    assert done.stderr.count("\n") == 1
+
+
+def test_benchmarks_answer_at_once():
+    script = (
+        "import sys; from benchmarks.__main__ import app; assert 'torch' not in sys.modules; app(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("codecs", "train", "switch", "adapt", "placement", "reduce", "hybrid", "serve"):
+        assert name in done.stdout

@@ -1,4 +1,4 @@
-"""``laconic bench hybrid``: a DLRM that is divided over two ranks and replicated twice, on four hosts of the lab.
+"""``python -m benchmarks hybrid``: a DLRM that is divided over two ranks and replicated twice, on four hosts of the lab.
 
 ``plain`` sends activations, their gradients and gradients of parameters as they are; ``hybrid`` the largest tenth of
 the former and the largest hundredth of the latter (DCT, KDD'21, which reports 37 % less time), ``rounded`` the same

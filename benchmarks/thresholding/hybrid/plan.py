@@ -43,5 +43,5 @@ WIDE = Plan(
 
 
 def usual_plans(*, full: bool) -> list[Plan]:
-    """Return what ``laconic bench hybrid`` measures; ``full`` has three times as many rounds."""
+    """Return what ``python -m benchmarks hybrid`` measures; ``full`` has three times as many rounds."""
     return [replace(plan, rounds=3 * plan.rounds) if full else plan for plan in (KAGGLE, WIDE)]

@@ -28,7 +28,7 @@ from laconic.cli import (
 )
 from laconic.errors import LaconicError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
 app = typer.Typer(
     name="laconic",
@@ -71,9 +71,14 @@ def _options(
 
 
 def main() -> None:
+    """Run a command of ``laconic``."""
+    run(app)
+
+
+def run(commands: typer.Typer) -> None:
     """Run a command; an error is one line, and an exit code."""
     try:
-        app()
+        commands()
     except LaconicError as error:
         typer.echo(f"laconic: {error}", err=True)
         sys.exit(1)

@@ -19,7 +19,7 @@ def demo(
     from rich.console import Console
     from rich.table import Table
 
-    from benchmarks.training.demo import run_demo
+    from laconic.demo.run import run_demo
     from laconic.errors import ConfigError
     from laconic.report import write_report
     from laconic.report.result import seed_changes
