@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import tomli_w
 from typer.testing import CliRunner
 
 from laconic.cli import app
 from laconic.config import parse
 from laconic.errors import LaconicError
 from laconic.quant import read_artefact
-from laconic.quant.toml_text import toml_text
 from laconic.report import read_any
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
@@ -126,7 +126,9 @@ def test_a_refresh_that_breaks_the_budget_writes_nothing_and_says_what_to_do(qua
 def test_artefacts_and_recipes_are_debugged_alike(quantized):
     folder, _ = quantized
     artefact = read_artefact(folder / "low")
-    (folder / "recipe.toml").write_text(toml_text(artefact.recipe.model_dump(mode="json")))
+    (folder / "recipe.toml").write_text(
+        tomli_w.dumps(artefact.recipe.model_dump(mode="json", exclude_none=True))
+    )
     found = []
     for what in ("low", "recipe.toml"):
         done = quantize(folder / "run", "--debug", folder / what, "--probe", 500, "--json", folder / "d.json")

@@ -7,8 +7,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from laconic.config import parse
 from laconic.errors import ConfigError, FormatError, PlanError
@@ -23,7 +21,6 @@ from laconic.placement.plan_file import (
     write_plan,
 )
 from laconic.placement.row_ids_file import read_row_ids, write_row_ids
-from laconic.placement.toml_text import toml_text
 
 HOT = {"user": np.array([0, 3, 99]), 'odd "näme".\n\x7f/x': np.array([4])}
 WARM = {"user": np.array([1, 2, 50, 98])}
@@ -75,29 +72,6 @@ def test_a_plan_without_hot_and_warm_rows_is_one_file(tmp_path):
 
 def test_the_same_ids_make_the_same_file(tmp_path):
     assert write_row_ids(tmp_path / "a.npz", HOT) == write_row_ids(tmp_path / "b.npz", HOT)
-
-
-names = st.text(st.characters(exclude_categories=["Cs"]))
-values = st.recursive(
-    st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | names,
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=4,
-)
-trees = st.recursive(
-    st.dictionaries(names, values, max_size=3),
-    lambda inner: st.dictionaries(names, values | inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(trees)
-def test_any_tree_survives_toml(tree):
-    import tomllib
-
-    assert tomllib.loads(toml_text(tree)) == tree
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from dataclasses import replace
 
@@ -60,7 +61,9 @@ def folder(tmp_path, trained, artefact):
 def resign(folder, change=lambda text: text):
     """Write a description whose checksums are right, whatever else is wrong."""
     path = folder / "artefact.toml"
-    text = change(path.read_text().partition("\n")[2])
+    written = path.read_text().partition("\n")[2]
+    one_line = re.sub(r"\[\n([^\]{]*),\n\]", lambda found: f"[{' '.join(found[1].split())}]", written)
+    text = change(one_line)
     for name in ("model.safetensors", "shadow.safetensors"):
         lines = text.splitlines()
         at = lines.index(f'[files."{name}"]')

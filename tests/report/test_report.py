@@ -195,10 +195,13 @@ def test_the_sample_in_the_documentation_is_a_result():
     ("damage", "message"),
     [
         (lambda d: d.pop("title"), "title: required, but not given"),
-        (lambda d: d["methods"][1].update(colour="red"), "methods.1.colour: no such field"),
+        (
+            lambda d: d["methods"][1].update(colour="red"),
+            "methods.1.colour: no such field (known: name, step_ms, ",
+        ),
         (
             lambda d: d["methods"][0].update(communication_share=1.5),
-            "methods.0.communication_share: expected less than or equal to 1, got 1.5",
+            "methods.0.communication_share: expected a value >= 0 and <= 1, got 1.5",
         ),
         (
             lambda d: d["methods"][0].update(step_ms=[3.0, 0.0]),
@@ -210,7 +213,7 @@ def test_the_sample_in_the_documentation_is_a_result():
         ),
         (
             lambda d: d.update(methods=[]),
-            "methods: tuple should have at least 1 item after validation, not 0, got []",
+            "methods: expected at least 1 of them, got 0",
         ),
         (lambda d: d["tables"][1].update(name="C1"), "tables: names must differ, got 'C1' twice"),
     ],
@@ -221,7 +224,7 @@ def test_a_file_that_is_no_result_is_refused_with_the_field(tmp_path, damage, me
     path.write_text(json.dumps(data))
     with pytest.raises(FormatError) as error:
         read_result(path)
-    assert str(error.value) == f"{path}: {message}"
+    assert str(error.value).startswith(f"{path}: {message}")
 
 
 def test_a_file_that_is_not_json_is_refused(tmp_path):

@@ -144,7 +144,7 @@ def test_a_folder_is_read_and_half_a_line_is_left_out(tmp_path):
         ("{", "line 1: not JSON"),
         ("[1]", "line 1: expected an object with a kind, got '[1]'"),
         ('{"kind": "train"}', "line 1: step: required, but not given"),
-        ('{"kind": "train", "step": -1}', "line 1: step: expected greater than or equal to 0, got -1"),
+        ('{"kind": "train", "step": -1}', "line 1: step: expected a value >= 0, got -1"),
         ('{"kind": "plan", "step": 1}', "no metrics in it yet"),
     ],
 )

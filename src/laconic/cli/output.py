@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
 from laconic.errors import ConfigError
+from laconic.files import json_text
 
 
 def check_json_file(file: Path | None) -> None:
@@ -19,17 +18,8 @@ def check_json_file(file: Path | None) -> None:
 
 def write_json(value: Any, file: Path | None) -> None:
     """Write JSON to a file, or to standard output where it is None or ``-``."""
-    text = json.dumps(_without_nan(value), indent=2, allow_nan=False) + "\n"
+    text = json_text(value)
     if file is None or str(file) == "-":
         sys.stdout.write(text)
     else:
         file.write_text(text)
-
-
-def _without_nan(value: Any) -> Any:
-    """NaN and infinities are not JSON: null."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

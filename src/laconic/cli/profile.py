@@ -44,9 +44,9 @@ def profile(
     """Count lookups of the training samples in one pass, in memory that does not grow with the data."""
     from rich.console import Console
 
+    from laconic.files import write_whole
     from laconic.placement.access_file import write_access
     from laconic.report.access_page import render_access
-    from laconic.whole_file import write_whole
 
     _check_outputs(out, page, json_file)
     name = data.resolve().name.encode(errors="replace").decode()  # names of files need not be text

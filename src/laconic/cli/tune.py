@@ -48,12 +48,12 @@ def tune(
     from rich.console import Console
 
     from laconic.config import load
+    from laconic.files import write_whole
     from laconic.report import write_report
     from laconic.train.settings import RunSettings
     from laconic.tuning.policy_file import policy_text
     from laconic.tuning.result import tune_result
     from laconic.tuning.tune import choose
-    from laconic.whole_file import write_whole
 
     allowed = None if budget is None else parse_budget(budget)
     _check_outputs(out, force, json_file, report)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from laconic.errors import ConfigError, FormatError
+from laconic.files import whole_file
 from laconic.placement.access import Access, Distinct, Drift, TableAccess, Zipf
-from laconic.whole_file import whole_file
 
 __all__ = ["KEY", "read_access", "write_access"]
 

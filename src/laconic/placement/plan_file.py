@@ -29,13 +29,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import tomli_w
 from pydantic import Field, field_validator, model_validator
 
 from laconic.config import Settings, load
 from laconic.errors import ConfigError, FormatError, PlanError
+from laconic.files import write_whole
 from laconic.placement.row_ids_file import RowIds, read_row_ids, write_row_ids
-from laconic.placement.toml_text import toml_text
-from laconic.whole_file import write_whole
 
 __all__ = [
     "EmbeddingsMemory",
@@ -281,7 +281,7 @@ def write_plan(path: Path, plan: PlacementPlan, hot_ids: RowIds, warm_ids: RowId
         checksum = write_row_ids(path.parent / name, ids) if name else None
         files |= {f"{kind}_rows": name, f"{kind}_rows_sha256": checksum}
     plan = plan.model_copy(update=files)
-    write_whole(path, toml_text(plan.model_dump(mode="json", exclude_none=True)))
+    write_whole(path, tomli_w.dumps(plan.model_dump(mode="json", exclude_none=True)))
     return plan
 
 

@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from laconic.errors import FormatError
-from laconic.whole_file import whole_file
+from laconic.files import whole_file
 
 __all__ = ["RowIds", "read_row_ids", "write_row_ids"]
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
+import tomli_w
 import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
@@ -36,7 +37,6 @@ from laconic.quant.model_shape import ModelShape, linear_layers
 from laconic.quant.population import Population
 from laconic.quant.raw_ids import check_vocabulary
 from laconic.quant.recipe import Recipe
-from laconic.quant.toml_text import toml_text
 from laconic.quant.trained_model import TrainedModel
 
 __all__ = ["Artefact", "read_artefact", "write_artefact"]
@@ -175,7 +175,7 @@ def _write(folder: Path, artefact: Artefact, shadow: TrainedModel | None) -> Non
         population=artefact.population,
         files=files,
     )
-    text = toml_text(description.model_dump(mode="json"))
+    text = tomli_w.dumps(description.model_dump(mode="json", exclude_none=True))
     with (folder / _DESCRIPTION).open("w", encoding="utf-8") as file:
         file.write(f'blake2b = "{_digest(text.encode())}"\n{text}')
         file.flush()

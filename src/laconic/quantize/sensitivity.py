@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.errors import ConfigError
+from laconic.files import write_whole
 from laconic.quant.layers import part_shapes
 from laconic.quant.model_shape import linear_layers
 from laconic.quant.recipe import LayerChoice, TableChoice
@@ -26,7 +27,6 @@ from laconic.quant.trained_model import TrainedModel
 from laconic.quantize.candidates import Candidate, candidates
 from laconic.quantize.harm import Harm, measure_harm
 from laconic.quantize.probe import Probe
-from laconic.whole_file import write_whole
 
 __all__ = ["Measurement", "MeasurementFile", "measure_candidates", "stored_bytes"]
 

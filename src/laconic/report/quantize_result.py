@@ -30,7 +30,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.report.record import Bytes, Count, Record, Text, read_record
+from laconic.config import Bytes, Count, Settings, Text, read_json
 
 __all__ = [
     "HarmFigures",
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-class HarmFigures(Record):
+class HarmFigures(Settings):
     """Two accounts of what became worse, see ``quantize.harm``."""
 
     measured: float
@@ -54,7 +54,7 @@ class HarmFigures(Record):
     expected_se: float
 
 
-class ModelFigures(Record):
+class ModelFigures(Settings):
     """A model on the verification half."""
 
     ne: float
@@ -64,7 +64,7 @@ class ModelFigures(Record):
     """Microseconds of a batch in the engine."""
 
 
-class SampleCounts(Record):
+class SampleCounts(Settings):
     """Held-out samples."""
 
     probe: Count
@@ -73,7 +73,7 @@ class SampleCounts(Record):
     verification: Count
 
 
-class QuantizeAttempt(Record):
+class QuantizeAttempt(Settings):
     """A combination that was measured."""
 
     budget: float
@@ -85,7 +85,7 @@ class QuantizeAttempt(Record):
     """Null also where the search half refused it already."""
 
 
-class QuantizeCandidate(Record):
+class QuantizeCandidate(Settings):
     """One way to store and compute a part."""
 
     label: Text
@@ -95,7 +95,7 @@ class QuantizeCandidate(Record):
     estimate: float | None
 
 
-class QuantizePart(Record):
+class QuantizePart(Settings):
     """A table or a layer."""
 
     kind: Literal["table", "layer"]
@@ -119,7 +119,7 @@ class QuantizePart(Record):
         return self.candidates[self.chosen]
 
 
-class QuantizePoint(Record):
+class QuantizePoint(Settings):
     """What a budget buys."""
 
     objective: Literal["size", "latency"]
@@ -129,7 +129,7 @@ class QuantizePoint(Record):
     harm: float
 
 
-class QuantizeResult(Record):
+class QuantizeResult(Settings):
     """Everything that was measured, chosen and verified."""
 
     kind: Literal["quantize"] = "quantize"
@@ -163,4 +163,4 @@ class QuantizeResult(Record):
 
 def read_quantize_result(path: str | Path) -> QuantizeResult:
     """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    return read_record(path, QuantizeResult)
+    return read_json(path, QuantizeResult)

@@ -35,12 +35,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from laconic.report.record import Bytes, Count, Maybe, Record, Text, read_record
+from laconic.config import Bytes, Count, Maybe, Settings, Text, read_json
 
 __all__ = ["Method", "Point", "Result", "Table", "read_result", "seed_changes"]
 
 
-class Point(Record):
+class Point(Settings):
     """Where a run stood after some steps."""
 
     step: Count
@@ -59,7 +59,7 @@ class Point(Record):
     """AUC on the evaluation set; null at points where nothing was evaluated."""
 
 
-class Method(Record):
+class Method(Settings):
     """How one method did."""
 
     name: Text
@@ -116,7 +116,7 @@ class Method(Record):
         return self.bytes_forward + self.bytes_backward + self.bytes_ids + self.bytes_dense
 
 
-class Table(Record):
+class Table(Settings):
     """What compression did to one table."""
 
     name: Text
@@ -144,7 +144,7 @@ class Table(Record):
         )
 
 
-class Result(Record):
+class Result(Settings):
     """A comparison of methods on one machine and in one setting."""
 
     title: Text
@@ -173,7 +173,7 @@ class Result(Record):
 
 def read_result(path: str | Path) -> Result:
     """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    return read_record(path, Result)
+    return read_json(path, Result)
 
 
 def seed_changes(methods: Sequence[Method]) -> list[float]:

@@ -20,14 +20,13 @@ for others. Of a run that is still training, the last line may be half of one; i
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from laconic.errors import FormatError
 from laconic.config import Count, Maybe, Text, explained
+from laconic.errors import FormatError
 
 __all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "Warned", "read_run_result"]
 

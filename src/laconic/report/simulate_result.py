@@ -26,14 +26,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.report.record import Bytes, Count, Maybe, Record, Text, read_record
+from laconic.config import Bytes, Count, Maybe, Settings, Text, read_json
 
 __all__ = ["SentBytes", "SimulateResult", "SimulatedCell", "Stops", "read_simulate_result"]
 
 Positive = Annotated[float, Field(gt=0)]
 
 
-class SentBytes(Record):
+class SentBytes(Settings):
     """What a rank sends in a step."""
 
     ids: Bytes
@@ -42,7 +42,7 @@ class SentBytes(Record):
     hot: Bytes
 
 
-class SimulatedCell(Record):
+class SimulatedCell(Settings):
     """One number of ranks at one bandwidth."""
 
     ranks: Count
@@ -60,14 +60,14 @@ class SimulatedCell(Record):
     hot_rows: Count
 
 
-class Stops(Record):
+class Stops(Settings):
     """Where methods stop paying with so many ranks."""
 
     ranks: Count
     gbps: tuple[Maybe, ...]
 
 
-class SimulateResult(Record):
+class SimulateResult(Settings):
     """A result file."""
 
     kind: Literal["simulate"] = "simulate"
@@ -108,4 +108,4 @@ class SimulateResult(Record):
 
 def read_simulate_result(path: str | Path) -> SimulateResult:
     """Read a result file; FormatError has a line for each field that is not as it should be."""
-    return read_record(path, SimulateResult)
+    return read_json(path, SimulateResult)

@@ -31,12 +31,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.report.record import Bytes, Count, Record, Text, read_record
+from laconic.config import Bytes, Count, Settings, Text, read_json
 
 __all__ = ["Chosen", "TuneResult", "TunedDirection", "TunedTable", "read_tune_result"]
 
 
-class Chosen(Record):
+class Chosen(Settings):
     """What one direction of a table shall travel as."""
 
     bound: float | None
@@ -47,7 +47,7 @@ class Chosen(Record):
     reason: Text
 
 
-class TunedDirection(Record):
+class TunedDirection(Settings):
     """Rows or gradients of a table, at every bound that was measured."""
 
     bounds: tuple[float, ...]
@@ -81,7 +81,7 @@ class TunedDirection(Record):
         return self
 
 
-class TunedTable(Record):
+class TunedTable(Settings):
     """Both directions of a table."""
 
     name: Text
@@ -109,7 +109,7 @@ class TunedTable(Record):
         return self
 
 
-class TuneResult(Record):
+class TuneResult(Settings):
     """All tables, and what was measured to choose for them."""
 
     kind: Literal["tune"] = "tune"
@@ -169,4 +169,4 @@ class TuneResult(Record):
 
 def read_tune_result(path: str | Path) -> TuneResult:
     """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    return read_record(path, TuneResult)
+    return read_json(path, TuneResult)

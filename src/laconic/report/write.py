@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from laconic.errors import ConfigError
+from laconic.files import write_whole
 from laconic.report.page import render
 from laconic.report.quantize_page import render_quantized
 from laconic.report.quantize_result import QuantizeResult, read_quantize_result
@@ -16,7 +17,6 @@ from laconic.report.simulate_page import render_simulated
 from laconic.report.simulate_result import SimulateResult, read_simulate_result
 from laconic.report.tune_page import render_tuned
 from laconic.report.tune_result import TuneResult, read_tune_result
-from laconic.whole_file import write_whole
 
 __all__ = ["read_any", "write_report"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from laconic.errors import ConfigError
+from laconic.files import finite
 
 __all__ = ["MetricsFile"]
 
@@ -31,9 +31,8 @@ class MetricsFile:
             self._events = SummaryWriter(folder / "tensorboard")
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """Write one entry; NaN becomes null."""
-        clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
-        self._file.write(json.dumps({"kind": kind, "step": step, **clean}) + "\n")
+        """Write one entry; NaN and infinities become null."""
+        self._file.write(json.dumps({"kind": kind, "step": step, **finite(values)}) + "\n")
         if self._events is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):

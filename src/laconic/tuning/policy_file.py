@@ -18,11 +18,11 @@
 
 from __future__ import annotations
 
-import json
 from glob import escape
 
 from laconic.adapt.curves import TableCurves
 from laconic.adapt.tuned_bounds import Choice
+from laconic.config import toml_string
 from laconic.report.numerals import bytes_text, share
 from laconic.tuning.tune import Tuned
 
@@ -44,7 +44,7 @@ def _header(tuned: Tuned, title: str) -> str:
     fewer = f", {exact / bounds.bytes_sent:.1f}x fewer" if bounds.bytes_sent else ""
     return "\n".join(
         [
-            f"# Bounds for {_string(title)}, from laconic tune. Edit as you like.",
+            f"# Bounds for {toml_string(title)}, from laconic tune. Edit as you like.",
             "#",
             f"# measured   as {measured.ranks} ranks, after {measured.steps} steps of exact training: loss {measured.loss:.4f},",
             f"#            falling by {share(measured.slope)} of itself while steps grow e-fold",
@@ -81,7 +81,7 @@ def _rule(table: TableCurves, forward: Choice, backward: Choice) -> str:
         f"{table.rows:,} rows; SC'24 class {table.paper_class}, "
         f"homogenization index {table.homogenization_index:.3f}"
     )
-    lines = [_line("[[exchange.rules]]", about), f"tables = {_string(escape(table.name))}"]
+    lines = [_line("[[exchange.rules]]", about), f"tables = {toml_string(escape(table.name))}"]
     if forward.bound is None and backward.bound is None:
         both = f"rows: {forward.reason}. Gradients: {backward.reason}"
         return "\n".join([*lines, _line("exact = true", both)])
@@ -99,8 +99,3 @@ def _rule(table: TableCurves, forward: Choice, backward: Choice) -> str:
 
 def _line(code: str, comment: str) -> str:
     return f"{code:<{_COMMENT_AT}}# {comment}"
-
-
-def _string(text: str) -> str:
-    """Quote as TOML does: as JSON, but that DEL is a control character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.errors import LaconicError
+from laconic.files import finite
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, merged
 from laconic.serve.scorer import Scorer
@@ -149,7 +150,7 @@ class Watch:
             "lowered": list(self._live.lowered),
             **self._alerts.report(),
         }
-        return {key: _finite(part) for key, part in report.items()}
+        return {key: finite(part) for key, part in report.items()}
 
     async def closed(self) -> None:
         """End the thread; what waits is dropped."""
@@ -302,12 +303,3 @@ def _only(query: Query, keep_B: NDArray[np.bool_]) -> Query:
         return query
     keep_L = np.repeat(np.tile(keep_B, len(query.lengths_TB)), query.lengths_TB.reshape(-1))
     return Query(query.dense_BF[keep_B], query.ids_L[keep_L], query.lengths_TB[:, keep_B], query.unknown_T)
-
-
-def _finite(tree: Any) -> Any:
-    """NaN and infinities are not JSON: null."""
-    if isinstance(tree, dict):
-        return {key: _finite(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_finite(value) for value in tree]
-    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
