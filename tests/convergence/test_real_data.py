@@ -6,6 +6,8 @@ import os
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet
 import pytest
 
 from laconic.config import parse
@@ -31,40 +33,49 @@ bottom = [32]
 top = [64]
 
 [train]
-batch = 1024
+batch = 512
 """
 
 
 def _train(rank, ranks, text, steps):
     found = {}
     source = open_source(parse(text, RunSettings).data)
+    batches = source.batches("train", global_batch=512 * ranks, rank=rank, ranks=ranks)
+    learned = list(islice(batches, steps))
+    held_out = list(source.batches("eval", global_batch=8192 * ranks, rank=rank, ranks=ranks))
     for kind in ("exact", "bounded"):
         settings = parse(text, RunSettings, (f"exchange.kind={kind}",))
         trainer = Trainer(settings, source.schema, Ranks(rank, ranks))
-        batches = source.batches("train", global_batch=settings.train.batch * ranks, rank=rank, ranks=ranks)
-        for _, samples in zip(range(steps), batches, strict=False):
+        for samples in learned:
             trainer.step(samples)
-        found[kind] = (_evaluate(trainer, source), trainer.embeddings.ledger.ratio)
+        found[kind] = (_auc(trainer, held_out), trainer.embeddings.ledger.ratio)
     return found
 
 
-def _evaluate(trainer, source):
-    """AUC on the first held-out samples: both ways of training are judged by the same ones."""
-    ranks, predictions = trainer.ranks, Predictions()
-    parts = source.batches("eval", global_batch=8192 * ranks.count, rank=ranks.rank, ranks=ranks.count)
-    for samples in islice(parts, 4):
+def _auc(trainer, held_out):
+    predictions = Predictions()
+    for samples in held_out:
         predictions.add(trainer.predict(samples), samples.label_B)
-    return Predictions.merged(ranks.gather(predictions)).evaluate().auc
+    return Predictions.merged(trainer.ranks.gather(predictions)).evaluate().auc
 
 
-@pytest.mark.parametrize(("name", "least"), [("book_crossing", 0.76), ("complete_journey", 0.90)])
-def test_the_bounded_exchange_learns_as_much_from_real_data(name, least):
+def _every_twelfth_row(whole, part):
+    """Write a part of a set that every rank reads in a moment."""
+    table = pyarrow.parquet.read_table(whole)
+    pyarrow.parquet.write_table(table.take(np.arange(0, len(table), 12)), part)
+    return part
+
+
+@pytest.mark.parametrize(("name", "least"), [("book_crossing", 0.72), ("complete_journey", 0.87)])
+def test_the_bounded_exchange_learns_as_much_from_real_data(name, least, tmp_path):
     data = REAL / f"{name}.parquet"
     if not data.exists():
         pytest.skip(f"no {data}; set LACONIC_TEST_DATA to the folder of the real sets")
-    text = SETTINGS.format(data=data, columns=ROOT / "examples" / f"{name}.toml")
-    found = run_ranks(2, _train, text, 150)[0]
+    part = _every_twelfth_row(data, tmp_path / "part.parquet")
+    text = SETTINGS.format(data=part, columns=ROOT / "examples" / f"{name}.toml")
+    found = run_ranks(2, _train, text, 40)[0]
     (exact, _), (bounded, ratio) = found["exact"], found["bounded"]
     assert exact > least
-    assert bounded == pytest.approx(exact, abs=0.005)  # 2.5 times the deviation between seeds
+    # They differ by 0.0002. Bounds ten times as wide make it 0.003 or more.
+    assert bounded == pytest.approx(exact, abs=0.002)
     assert ratio > 4

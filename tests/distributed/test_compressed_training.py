@@ -31,7 +31,7 @@ def policy_for(tables, *, coded_ids=True):
 
 
 def _everything(rank, ranks):
-    batches = many_ranks.random_batches(TABLES, [48] * 9 + [13], most=3, seed=1, dtype=torch.float32)
+    batches = many_ranks.random_batches(TABLES, [48] * 4 + [13], most=3, seed=1, dtype=torch.float32)
 
     def run(coded_ids):
         policy = policy_for(TABLES, coded_ids=coded_ids)
@@ -102,9 +102,9 @@ def _ledger(rank, ranks):
     }
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=["2 ranks", "3 ranks"])
-def results(request):
-    return run_ranks(request.param, _everything)
+@pytest.fixture(scope="module")
+def results():
+    return run_ranks(3, _everything)
 
 
 def test_replicas_stay_equal_on_all_ranks(results):
@@ -138,7 +138,7 @@ def test_the_bounded_exchange_is_not_the_exact_one(results):
         assert not torch.equal(bounded, exact)
 
 
-def test_every_row_that_travelled_is_within_its_bound_and_none_other_changed(results):
+def test_every_row_that_traveled_is_within_its_bound_and_none_other_changed(results):
     for rank, result in enumerate(results):
         for (name, source), share in result["bounds"].items():
             assert share <= 1, (name, source)

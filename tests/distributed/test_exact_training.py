@@ -9,7 +9,7 @@ from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from tests.distributed import many_ranks, one_process
 from tests.distributed.ranks import run_ranks
 
-DIM, STEPS = 4, 20
+DIM, STEPS = 4, 8
 SIZES = [24] * (STEPS - 1) + [7]  # the last batch is uneven
 
 MIXED = [
@@ -42,8 +42,8 @@ def compare(ranks, tables, most, optimizer, **options):
     assert sum(r["losses"][0] for r in results) == pytest.approx(losses[0], rel=1e-10)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_many_ranks_equal_one_process_over_twenty_steps(ranks):
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_many_ranks_equal_one_process_over_eight_steps(ranks):
     compare(ranks, MIXED, 3, RowwiseAdagrad(rate=0.1))
 
 

@@ -27,7 +27,7 @@ TABLES = [
     Table(name="pooled", rows=30, send="pooled"),
 ]
 IDLE = 4
-SIZES = [24, 24, 24, 7, 1, 24]  # uneven, fewer samples than ranks
+SIZES = [24, 24, 7, 1, 24]  # uneven, fewer samples than ranks
 SOME = {"split": [0, 1, 2, 7, 299], "mean": [0, 3], "idle": [4]}
 ALL = {table.name: range(table.rows) for table in TABLES if table.name not in ("copied", "pooled")}
 PLACES = {"nowhere": {}, "some": SOME, "all": ALL}
@@ -45,14 +45,14 @@ def _train(rank, ranks):
         policy = FixedPolicy(ExchangePlan((CODECS,) * len(TABLES))) if kind == "coded" else None
         batches = many_ranks.random_batches(TABLES, SIZES, most=3, seed=1, dtype=dtype, idle=IDLE)
         for name, hot in PLACES.items():
-            empty = ranks - 1 if ranks > 2 else None
+            empty = ranks - 1 if ranks > 1 and kind == "sgd" else None
             found[kind, name] = many_ranks.train(
                 rank, ranks, TABLES, DIM, batches, optimizer, 0.1, True, empty, policy, hot=hot
             )
     return found
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3], ids=["1 rank", "2 ranks", "3 ranks"])
+@pytest.fixture(scope="module", params=[1, 3], ids=["1 rank", "3 ranks"])
 def results(request):
     return run_ranks(request.param, _train)
 
@@ -154,7 +154,7 @@ def test_ids_of_any_order_find_their_part(monkeypatch, most):
         ({"pooled": [1]}, r"only a table that sends rows has hot ones, got send = 'pooled'$"),
     ],
 )
-def test_hot_rows_that_can_not_be_are_refused(hot, message):
+def test_hot_rows_that_cannot_be_are_refused(hot, message):
     with pytest.raises(PlanError, match=message):
         ShardedEmbeddings(TABLES, DIM, hot=hot)
 

@@ -23,7 +23,7 @@ from tests.distributed.ranks import run_ranks
 DIM = 8
 HOT = {"split": np.arange(0, 300, 7), "whole": np.array([1, 3])}
 LOSSLESS = ExchangePlan((TableCodecs(Lossless(), Lossless()),) * len(TABLES))
-SIZES = [48] * 6 + [2, 13]  # a batch that leaves ranks without samples, and an uneven last one
+SIZES = [48] * 4 + [2, 13]  # a batch that leaves ranks without samples, and an uneven last one
 
 
 def _trained(rank, ranks, way, look_ahead):
@@ -66,9 +66,8 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_no_bit_differs(ranks):
-    for found in run_ranks(ranks, _both, WAYS):
+def test_no_bit_differs():
+    for found in run_ranks(3, _both, WAYS):
         for way, (plain, ahead, came, asked) in zip(WAYS, found, strict=True):
             assert ahead["losses"] == plain["losses"], way
             for table, (ids, rows) in plain["shards"].items():

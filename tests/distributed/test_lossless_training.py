@@ -26,7 +26,7 @@ MIXED = (
 
 
 def _all_ways(rank, ranks):
-    batches = many_ranks.random_batches(TABLES, [48] * 9 + [13], most=3, seed=1, dtype=torch.float32)
+    batches = many_ranks.random_batches(TABLES, [48] * 4 + [13], most=3, seed=1, dtype=torch.float32)
     plans = {
         "exact": None,
         "lossless": ExchangePlan((TableCodecs(Lossless(), Lossless()),) * len(TABLES)),
@@ -48,9 +48,8 @@ def _all_ways(rank, ranks):
     }
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_rows_and_gradients_change_no_bit_of_the_model(ranks):
-    for result in run_ranks(ranks, _all_ways):
+def test_rows_and_gradients_change_no_bit_of_the_model():
+    for result in run_ranks(3, _all_ways):
         exact = result.pop("exact")
         before = {row["direction"]: row["bytes_sent"] for row in exact["ledger"]}
         for name, coded in result.items():

@@ -180,7 +180,7 @@ def test_a_plan_for_other_tables_is_refused():
         ),
     ],
 )
-def test_lookups_that_can_not_be_are_refused(make, message):
+def test_lookups_that_cannot_be_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 

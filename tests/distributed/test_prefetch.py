@@ -179,6 +179,6 @@ def test_one_table_on_one_rank_is_an_embedding_bag():
         ),
     ],
 )
-def test_lookups_that_can_not_be_are_refused(lookups, message):
+def test_lookups_that_cannot_be_are_refused(lookups, message):
     with pytest.raises(ConfigError, match=message):
         embeddings_of()(lookups)

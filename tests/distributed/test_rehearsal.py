@@ -28,7 +28,7 @@ from tests.distributed import many_ranks
 from tests.distributed.ranks import run_ranks
 
 DIM, SEED = 8, 5
-SIZES = [120, 13, 2, 0, 1, 30]  # even, uneven, fewer samples than ranks, none at all
+SIZES = [60, 13, 1, 0, 30]  # even, uneven, fewer samples than ranks, none at all
 
 BAGS = [
     Table(name="split", rows=90, sharding="row"),
@@ -139,7 +139,8 @@ def run(embeddings: Any, case: Case, rank: int, ranks: int) -> dict[str, Any]:
         first, last = rank * lookups.samples // ranks, (rank + 1) * lookups.samples // ranks
         return first, many_ranks.part_of(lookups, first, last)
 
-    for lookups in case.batches():
+    batches = case.batches()
+    for lookups in batches:
         first, mine = part(lookups)
         pending = embeddings.start(mine)
         out_BTD = pending.wait()
@@ -147,7 +148,7 @@ def run(embeddings: Any, case: Case, rank: int, ranks: int) -> dict[str, Any]:
         out_BTD.backward((out_BTD.detach() - target_BTD) / pending.global_samples)
         embeddings.finish()
         outputs.append(out_BTD.detach())
-    _, mine = part(case.batches()[0])
+    _, mine = part(batches[0])
     with torch.no_grad():
         outputs.append(embeddings(mine))
     accounts = accounts_of(embeddings)
@@ -207,7 +208,7 @@ def rehearse(name: str, ranks: int) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4], ids=["1 rank", "2 ranks", "3 ranks", "4 ranks"])
+@pytest.fixture(scope="module", params=[1, 3], ids=["1 rank", "3 ranks"])
 def real(request):
     return run_ranks(request.param, _all_cases)
 

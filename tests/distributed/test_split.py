@@ -195,7 +195,7 @@ def test_a_rank_that_vanishes_is_a_lost_peer_to_the_other(when):
         ("target gives", 1, "split: rank 1 is only a target, which gives no activations, got Tensor"),
     ],
 )
-def test_what_can_not_travel_is_refused(what, rank, text):
+def test_what_cannot_travel_is_refused(what, rank, text):
     assert errors_of(2, split_ranks.misuse, what)[rank] == ("ConfigError", text)
 
 
