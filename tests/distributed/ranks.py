@@ -43,8 +43,11 @@ def _main(
 def server() -> Any:
     """Where processes come from: forked from one that has imported torch and done nothing with it."""
     context = get_context("forkserver")
-    # torch imports _dynamo, which takes a second or two, when its first optimizer is made
-    context.set_forkserver_preload(["laconic.train.run", "laconic.cli", "torch._dynamo"])
+    # torch imports _dynamo, which takes a second or two, when its first optimizer is made; and every rank
+    # imports the file of its test
+    context.set_forkserver_preload(
+        ["laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"]
+    )
     return context
 
 
