@@ -7,7 +7,7 @@ reference to one of them::
 
 or, where that is more, as it is without duplicates, ``R * D * H(codes)``. ``H`` is the
 entropy per symbol, tables for free. A codec that sees order among its references can do
-better than this; without such order it can not.
+better than this; without such order it cannot.
 
 Shape suffixes: ``R`` rows, ``U`` distinct rows, ``D`` columns.
 """

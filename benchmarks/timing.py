@@ -5,7 +5,7 @@ each time. A turn lasts for as many calls as it takes to fill its time. The best
 noise only ever adds. One thread, no garbage collection.
 
 Several calls, because on a virtual machine the first to touch memory that the host took back
-while a slow neighbour ran pays for it: 525 ms instead of 33 ms of system time for one temporary
+while a slow neighbor ran pays for it: 525 ms instead of 33 ms of system time for one temporary
 of 256 MB, with the same number of page faults. A turn must outlast such a call.
 
 Time is wall time. Calls above ten milliseconds are sure to be interrupted on a busy machine, so

@@ -88,7 +88,7 @@ void decode_block(const Kernels& kernels, const Block& b, const uint8_t* in, siz
   }
 }
 
-// Calls run(first, last, scratch) for runs of neighbours, side by side, and large(i, threads, scratch) for large
+// Calls run(first, last, scratch) for runs of neighbors, side by side, and large(i, threads, scratch) for large
 // blocks, one after the other with all threads inside; with one thread there is one run, of all.
 template <typename Size, typename Run, typename Large>
 void schedule(size_t count, int threads, const Size& size, const Run& run, const Large& large) {

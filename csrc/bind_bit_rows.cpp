@@ -18,7 +18,7 @@ BitMatrix<T> matrix_of(const Apart<T>& x) {
   const size_t rows = x.shape(0), cols = x.shape(1);
   check(cols == 0 || rows <= kMaxBlock / cols, "bits: more than 2^32 - 1 entries");
   if (rows == 0 || cols == 0) return {x.data(), rows, cols, cols};
-  check(cols <= 1 || x.stride(1) == 1, "x: expected the entries of a row to be neighbours");
+  check(cols <= 1 || x.stride(1) == 1, "x: expected the entries of a row to be neighbors");
   check(rows <= 1 || x.stride(0) >= int64_t(cols), "x: expected rows that lie apart");
   return {x.data(), rows, cols, rows <= 1 ? cols : size_t(x.stride(0))};
 }

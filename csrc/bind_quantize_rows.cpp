@@ -1,4 +1,4 @@
-// Quantising tables as Python sees it.
+// Quantizing tables as Python sees it.
 #include <nanobind/stl/string.h>
 
 #include <string>

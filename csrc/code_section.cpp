@@ -22,7 +22,7 @@ struct Grouping {
   bool sparse = false;
 
   int width() const { return sparse ? 1 : 1 << (8 >> log_group); }
-  int centre() const { return minimum + width() / 2; }
+  int center() const { return minimum + width() / 2; }
 };
 
 void high_parts(const int16_t* codes, size_t n, int low_bits, uint8_t* parts) {
@@ -67,9 +67,9 @@ class WindowSums {
   int choose_minimum(int width, uint64_t* outside) const {
     const CodeCounts& c = counts_;
     const auto mass = [&](int from) { return below(from + width) - below(from); };
-    const int centred = std::max(-128, std::min(c.median - width / 2, 128 - width));
-    const uint64_t enough = mass(centred) + (c.counted >> 10);
-    int best = centred;
+    const int centered = std::max(-128, std::min(c.median - width / 2, 128 - width));
+    const uint64_t enough = mass(centered) + (c.counted >> 10);
+    int best = centered;
     if (enough < c.counted) {
       uint64_t most = enough;
       for (int from = std::max(c.low - width + 1, -128); from <= std::min(c.high, 128 - width); ++from)
@@ -85,7 +85,7 @@ class WindowSums {
     const CodeCounts& c = counts_;
     const uint64_t n = c.counted << 16, all = entropy_term(uint32_t(c.counted));
     const uint64_t inside = terms(g.minimum + g.width()) - terms(g.minimum);
-    const uint32_t middle = c.by_code[size_t(g.centre() + 128)];  // stands in for those outside
+    const uint32_t middle = c.by_code[size_t(g.center() + 128)];  // stands in for those outside
     const uint64_t entropy = all - (inside - entropy_term(middle) + entropy_term(middle + uint32_t(outside)));
     const uint64_t cost = std::max(entropy, n >> g.log_group) + (n >> (4 + g.log_group));
     if (outside * c.total < kFewOutliers * c.counted) return cost + (kFewBits * outside << 16);
@@ -148,10 +148,10 @@ Grouping choose_grouping(const CodeCounts& c) {
   return sparse_cost_q16(c) < least ? Grouping{0, c.median, true} : best;
 }
 
-// Codes outside the window are noted and replaced by its centre.
+// Codes outside the window are noted and replaced by its center.
 void remove_outliers(int8_t* codes, size_t n, const Grouping& grouping, std::vector<Patch>& outliers) {
   const unsigned width = unsigned(grouping.width());
-  const int8_t centre = int8_t(grouping.centre());
+  const int8_t center = int8_t(grouping.center());
   constexpr size_t kBlock = 64;
   for (size_t start = 0; start < n; start += kBlock) {
     const size_t end = std::min(n, start + kBlock);
@@ -161,7 +161,7 @@ void remove_outliers(int8_t* codes, size_t n, const Grouping& grouping, std::vec
     for (size_t i = start; i < end; ++i) {
       if (uint8_t(codes[i] - grouping.minimum) < width) continue;
       outliers.push_back({i, uint32_t(int32_t(codes[i]))});
-      codes[i] = centre;
+      codes[i] = center;
     }
   }
 }
@@ -209,9 +209,9 @@ void write_outliers(const Kernels& kernels, Scratch& scratch, Writer& out) {
 }
 
 // Of the codes that were counted, times 256.
-uint64_t mean_distance_q8(const CodeCounts& c, int centre) {
+uint64_t mean_distance_q8(const CodeCounts& c, int center) {
   uint32_t distance = 0;  // few codes were counted
-  for (int v = c.low; v <= c.high; ++v) distance += c.by_code[size_t(v + 128)] * uint32_t(std::abs(v - centre));
+  for (int v = c.low; v <= c.high; ++v) distance += c.by_code[size_t(v + 128)] * uint32_t(std::abs(v - center));
   return (uint64_t(distance) << 8) / c.counted;
 }
 
@@ -281,7 +281,7 @@ Mode write_codes(const Kernels& kernels, const CodeCounts& counts, int8_t* codes
                 &histogram[size_t(counts.low - grouping.minimum)]);
   }
   const Coding coding =
-      choose_coding(histogram, m, grouping.log_group, 0, true, mean_distance_q8(counts, grouping.centre()));
+      choose_coding(histogram, m, grouping.log_group, 0, true, mean_distance_q8(counts, grouping.center()));
   if (coding.mode == Mode::kPacked) {
     const int first = first_symbol(histogram);
     out.signed_varint(grouping.minimum + first);

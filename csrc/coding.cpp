@@ -156,7 +156,7 @@ void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram) {
     for (size_t i = 0; i < n; ++i) ++histogram[symbols[i]];
     return;
   }
-  // Four counters each: neighbours are often equal, and would wait for each other. Short ones: there is little to clear.
+  // Four counters each: neighbors are often equal, and would wait for each other. Short ones: there is little to clear.
   constexpr size_t kMost = 65528;
   for (size_t start = 0; start < n; start += kMost) {
     uint16_t lanes[4][256] = {};
@@ -176,13 +176,13 @@ void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram) {
   }
 }
 
-Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
+Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centered,
                      uint64_t mean_q8) {
   const Weights weights(histogram, n);
   // packed values count from the first where the caller centres them, otherwise from zero
-  Coding best = packed_coding(weights.span.last - (centred ? weights.span.first : 0), n, log_group, low_bits);
+  Coding best = packed_coding(weights.span.last - (centered ? weights.span.first : 0), n, log_group, low_bits);
   const uint64_t fixed_cost = 16 + overhead_bits(n) + uint64_t(low_bits) * n;
-  if (centred) {
+  if (centered) {
     consider_static(best, weights, log_group, Shape::kLaplace, mean_q8, fixed_cost);
     consider_static(best, weights, log_group, Shape::kNormal, mean_q8, fixed_cost);
   } else {

@@ -31,11 +31,11 @@ struct Coding {
 void count_symbols(const uint8_t* symbols, size_t n, Histogram& histogram);
 
 // The cheapest code for n symbols with this histogram. `mean_q8` is the mean distance of a digit
-// from its centre. Packed is considered for log_group 0 only.
-Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centred,
+// from its center. Packed is considered for log_group 0 only.
+Coding choose_coding(const Histogram& histogram, uint64_t n, int log_group, int low_bits, bool centered,
                      uint64_t mean_q8);
 
-// The same for the symbols themselves, whose digits are not centred.
+// The same for the symbols themselves, whose digits are not centered.
 Coding choose_coding(const uint8_t* symbols, size_t n, int log_group, int low_bits, uint64_t mean_q8);
 
 // Unsigned values below `limit`: the cheapest of packed, one value per symbol, and as many

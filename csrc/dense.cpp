@@ -76,7 +76,7 @@ void Int8Layers::run_block(const float* x, size_t rows, float* out, size_t pitch
   auto* const sums = reinterpret_cast<int32_t*>(scratch.data());
   float* const between = scratch.data() + plane;
   auto* const codes = reinterpret_cast<uint8_t*>(scratch.data() + 2 * plane);
-  float* const equalised = scratch.data() + 3 * plane;
+  float* const equalized = scratch.data() + 3 * plane;
   const float* from = x;
   size_t from_pitch = inputs();
   Codes how[kBlockRows];
@@ -86,8 +86,8 @@ void Int8Layers::run_block(const float* x, size_t rows, float* out, size_t pitch
     for (size_t r = 0; r < rows; ++r) {
       const float* row = from + r * from_pitch;
       if (!layer.equal.empty()) {
-        dense_.multiply_elements(row, layer.equal.data(), layer.inputs, equalised);
-        row = equalised;
+        dense_.multiply_elements(row, layer.equal.data(), layer.inputs, equalized);
+        row = equalized;
       }
       uint8_t* const place = codes + r * code_pitch;
       std::memset(place + layer.inputs, 0, code_pitch - layer.inputs);

@@ -24,7 +24,7 @@ struct BoundSpec {
 struct Lattice {
   Grid grid{};
   int low_bits = 0;     // 0: codes fit int8; otherwise they have 8 + low_bits bits
-  bool usable = false;  // false: no step can honour the bound, store the values
+  bool usable = false;  // false: no step can honor the bound, store the values
 };
 
 Lattice choose_lattice(const Kernels& kernels, const float* x, size_t n, const BoundSpec& spec);

@@ -7,7 +7,7 @@
 namespace laconic {
 namespace {
 
-// Ratio of neighbouring digits' weights, in 2^-32, for scales that grow by sqrt(2).
+// Ratio of neighboring digits' weights, in 2^-32, for scales that grow by sqrt(2).
 // Laplace and ranked: exp(-1/s), s = 2^(level/2 - 3); normal: exp(-1/(2 s^2)), s = 2^(level/2 - 1.5).
 constexpr uint64_t kGeometric[kLevels] = {
        1440801,   15004422,   78665070,  253857248,  581260615, 1044178424, 1580030169, 2117713904,
@@ -21,7 +21,7 @@ uint64_t scale(uint64_t a, uint64_t b) { return a * b >> 32; }
 
 StaticCode make_static_code(int log_group, Shape shape, int level, uint64_t* mean_q8) {
   const int width = 8 >> log_group, digits = 1 << width, group = 1 << log_group;
-  const int centre = shape == Shape::kRanked ? 0 : digits / 2;
+  const int center = shape == Shape::kRanked ? 0 : digits / 2;
   std::array<uint64_t, 257> by_distance{};
   uint64_t weight = 0xffffffffu;
   uint64_t ratio = shape == Shape::kNormal ? kGaussian[level] : kGeometric[level];
@@ -33,7 +33,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level, uint64_t* mea
   }
   uint64_t sum = 0, moment = 0;
   for (int d = 0; d < digits; ++d) {
-    const uint64_t distance = uint64_t(std::abs(d - centre));
+    const uint64_t distance = uint64_t(std::abs(d - center));
     sum += by_distance[distance];
     moment += by_distance[distance] * distance;
   }
@@ -43,7 +43,7 @@ StaticCode make_static_code(int log_group, Shape shape, int level, uint64_t* mea
     uint64_t w = 0xffffffffu;
     for (int k = 0; k < group; ++k) {
       const int digit = (symbol >> (k * width)) & (digits - 1);
-      w = scale(w, by_distance[size_t(std::abs(digit - centre))]);
+      w = scale(w, by_distance[size_t(std::abs(digit - center))]);
     }
     total += counts[size_t(symbol)] = uint32_t(w);
   }

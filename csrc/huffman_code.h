@@ -100,7 +100,7 @@ struct StaticCode {
 
 // The codes of one shape, from narrow to wide.
 struct StaticCodes {
-  std::array<uint64_t, kLevels> means_q8;  // expected distance of a digit from its centre
+  std::array<uint64_t, kLevels> means_q8;  // expected distance of a digit from its center
   std::array<StaticCode, kLevels> codes;
 
   const StaticCode& operator[](size_t level) const { return codes[level]; }

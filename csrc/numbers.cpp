@@ -40,7 +40,7 @@ class BitWriter {
   int used_ = 0;
 };
 
-// Reads what was counted beforehand, so it can not run past the end.
+// Reads what was counted beforehand, so it cannot run past the end.
 class BitReader {
  public:
   BitReader(const uint8_t* in, size_t size) : in_(in), size_(size) {}

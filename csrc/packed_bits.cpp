@@ -4,8 +4,8 @@
 #include <cstring>
 #include <iterator>
 
-// Eight values of width w are w bytes. In a word that holds values in lanes, neighbours move together, then pairs of
-// neighbours, until no gaps are left; and back:
+// Eight values of width w are w bytes. In a word that holds values in lanes, neighbors move together, then pairs of
+// neighbors, until no gaps are left; and back:
 //
 //   0000dddd 0000cccc 0000bbbb 0000aaaa     lanes of 8 bits, w = 4
 //   00000000 ddddcccc 00000000 bbbbaaaa     of 16

@@ -156,7 +156,7 @@ size_t Worker::send(const uint32_t* indices, size_t count) {
   }
   const int went = sendmmsg(socket_, messages, unsigned(made), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (went < 0) {
-    if (segments_ > 1 && (errno == EIO || errno == EINVAL)) {  // a card that can not cut
+    if (segments_ > 1 && (errno == EIO || errno == EINVAL)) {  // a card that cannot cut
       segments_ = 1;
       return send(indices, count);
     }

@@ -23,7 +23,7 @@ class Worker {
   void begin(int operation, int32_t* values, size_t size);
 
   // Go on for at most this long. Once it is neither kRunning, kDone nor kOverflow, the worker is of no more use:
-  // it can not know what the others did.
+  // it cannot know what the others did.
   Outcome proceed(double seconds);
 
   uint32_t round() const { return round_; }

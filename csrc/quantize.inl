@@ -5,7 +5,7 @@
 //   fails = not (|x - back| < bound)             NaN and infinities fail by themselves
 //
 // The comparison is strict because |x - back| is itself rounded: rounding is
-// monotone, so a true error of at least `bound` can not round below it.
+// monotone, so a true error of at least `bound` cannot round below it.
 // Dithered: round(v) becomes floor(v + u), u in [0, 1) from a hash of the index.
 
 static constexpr float kCodeLimit = 4194304.0f;  // 2^22: beyond it float32 has no half steps
@@ -43,7 +43,7 @@ static inline __m256i dither_bits8(__m256i index, const uint32_t key[2]) {
   return _mm256_srli_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 16)), 8);
 }
 
-// Eight codes as int32, and which lanes hold their bound. Codes that can not leave the
+// Eight codes as int32, and which lanes hold their bound. Codes that cannot leave the
 // grid's range (`clamped` false: the range of x was measured, base is 0) skip the clamps;
 // NaN and infinities convert to INT_MIN there, and fail.
 template <bool clamped, bool dithered>

@@ -137,7 +137,7 @@ void SequenceReader::read_code(Reader& in) {
   expect(sum == 1u << kMaxCodeLength, "code lengths: they do not form a complete prefix code");
   const CanonicalOrder order = canonical_order(codes);
   if (symbols_ >= kWorthRuns) {
-    runs_.reset(new uint32_t[kRuns]);  // uninitialised, unlike a vector
+    runs_.reset(new uint32_t[kRuns]);  // uninitialized, unlike a vector
     if (kernels_.fill_runs(order, runs_.get())) {
       for (size_t k = 0; k < codes.count; ++k) lengths_[codes.codes[k].symbol] = codes.codes[k].length;
       decoder_ = {nullptr, 0, runs_.get(), lengths_};

@@ -91,7 +91,7 @@ std::vector<size_t> count_bits(const Kernels& kernels, const uint32_t* mask, siz
   return counts;
 }
 
-// Values in the order in which they are found, sorted onto shelves of neighbouring positions, so that the
+// Values in the order in which they are found, sorted onto shelves of neighboring positions, so that the
 // vector is written once and in order.
 template <typename C>
 class Shelves {

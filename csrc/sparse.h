@@ -1,6 +1,6 @@
 // Tensors that are mostly zero: where their words are, and the words themselves; and sums of such tensors.
 //
-// A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighbouring words (whole rows of
+// A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighboring words (whole rows of
 // a gradient are there or not). A unit with any bit set is there, with all its words. docs/formats/sparse.md.
 #pragma once
 
@@ -34,7 +34,7 @@ struct SparsePart {
 template <typename T>
 SparseSize compact(const Kernels& kernels, const T* x, size_t words, size_t unit, uint8_t* index, T* values);
 
-// Neighbouring layers, each with a threshold of its own: layer s is from bounds[s] to bounds[s + 1].
+// Neighboring layers, each with a threshold of its own: layer s is from bounds[s] to bounds[s + 1].
 struct Thresholds {
   const int64_t* bounds;
   const float* thresholds;

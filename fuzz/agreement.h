@@ -48,7 +48,7 @@ void require_agreement(const std::vector<uint8_t>& block, size_t count, const De
   require_same(first, outcome<Value>(best, block, size, count, 0xaa, 1, decode), "all kernels decode alike");
   if (count >= kWorthThreads)
     require_same(first, outcome<Value>(best, block, size, count, 0xaa, 2, decode), "threads change nothing");
-  std::vector<uint8_t> followed(block);  // fast paths may look at the neighbour
+  std::vector<uint8_t> followed(block);  // fast paths may look at the neighbor
   followed.resize(size + 64, 0xff);
   require_same(first, outcome<Value>(best, followed, size, count, 0xaa, 1, decode), "what follows a block is ignored");
 }

@@ -28,7 +28,7 @@ void save(const std::string& target, const Bytes& bytes) {
   mkdir(folder.c_str(), 0777);
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (!file || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
-    std::fprintf(stderr, "make_seeds: can not write %s\n", path.c_str());
+    std::fprintf(stderr, "make_seeds: cannot write %s\n", path.c_str());
     std::exit(1);
   }
   std::fclose(file);

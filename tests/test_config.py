@@ -145,10 +145,10 @@ def test_a_syntax_error_has_a_line():
     assert line.startswith("run.toml: line 2, column 7: expected ']'")
 
 
-def test_a_file_that_can_not_be_read_says_why(tmp_path):
+def test_a_file_that_cannot_be_read_says_why(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml: no such file$"):
         load(tmp_path / "none.toml", Run)
-    with pytest.raises(ConfigError, match=r"can not be read: Is a directory$"):
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory$"):
         load(tmp_path, Run)
     (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'")
     with pytest.raises(ConfigError, match=r"latin\.toml: expected UTF-8 text, got byte 0xe9$"):

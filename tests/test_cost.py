@@ -91,7 +91,7 @@ def test_more_tables_than_the_front_has_room_for_lose_less_than_its_spacing(monk
 
 
 @pytest.mark.parametrize(("latency_s", "bytes_per_s"), [(-1, 1), (0, 0), (math.nan, 1), (0, math.inf)])
-def test_a_link_that_can_not_be_is_refused(latency_s, bytes_per_s):
+def test_a_link_that_cannot_be_is_refused(latency_s, bytes_per_s):
     with pytest.raises(
         ConfigError, match=r"^link: expected a latency >= 0 and a bandwidth > 0, both finite, got"
     ):
@@ -99,7 +99,7 @@ def test_a_link_that_can_not_be_is_refused(latency_s, bytes_per_s):
 
 
 @pytest.mark.parametrize("numbers", [(-1, 0, 0), (0, math.nan, 0), (0, 0, math.inf)])
-def test_a_cost_that_can_not_be_is_refused(numbers):
+def test_a_cost_that_cannot_be_is_refused(numbers):
     with pytest.raises(
         ConfigError, match=r"^codec cost: expected finite numbers >= 0, got .* measure it again$"
     ):

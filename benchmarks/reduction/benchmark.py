@@ -1,7 +1,7 @@
 """``python -m benchmarks reduce``: sums over hosts of the lab, and training under DDP.
 
 One host per core on links of the asked rate, where times count; then more hosts than that, for bytes and exactness; and
-loopback, for what the hook costs where it can not help.
+loopback, for what the hook costs where it cannot help.
 """
 
 from __future__ import annotations

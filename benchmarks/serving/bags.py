@@ -11,7 +11,7 @@ from benchmarks.serving.row import Row
 from benchmarks.serving.steps import Steps
 from benchmarks.serving.timing import time_calls
 from laconic import kernels
-from laconic.quant import RowFormat, quantize_rows
+from laconic.quantize.formats import RowFormat, quantize_rows
 
 __all__ = ["PARTS", "measure_bags"]
 
@@ -40,7 +40,7 @@ def measure_bags(rows: int, rounds: int, steps: Steps) -> list[Row]:
     calls: dict[str, Callable[[int], object]] = {"fp32": eager}
     sizes = {"fp32": 4 * table_RD.numel()}
     for format in _FORMATS:
-        steps.begin(f"bags: quantising to {format}")
+        steps.begin(f"bags: quantizing to {format}")
         packed = quantize_rows(table_RD, format)
         held = native.row_tables(_DIM)
         held.add(packed.numpy(), format.code)

@@ -17,8 +17,8 @@ from benchmarks.serving.models import Case
 from benchmarks.serving.row import Row
 from benchmarks.serving.steps import Steps
 from benchmarks.serving.timing import Times, time_calls
-from laconic.quant import (
-    Artefact,
+from laconic.quantize.formats import (
+    Artifact,
     LayerChoice,
     ModelShape,
     Recipe,
@@ -27,8 +27,8 @@ from laconic.quant import (
     TrainedModel,
     quantize_rows,
 )
-from laconic.quant.model_shape import linear_layers
-from laconic.quant.quantize import quantize_layers
+from laconic.quantize.formats.model_shape import linear_layers
+from laconic.quantize.formats.quantize import quantize_layers
 
 __all__ = ["PARTS", "Fit", "flops", "measure_complexity"]
 
@@ -65,7 +65,7 @@ def measure_complexity(
     reference: Case, large: Case, rounds: int, steps: Steps, widths: Sequence[float] = _WIDTHS
 ) -> list[Fit]:
     """Time the reference and larger models in turn; the reference comes first."""
-    steps.begin("complexity: quantising rows to int4")
+    steps.begin("complexity: quantizing rows to int4")
     names = large.trained.features.table_names
     packed = {}
     for number, name in enumerate(names):
@@ -109,7 +109,7 @@ def _contender(trained: TrainedModel, packed: dict[str, Tensor]) -> Contender:
         layer=LayerChoice(kind="int8_dynamic"),
     )
     layers = quantize_layers(trained, recipe)
-    return engine_contender(Artefact(trained.shape, trained.features, recipe, packed, layers))
+    return engine_contender(Artifact(trained.shape, trained.features, recipe, packed, layers))
 
 
 def _parameters(trained: TrainedModel) -> int:

@@ -1,7 +1,7 @@
 """Everybody who serves a model: torch as it is, compiled, torchao, ONNX Runtime, Laconic; one core each.
 
 torch's engines and ONNX Runtime keep tables in float32, which is what their tools leave them in. A model is compiled
-anew for every batch size; ``fullgraph`` makes what torch can not compile an error, where it would run as it is otherwise.
+anew for every batch size; ``fullgraph`` makes what torch cannot compile an error, where it would run as it is otherwise.
 Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from benchmarks.serving.models import Case, Part
 from laconic.lookups import Lookups
-from laconic.quant import Artefact, TrainedModel
+from laconic.quantize.formats import Artifact, TrainedModel
 from laconic.serve import Engine
 
 __all__ = ["ENGINES", "Contender", "engine_contender", "forget_compiled"]
@@ -121,19 +121,19 @@ def _onnxruntime(case: Case) -> Contender:
 
 
 def _laconic(case: Case) -> Contender:
-    assert case.artefact is not None, "with_precisions comes first"
-    return engine_contender(case.artefact)
+    assert case.artifact is not None, "with_precisions comes first"
+    return engine_contender(case.artifact)
 
 
-def engine_contender(artefact: Artefact) -> Contender:
-    """Load an artefact into Laconic's engine."""
-    engine = Engine(artefact)
+def engine_contender(artifact: Artifact) -> Contender:
+    """Load an artifact into Laconic's engine."""
+    engine = Engine(artifact)
 
     def score(part: Part) -> Tensor:
         lookups = Lookups.one_hot(part.ids_TB)
         return torch.from_numpy(np.ascontiguousarray(engine.logits(part.dense_BF.numpy(), lookups)))
 
-    return Contender("laconic", score, artefact.size_bytes)
+    return Contender("laconic", score, artifact.size_bytes)
 
 
 ENGINES: Mapping[str, Callable[[Case], Contender]] = {

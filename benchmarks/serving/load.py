@@ -1,7 +1,7 @@
-"""``python -m benchmarks.serving.load [--artefact DIR] [--seconds 60] [--factor 4] [--json FILE]``.
+"""``python -m benchmarks.serving.load [--artifact DIR] [--seconds 60] [--factor 4] [--json FILE]``.
 
-Serves an artefact in a process of its own, measures how many requests a second it can answer, then sends several times as
-many and looks at what becomes of them, and of the server's memory. Without an artefact, a model with random weights is made.
+Serves an artifact in a process of its own, measures how many requests a second it can answer, then sends several times as
+many and looks at what becomes of them, and of the server's memory. Without an artifact, a model with random weights is made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.machine import Machine
 from benchmarks.serving.client import Outcomes, closed_loop, open_loop
 from laconic.errors import ConfigError
-from laconic.quant import (
+from laconic.quantize.formats import (
     DenseFeature,
     Features,
     ModelShape,
@@ -37,8 +37,8 @@ from laconic.quant import (
     TableFeature,
     TrainedModel,
     quantize_model,
-    read_artefact,
-    write_artefact,
+    read_artifact,
+    write_artifact,
 )
 
 _START_S = 120
@@ -48,7 +48,7 @@ _BODIES = 64
 def main() -> None:
     """Run what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.load")
-    parser.add_argument("--artefact", type=Path, help="what to serve; one with random weights if left out")
+    parser.add_argument("--artifact", type=Path, help="what to serve; one with random weights if left out")
     parser.add_argument("--samples", type=int, default=256, help="of a request")
     parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=60, help="of overload")
@@ -60,9 +60,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        artefact = given.artefact or _random_artefact(Path(scratch) / "artefact")
-        requests = _requests(artefact, given.samples)
-        with _server(artefact, Path(scratch), given.settings) as (process, host, port):
+        artifact = given.artifact or _random_artifact(Path(scratch) / "artifact")
+        requests = _requests(artifact, given.samples)
+        with _server(artifact, Path(scratch), given.settings) as (process, host, port):
             result = asyncio.run(_measure(process, host, port, requests, given))
     result = {"machine": str(Machine.this()), "samples": given.samples, **result}
     Console().print(_table(result))
@@ -76,7 +76,7 @@ async def _measure(
     able = await closed_loop(host, port, requests, 16, given.warm)
     rate = able.statuses.get(200, 0) / able.seconds
     if not rate:
-        raise ConfigError(f"load: expected answers with 200, got {able.statuses}; is the artefact right?")
+        raise ConfigError(f"load: expected answers with 200, got {able.statuses}; is the artifact right?")
     memory: list[int] = []
 
     async def look() -> None:
@@ -140,7 +140,7 @@ def _table(result: dict[str, Any]) -> Table:
 
 @contextmanager
 def _server(
-    artefact: Path, scratch: Path, settings: list[str]
+    artifact: Path, scratch: Path, settings: list[str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
     described = scratch / "ready.json"
     command = [
@@ -148,7 +148,7 @@ def _server(
         "-c",
         "from laconic.cli import main; main()",
         "serve",
-        str(artefact),
+        str(artifact),
         "--port",
         "0",
     ]
@@ -168,7 +168,7 @@ def _server(
             process.terminate()
 
 
-def _random_artefact(folder: Path) -> Path:
+def _random_artifact(folder: Path) -> Path:
     torch.manual_seed(0)
     rows = {f"c{t}": 20_000 for t in range(26)}
     shape = ModelShape(dense=13, tables=len(rows), dim=16, bottom=(128, 64), top=(256, 128))
@@ -179,13 +179,13 @@ def _random_artefact(folder: Path) -> Path:
     tables = {name: torch.randn(count, shape.dim) * 0.1 for name, count in rows.items()}
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     recipe = Recipe.uniform(rows, shape.layer_names(), table=TableChoice(format=RowFormat.INT8))
-    write_artefact(folder, quantize_model(model, recipe), shadow=model)
+    write_artifact(folder, quantize_model(model, recipe), shadow=model)
     return folder
 
 
-def _requests(artefact: Path, samples: int) -> list[bytes]:
+def _requests(artifact: Path, samples: int) -> list[bytes]:
     """Complete requests with binary tensors and uniform ids."""
-    features = read_artefact(artefact).features
+    features = read_artifact(artifact).features
     rng = np.random.default_rng(0)
     requests = []
     for _ in range(_BODIES):

@@ -19,9 +19,9 @@ from torch import Tensor
 from benchmarks.serving.steps import Steps
 from benchmarks.training.real_data import real_data_sets
 from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
-from laconic.quant import Artefact, Features, ModelShape, TrainedModel
-from laconic.quantize.held_out import select
-from laconic.quantize.workbench import Workbench, make_workbench
+from laconic.quantize.formats import Artifact, Features, ModelShape, TrainedModel
+from laconic.quantize.search.held_out import select
+from laconic.quantize.search.workbench import Workbench, make_workbench
 from laconic.train.load_trained import trained_features
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings, RunSettings, TrainSettings
@@ -78,7 +78,7 @@ class Case:
     trained: TrainedModel
     parts: list[Part]
 
-    artefact: Artefact | None = None
+    artifact: Artifact | None = None
     """The model in the precisions that a search chose; None before it."""
 
 

@@ -1,4 +1,4 @@
-"""A trained DLRM for ONNX Runtime: layers quantised by its own tool, tables in float32 as inputs of the graph."""
+"""A trained DLRM for ONNX Runtime: layers quantized by its own tool, tables in float32 as inputs of the graph."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from laconic.machine import has_vnni
-from laconic.quant import TrainedModel
-from laconic.quant.model_shape import linear_layers
+from laconic.quantize.formats import TrainedModel
+from laconic.quantize.formats.model_shape import linear_layers
 from laconic.serve.onnx_export import Graph, dlrm_graph
 
 __all__ = ["int8_model"]
 
 
 def int8_model(trained: TrainedModel) -> bytes:
-    """Return a serialised graph: inputs dense, ids and table_0, table_1, ..."""
+    """Return a serialized graph: inputs dense, ids and table_0, table_1, ..."""
     from onnx import save
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

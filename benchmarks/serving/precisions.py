@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks.serving.models import BATCH, Case
 from benchmarks.serving.steps import Steps
-from laconic.quantize.run import SearchSettings, measurement_file, search_run
-from laconic.quantize.workbench import Workbench
+from laconic.quantize.search.run import SearchSettings, measurement_file, search_run
+from laconic.quantize.search.workbench import Workbench
 
 __all__ = ["PARTS", "with_precisions"]
 
@@ -38,4 +38,4 @@ def with_precisions(case: Case, bench: Workbench, steps: Steps) -> Case:
     steps.begin(f"{case.name}: measuring candidates")
     with tempfile.TemporaryDirectory() as scratch:
         file = measurement_file(bench, _SETTINGS, Path(scratch, "measured.jsonl"), fresh=True)
-        return replace(case, artefact=search_run(bench, _SETTINGS, file, tell).artefact)
+        return replace(case, artifact=search_run(bench, _SETTINGS, file, tell).artifact)

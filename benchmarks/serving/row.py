@@ -29,7 +29,7 @@ class Row:
     """Of tables and layers, as they are held in memory."""
 
     ne: float | None
-    """Normalised entropy on samples that were not trained on; None where labels mean nothing."""
+    """Normalized entropy on samples that were not trained on; None where labels mean nothing."""
 
     auc: float | None
 

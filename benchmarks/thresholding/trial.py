@@ -62,7 +62,7 @@ class Outcome:
     log_loss: float
     auc: float
     kept: float
-    """Share of the entries at splits that travelled."""
+    """Share of the entries at splits that traveled."""
     bytes_before: int
     """Of float32 at the splits, both directions."""
     bytes_mask: int

@@ -77,7 +77,7 @@ def load(path: str | Path, model: type[Model], overrides: Sequence[str] = ()) ->
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: can not be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
     return parse(text, model, overrides, where=str(path))

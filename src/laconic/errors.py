@@ -3,7 +3,7 @@
     LaconicError
     |- ConfigError     a setting is unknown, of the wrong type or out of range
     |- FormatError     bytes are not what their format says
-    |- PlanError       what was asked for can not be arranged
+    |- PlanError       what was asked for cannot be arranged
     |- BackendError    kernels that were asked for do not exist here
     |- PeelingError    a sketch has too few cells for its entries; another seed or more cells may do
     |- HeadroomError   a sum of integers may not fit its type
@@ -37,7 +37,7 @@ class FormatError(LaconicError, ValueError):
 
 
 class PlanError(LaconicError):
-    """What was asked for can not be arranged."""
+    """What was asked for cannot be arranged."""
 
 
 class BackendError(LaconicError, RuntimeError):

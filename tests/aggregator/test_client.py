@@ -249,7 +249,7 @@ def test_an_interrupt_ends_the_wait(aggregator):
         ([1, 2], "list"),
     ],
 )
-def test_an_array_that_can_not_be_filled_in_place_is_refused(aggregator, values, got):
+def test_an_array_that_cannot_be_filled_in_place_is_refused(aggregator, values, got):
     with (
         InNetwork(str(aggregator.address), job=JOB, worker=0, workers=1) as network,
         pytest.raises(ConfigError, match=f"expected a contiguous, writable array of int32, got {got}"),

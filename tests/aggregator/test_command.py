@@ -63,7 +63,7 @@ def test_it_makes_up_a_job_serves_it_and_says_what_it_did(tmp_path):
         (["--json", "/nowhere/x.json"], "--json: no folder '/nowhere'"),
     ],
 )
-def test_what_can_not_be_is_refused(arguments, text):
+def test_what_cannot_be_is_refused(arguments, text):
     result = CliRunner().invoke(app, ["aggregator", "--listen", free_address(), *arguments])
     assert isinstance(result.exception, ConfigError | PlanError)
     assert text in str(result.exception)

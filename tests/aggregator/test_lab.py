@@ -253,7 +253,7 @@ with InNetwork.from_environment() as network:
         job.wait_for("under way", host=1, timeout_s=PATIENCE_S)
         lab.link_down(1)
         assert job.running
-        time.sleep(1.5)  # not to synchronise: so long is the cable out
+        time.sleep(1.5)  # not to synchronize: so long is the cable out
         lab.link_up(1)
         job.wait(PATIENCE_S).check()
 

@@ -96,7 +96,7 @@ def test_exact_is_what_sums_to_the_truth(rows):
 
 
 def least_bytes(method, hosts, sparsity):
-    """What a host can not help sending."""
+    """What a host cannot help sending."""
     ring, there = 2 * (hosts - 1) / hosts, (1 - sparsity) * WORDS
     return {
         "dense": ring * 4 * WORDS,

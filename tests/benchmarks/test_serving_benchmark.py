@@ -14,7 +14,7 @@ from benchmarks.serving.precisions import with_precisions
 from benchmarks.serving.steps import Steps
 from benchmarks.serving.tables import render
 from laconic.data import SyntheticSettings
-from laconic.quant import ModelShape
+from laconic.quantize.formats import ModelShape
 from laconic.train.settings import ModelSettings
 
 
@@ -47,7 +47,7 @@ def test_the_search_does_not_have_the_samples_that_are_scored(trained):
 
 
 def test_laconic_serves_what_the_search_chose(case):
-    found = case.artefact
+    found = case.artifact
     assert found.metrics["budget"] == 0.0003
     assert found.metrics["ne_change"] <= 0.0003
     assert ENGINES["laconic"](case).size_bytes == found.size_bytes

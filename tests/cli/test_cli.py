@@ -74,7 +74,7 @@ def test_version_is_the_package_version():
     assert laconic("--version").stdout.strip() == f"laconic {__version__}"
 
 
-def test_a_result_file_that_can_not_be_written_is_an_error_before_the_run(tmp_path):
+def test_a_result_file_that_cannot_be_written_is_an_error_before_the_run(tmp_path):
     done = laconic("bench", "codecs", "--json", tmp_path / "no" / "file.json")
     assert done.returncode == 1
     assert (

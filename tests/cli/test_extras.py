@@ -27,8 +27,8 @@ def test_the_table_of_extras_is_that_of_the_project():
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
     [
-        ("serve artefact", "fastapi", "serve"),
-        ("serve artefact", "safetensors", "serve"),
+        ("serve artifact", "fastapi", "serve"),
+        ("serve artifact", "safetensors", "serve"),
         ("quantize .", "scipy", "quantize"),
         ("quantize .", "safetensors", "quantize"),
         ("quantize . --report page.html", "plotly", "report"),

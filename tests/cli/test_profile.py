@@ -102,7 +102,7 @@ def test_parquet_is_profiled_with_its_columns(tmp_path, monkeypatch):
         (("run.toml", "--json", "no/a"), "--json: no folder 'no' to write into; make it first"),
     ],
 )
-def test_what_can_not_work_is_said_before_the_pass(folder, monkeypatch, arguments, message):
+def test_what_cannot_work_is_said_before_the_pass(folder, monkeypatch, arguments, message):
     (folder / "set").mkdir()
     (folder / "log.txt").write_text("1\t2\n")
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""``laconic quantize`` from a run to artefacts, and its ways out."""
+"""``laconic quantize`` from a run to artifacts, and its ways out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from laconic.cli import app
 from laconic.config import parse
 from laconic.errors import LaconicError
-from laconic.quant import read_artefact
+from laconic.quantize.formats import read_artifact
 from laconic.report import read_any
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
@@ -43,7 +43,7 @@ def quantize(*arguments):
 
 @pytest.fixture(scope="module")
 def quantized(tmp_path_factory):
-    """A folder with a run, its artefact, and what was printed."""
+    """A folder with a run, its artifact, and what was printed."""
     folder = tmp_path_factory.mktemp("quantize")
     run(parse(RUN.format(out=folder / "run"), RunSettings), resume=False, console=None)
     done = quantize(
@@ -55,19 +55,19 @@ def quantized(tmp_path_factory):
     return folder, done.stdout
 
 
-def test_the_command_writes_artefact_result_and_page(quantized):
+def test_the_command_writes_artifact_result_and_page(quantized):
     folder, _ = quantized
-    artefact, result = read_artefact(folder / "low"), read_any(folder / "q.json")
-    assert artefact.has_shadow
-    assert artefact.size_bytes == result.low.bytes < 0.5 * result.exact.bytes
-    assert artefact.metrics["budget"] == result.budget == 0.005
-    assert artefact.metrics["ne_change"] == result.harm.measured <= 0.005
-    assert artefact.population is not None
-    assert artefact.population.unknown.keys() == artefact.recipe.tables.keys()
+    artifact, result = read_artifact(folder / "low"), read_any(folder / "q.json")
+    assert artifact.has_shadow
+    assert artifact.size_bytes == result.low.bytes < 0.5 * result.exact.bytes
+    assert artifact.metrics["budget"] == result.budget == 0.005
+    assert artifact.metrics["ne_change"] == result.harm.measured <= 0.005
+    assert artifact.population is not None
+    assert artifact.population.unknown.keys() == artifact.recipe.tables.keys()
     assert result.samples.search + result.samples.verification == 3000
     chosen = {part.name: part.choice.label for part in result.parts}
-    assert set(chosen) == {*artefact.recipe.tables, *artefact.recipe.layers}
-    assert chosen["c1"].startswith(artefact.recipe.tables["c1"].format)
+    assert set(chosen) == {*artifact.recipe.tables, *artifact.recipe.layers}
+    assert chosen["c1"].startswith(artifact.recipe.tables["c1"].format)
     page = (folder / "q.html").read_text()
     assert "<h1>run in low precision</h1>" in page
     assert all(f'id="{chart}"' in page for chart in ("pareto-size", "pareto-latency", "tables", "layers"))
@@ -90,11 +90,11 @@ def test_another_budget_takes_no_new_measurements(quantized):
     assert (folder / "run" / "quantize.jsonl").read_text() == before
 
 
-def test_an_artefact_is_refreshed_with_its_own_budget(quantized):
+def test_an_artifact_is_refreshed_with_its_own_budget(quantized):
     folder, _ = quantized
     done = quantize(folder / "low", "--refresh", folder / "run", "--out", folder / "new", "--no-shadow")
     assert done.exit_code == 0, (done.output, done.exception)
-    old, new = read_artefact(folder / "low"), read_artefact(folder / "new")
+    old, new = read_artifact(folder / "low"), read_artifact(folder / "new")
     assert (new.recipe, new.metrics) == (old.recipe, old.metrics)
     assert not new.has_shadow
 
@@ -123,11 +123,11 @@ def test_a_refresh_that_breaks_the_budget_writes_nothing_and_says_what_to_do(qua
     assert refused["offenders"][0]["part"]["name"] in done.stderr
 
 
-def test_artefacts_and_recipes_are_debugged_alike(quantized):
+def test_artifacts_and_recipes_are_debugged_alike(quantized):
     folder, _ = quantized
-    artefact = read_artefact(folder / "low")
+    artifact = read_artifact(folder / "low")
     (folder / "recipe.toml").write_text(
-        tomli_w.dumps(artefact.recipe.model_dump(mode="json", exclude_none=True))
+        tomli_w.dumps(artifact.recipe.model_dump(mode="json", exclude_none=True))
     )
     found = []
     for what in ("low", "recipe.toml"):
@@ -146,7 +146,7 @@ def test_artefacts_and_recipes_are_debugged_alike(quantized):
         (("nowhere",), "nowhere: no such folder; expected that of a training run, its train.out"),
         (
             ("{run}", "--out", "{low}"),
-            "--out: '{low}' exists, and artefacts are never changed; choose another folder",
+            "--out: '{low}' exists, and artifacts are never changed; choose another folder",
         ),
         (("{run}", "--objective", "fun"), "--objective: expected size or latency, got 'fun'"),
         (
@@ -159,7 +159,7 @@ def test_artefacts_and_recipes_are_debugged_alike(quantized):
         ),
         (
             ("{run}", "--debug", "no.toml"),
-            "--debug: no 'no.toml'; expected the folder of an artefact or a recipe, *.toml",
+            "--debug: no 'no.toml'; expected the folder of an artifact or a recipe, *.toml",
         ),
         (
             ("{run}", "--debug", "{low}", "--report", "d.html"),
@@ -171,7 +171,7 @@ def test_artefacts_and_recipes_are_debugged_alike(quantized):
         ),
     ],
 )
-def test_what_can_not_work_is_said_before_the_work(quantized, tmp_path, monkeypatch, arguments, message):
+def test_what_cannot_work_is_said_before_the_work(quantized, tmp_path, monkeypatch, arguments, message):
     folder, _ = quantized
     monkeypatch.chdir(tmp_path)
     names = {"run": folder / "run", "low": folder / "low"}

@@ -61,7 +61,7 @@ def single_support(rng: np.random.Generator, size: int, density: float) -> NDArr
 
 
 def rows_support(rng: np.random.Generator, size: int, density: float) -> NDArray[np.int64]:
-    """Whole rows of neighbouring entries, as the gradient of an embedding table has them."""
+    """Whole rows of neighboring entries, as the gradient of an embedding table has them."""
     rows = -(-size // ROW)
     chosen = np.unique(rng.integers(rows, size=max(1, round(rows * density))))
     entries = (chosen[:, None] * ROW + np.arange(ROW)).reshape(-1)

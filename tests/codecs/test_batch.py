@@ -91,7 +91,7 @@ def test_threads_below_one_are_refused():
 
 
 def test_damage_to_small_blocks_is_found_as_if_each_were_by_itself():
-    """Streams of neighbouring blocks are decoded together: that must not show."""
+    """Streams of neighboring blocks are decoded together: that must not show."""
     codec, blocks, shape = BoundedRows(bound=0.4), 7, (16, 32)
     together, alone = Batch.of([(codec, shape)] * blocks), Batch.of([(codec, shape)])
     buffer, offsets = together.encode(torch.randn(blocks * 512, generator=torch.Generator().manual_seed(0)))

@@ -56,7 +56,7 @@ def test_zeros_take_less_than_a_bit():
     assert Lossless().encode(x).numel() <= full + 0.5 * int((~live).sum()) * 64 / 8
 
 
-def test_what_can_not_be_made_smaller_is_stored():
+def test_what_cannot_be_made_smaller_is_stored():
     torch.manual_seed(0)
     x = torch.randint(-(2**31), 2**31, (300,)).to(torch.int32).view(torch.float32)
     assert Lossless().encode(x).numel() == 4 * 300 + 1

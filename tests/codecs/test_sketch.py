@@ -328,7 +328,7 @@ def test_arguments_that_make_no_sense_are_refused():
         SPARSE.decode(SPARSE.encode(vector()), (1000,), torch.float32)
 
 
-def test_a_frame_can_not_carry_a_sketch_because_it_could_not_be_decoded():
+def test_a_frame_cannot_carry_a_sketch_because_it_could_not_be_decoded():
     with pytest.raises(ConfigError, match="a block of Sketch does not say all that decoding it needs"):
         Frame.of(SPARSE, vector((5, 1)))
 

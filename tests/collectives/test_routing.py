@@ -215,7 +215,7 @@ def test_a_peer_that_asks_for_rows_that_are_not_there_is_named():
         (lambda: Layout((Table(name="a", rows=1), Table(name="a", rows=2)), 1, 0), "got 'a' twice"),
     ],
 )
-def test_tables_that_can_not_be_are_refused(made, message):
+def test_tables_that_cannot_be_are_refused(made, message):
     with pytest.raises(ConfigError, match=message):
         made()
 

@@ -148,7 +148,7 @@ def test_train_and_eval_share_no_sample(source):
         ({"start": -1}, "data: start must be in 0..{total}, got -1; the epoch has {total} samples"),
     ],
 )
-def test_what_can_not_be_is_refused_before_the_first_batch(source, wrong, message):
+def test_what_cannot_be_is_refused_before_the_first_batch(source, wrong, message):
     asked = {"split": "train", "global_batch": 8, "rank": 0, "ranks": 1, **wrong}
     with pytest.raises(ConfigError) as caught:
         source.batches(asked.pop("split"), **asked)

@@ -253,9 +253,7 @@ def test_a_file_cut_short_after_opening_is_an_error_with_its_name(tmp_path):
     source = Parquet([folder], COLUMNS)
     path = folder / "0.parquet"
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(
-        FormatError, match=r"0\.parquet: (row group \d+ can not be read|not a Parquet file): "
-    ):
+    with pytest.raises(FormatError, match=r"0\.parquet: (row group \d+ cannot be read|not a Parquet file): "):
         next(source.batches("train", global_batch=4, rank=0, ranks=1))
 
 

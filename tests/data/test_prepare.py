@@ -80,7 +80,7 @@ def left_over(folder):
         (6, [0] * 12, 0),
     ],
 )
-def test_vocabularies_honour_the_threshold_and_rank_by_frequency(tmp_path, logs, min_count, ids, known):
+def test_vocabularies_honor_the_threshold_and_rank_by_frequency(tmp_path, logs, min_count, ids, known):
     done = prepare(logs, tmp_path / "out", min_count=min_count)
     source, samples = read_all(tmp_path / "out")
     assert [tables[0][0] for _, _, tables in samples] == ids
@@ -278,7 +278,7 @@ def test_a_damaged_page_of_a_prepared_folder_is_refused(tmp_path, logs):
         chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
         last = chunk.dictionary_page_offset + chunk.total_compressed_size - 1  # of the values themselves
         path.write_bytes(good[:last] + bytes([good[last] ^ 1]) + good[last + 1 :])
-        with pytest.raises(FormatError, match=rf"{path.name}: .* can not be read: .*CRC checksum"):
+        with pytest.raises(FormatError, match=rf"{path.name}: .* cannot be read: .*CRC checksum"):
             read(tmp_path / "out")
         path.write_bytes(good)
 
@@ -294,7 +294,7 @@ def test_a_damaged_page_of_a_prepared_folder_is_refused(tmp_path, logs):
         ({"columns": "x.toml"}, "prepare: Criteo's columns are known; got a description 'x.toml'"),
     ],
 )
-def test_what_can_not_be_is_refused_at_once(tmp_path, logs, wrong, message):
+def test_what_cannot_be_is_refused_at_once(tmp_path, logs, wrong, message):
     with pytest.raises(ConfigError) as caught:
         prepare(**{"inputs": logs, "out": tmp_path / "out", **wrong})
     assert str(caught.value) == message

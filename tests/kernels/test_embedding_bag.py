@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.kernels import available, load
-from laconic.quant import RowFormat, dequantize_rows, quantize_rows
+from laconic.quantize.formats import RowFormat, dequantize_rows, quantize_rows
 
 FORMATS = list(RowFormat)
 NATIVE = [name for name in available() if name != "reference"]

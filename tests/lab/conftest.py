@@ -1,4 +1,4 @@
-"""Labs on real namespaces; where the machine can not make them, the tests skip and say why."""
+"""Labs on real namespaces; where the machine cannot make them, the tests skip and say why."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_program_that_does_not_exist_is_refused(pair):
         pair.run(["no-such-program"])
 
 
-def test_a_program_that_can_not_be_started_is_an_exit_code(pair, tmp_path):
+def test_a_program_that_cannot_be_started_is_an_exit_code(pair, tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)

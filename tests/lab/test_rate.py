@@ -39,7 +39,7 @@ def test_a_rate_without_a_known_unit_is_refused_with_what_to_write(text, suggest
 
 
 @pytest.mark.parametrize("text", ["0mbit", "1kbit", "33gbit"])
-def test_a_rate_that_the_kernel_can_not_keep_is_refused(text):
+def test_a_rate_that_the_kernel_cannot_keep_is_refused(text):
     message = f"lab: rate: expected 64kbit to 32gbit, got {text!r}; leave the rate out for no limit"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         Rate.parse(text)
@@ -59,6 +59,6 @@ def test_what_leaves_at_once_after_a_pause_is_a_millisecond(text):
 
 
 @pytest.mark.parametrize("hosts", [0, -1, 251, 2.0, True, "2"])
-def test_a_number_of_hosts_that_can_not_be_is_refused(hosts):
+def test_a_number_of_hosts_that_cannot_be_is_refused(hosts):
     with pytest.raises(ConfigError, match=r"^lab: hosts: expected a number from 1 to 250, got "):
         Lab(hosts=hosts)

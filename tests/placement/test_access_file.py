@@ -1,4 +1,4 @@
-"""A file says what was found; one that says what can not be is refused."""
+"""A file says what was found; one that says what cannot be is refused."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_can_not_be_is_refused(file, name):
+def test_what_cannot_be_is_refused(file, name):
     change, message = HOSTILE[name]
     rewrite(file, change)
     with pytest.raises(FormatError, match=message) as error:

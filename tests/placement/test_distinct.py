@@ -85,7 +85,7 @@ def test_a_measured_correlation_reproduces_what_was_measured():
     assert distinct_rows(frequencies, 600, c) == pytest.approx(clustered, rel=1e-6)
 
 
-def test_what_can_not_be_is_refused():
+def test_what_cannot_be_is_refused():
     frequencies = Frequencies.uniform(5)
     with pytest.raises(ConfigError, match="lookups >= 0 and a correlation > 0, got nan"):
         distinct_rows(frequencies, float("nan"))

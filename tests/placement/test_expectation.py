@@ -198,7 +198,7 @@ def test_two_hundred_million_rows_are_quick():
     assert expected_traffic(parts, 2048).total > 0
 
 
-def test_what_can_not_be_is_refused():
+def test_what_cannot_be_is_refused():
     uniform = Frequencies.uniform(5)
     for make, message in (
         (lambda: expected_traffic([], 1), "at least one part"),

@@ -90,12 +90,12 @@ def test_an_empty_table_and_one_that_nobody_looks_at():
         (lambda: Frequencies.uniform(5).cut(-1), "a number of rows >= 0, got -1"),
     ],
 )
-def test_what_can_not_be_is_refused(make, message):
+def test_what_cannot_be_is_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 
 
-def test_frequencies_can_not_be_changed():
+def test_frequencies_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         Frequencies.uniform(3).count_G[0] = 5
 

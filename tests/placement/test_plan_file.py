@@ -98,7 +98,7 @@ def test_the_same_ids_make_the_same_file(tmp_path):
         ("tables.t.predicted.ids = -1.0", "tables.t.predicted.ids: expected a value >= 0, got -1.0"),
     ],
 )
-def test_what_can_not_be_is_refused(change, message):
+def test_what_cannot_be_is_refused(change, message):
     text = 'ranks = 2\nbatch = 4\ndim = 8\n[tables.t]\nrows = 10\nsharding = "row"'
     with pytest.raises(ConfigError) as error:
         parse(text, PlacementPlan, [change.replace(" = ", "=")])
@@ -217,7 +217,7 @@ def test_a_file_of_hot_rows_is_no_file_of_warm_rows(tmp_path):
     ):
         read_plan(tmp_path / "plan.toml")
     file.unlink()
-    with pytest.raises(FormatError, match=r"plan.warm.npz: ids of rows can not be read: No such file"):
+    with pytest.raises(FormatError, match=r"plan.warm.npz: ids of rows cannot be read: No such file"):
         read_plan(tmp_path / "plan.toml")
 
 

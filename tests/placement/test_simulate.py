@@ -210,12 +210,12 @@ def test_given_ratios_win_over_measured_ones():
         ("bacth=5", "bacth: no such setting; did you mean 'batch'"),
     ],
 )
-def test_scenarios_that_can_not_be_are_refused(override, message):
+def test_scenarios_that_cannot_be_are_refused(override, message):
     with pytest.raises(ConfigError, match=message):
         parse("", Scenario, (override,))
 
 
-def test_models_that_can_not_be_are_refused():
+def test_models_that_cannot_be_are_refused():
     with pytest.raises(ConfigError, match="total_rows: expected more than the 903 rows of small tables"):
         model_of(parse("", Scenario, ("total_rows=903", "dim=16")), (45_000_000, 3, 900))
     with pytest.raises(ConfigError, match="at least one rank, got 0"):

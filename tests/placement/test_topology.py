@@ -66,7 +66,7 @@ def test_groups_differ_in_all_respects():
         ("devices = []", "expected at least 1 of them, got 0"),
     ],
 )
-def test_what_can_not_be_is_refused(text, message):
+def test_what_cannot_be_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         parse(text, Cluster)
 

@@ -15,7 +15,7 @@ class Case:
     density: float
     dtype: str
     run: int
-    """Neighbouring words that are there together."""
+    """Neighboring words that are there together."""
     identical: bool
     seed: int
 

@@ -201,7 +201,7 @@ def test_ranks_that_sum_different_things_all_raise():
         (torch.ones(3), "sketch", "step="),
     ],
 )
-def test_what_can_not_be_summed_is_refused(tensor, method, message):
+def test_what_cannot_be_summed_is_refused(tensor, method, message):
     with pytest.raises(ConfigError, match=message):
         Reducer(Alone()).sum(tensor, method)
 

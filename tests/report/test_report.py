@@ -94,11 +94,11 @@ def test_plotly_accepts_every_figure(page):
     found = figures(page)
     assert list(found) == ["step", "bytes", "auc-step", "auc-seconds", "loss-step", "loss-seconds", "tables"]
     for figure in found.values():
-        uncoloured = json.loads(re.sub(r'"--[\w-]+"', '"red"', json.dumps(figure)))
-        plotly.graph_objects.Figure(uncoloured)
+        uncolored = json.loads(re.sub(r'"--[\w-]+"', '"red"', json.dumps(figure)))
+        plotly.graph_objects.Figure(uncolored)
 
 
-def test_every_colour_is_in_the_style_sheet_in_light_and_dark(page):
+def test_every_color_is_in_the_style_sheet_in_light_and_dark(page):
     used = {name for text in figures(page).values() for name in re.findall(r'"(--[\w-]+)"', json.dumps(text))}
     used |= set(re.findall(r"var\((--[\w-]+)\)", page))
     light, dark = re.findall(r":root \{(.*?)\}", page, re.DOTALL)
@@ -196,8 +196,8 @@ def test_the_sample_in_the_documentation_is_a_result():
     [
         (lambda d: d.pop("title"), "title: required, but not given"),
         (
-            lambda d: d["methods"][1].update(colour="red"),
-            "methods.1.colour: no such field (known: name, step_ms, ",
+            lambda d: d["methods"][1].update(color="red"),
+            "methods.1.color: no such field (known: name, step_ms, ",
         ),
         (
             lambda d: d["methods"][0].update(communication_share=1.5),

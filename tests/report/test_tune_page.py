@@ -33,7 +33,7 @@ def figures(page):
     return {name: json.loads(text) for name, text in found}
 
 
-def test_a_cell_has_its_harm_as_colour_and_its_ratio_as_text():
+def test_a_cell_has_its_harm_as_color_and_its_ratio_as_text():
     (heat,) = figures(page_of(documented()))["rows"]["data"]
     assert heat["text"] == [["", times(4), times(5)]]
     assert heat["z"][0][0] is None
@@ -65,7 +65,7 @@ def test_the_index_is_drawn_and_the_reasons_are_listed():
     assert "+0.009 %</strong> <span>loss</span>" in page
 
 
-def test_plotly_accepts_every_figure_and_every_colour_is_in_the_style_sheet():
+def test_plotly_accepts_every_figure_and_every_color_is_in_the_style_sheet():
     page = page_of(documented())
     found = figures(page)
     assert list(found) == ["rows", "gradients", "homogenization"]

@@ -1,4 +1,4 @@
-"""A small real model as an artefact, a server of it in a thread, and requests."""
+"""A small real model as an artifact, a server of it in a thread, and requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from laconic.lookups import Lookups
-from laconic.quant import (
+from laconic.quantize.formats import (
     DenseFeature,
     Features,
     LayerChoice,
@@ -28,7 +28,7 @@ from laconic.quant import (
     TableFeature,
     TrainedModel,
     quantize_model,
-    write_artefact,
+    write_artifact,
 )
 from laconic.serve import Engine
 from laconic.serve.scorer import EngineScorer
@@ -56,14 +56,14 @@ def small_model(seed: int = 0) -> TrainedModel:
     return TrainedModel(shape, features, tables, shape.build().state_dict())
 
 
-def write_small_artefact(
+def write_small_artifact(
     folder: Path, seed: int = 0, metrics: dict[str, float] | None = None
 ) -> TrainedModel:
     """Int8 tables, fp32 layers but for one."""
     model = small_model(seed)
     recipe = Recipe.uniform(ROWS, model.shape.layer_names(), table=TableChoice(format=RowFormat.INT8))
     recipe.layers["top.0"] = LayerChoice(kind="bf16")
-    write_artefact(folder, quantize_model(model, recipe, metrics=metrics), shadow=model)
+    write_artifact(folder, quantize_model(model, recipe, metrics=metrics), shadow=model)
     return model
 
 
@@ -188,7 +188,7 @@ def load_from(folder: Path):
 
 
 def held(folder: Path, go: threading.Event):
-    """Load an artefact whose scores wait until ``go`` is set."""
+    """Load an artifact whose scores wait until ``go`` is set."""
     inner = load_from(folder)()
 
     class Held:
@@ -206,9 +206,9 @@ def held(folder: Path, go: threading.Event):
 
 def damage(scorer: EngineScorer, table: str, rng: np.random.Generator) -> None:
     """Give a table other codes in the memory of the engine, as failing memory would; the files stay as they are."""
-    artefact = scorer._engine.artefact
-    rows = artefact.tables[table].clone()
-    codes = rows.numpy()[:, : artefact.shape.dim]
+    artifact = scorer._engine.artifact
+    rows = artifact.tables[table].clone()
+    codes = rows.numpy()[:, : artifact.shape.dim]
     codes[:] = rng.integers(0, 256, codes.shape, dtype=np.uint8)
-    damaged = Engine(dataclasses.replace(artefact, tables={**artefact.tables, table: rows}))
+    damaged = Engine(dataclasses.replace(artifact, tables={**artifact.tables, table: rows}))
     scorer._engine._state = damaged._state

@@ -10,10 +10,10 @@ import torch
 
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quant import LayerChoice, Recipe, TableChoice, observe, quantize_model, write_artefact
-from laconic.quant.rows import dequantize_rows
+from laconic.quantize.formats import LayerChoice, Recipe, TableChoice, observe, quantize_model, write_artifact
+from laconic.quantize.formats.rows import dequantize_rows
 from laconic.serve import Engine
-from tests.quant.models import samples_for, trained_model
+from tests.quantize.formats.models import samples_for, trained_model
 
 SHAPES = [
     {"kind": "dlrm"},
@@ -77,10 +77,10 @@ def test_tables_in_low_precision_are_restored_rows(format):
     trained = trained_model()
     dense_BF, lookups = samples_for(trained, 20)
     engine = engine_of(trained, table=format)
-    choices = engine.artefact.recipe.tables
+    choices = engine.artifact.recipe.tables
     restored = {
         name: dequantize_rows(table, choices[name].format, 16)
-        for name, table in engine.artefact.tables.items()
+        for name, table in engine.artifact.tables.items()
     }
     trained.tables.update(restored)
     expected = trained.logits(trained.dense_part(), dense_BF, lookups).numpy()
@@ -147,7 +147,7 @@ def test_what_is_switched_to_fp32_and_back_while_others_score(tmp_path):
     dense_BF, lookups = samples_for(trained, 64)
     dense = dense_BF.numpy()
     made = engine_of(trained, table="int2", layer="int8_dynamic")
-    write_artefact(tmp_path / "a", made.artefact, shadow=trained)
+    write_artifact(tmp_path / "a", made.artifact, shadow=trained)
     engine = Engine.load(tmp_path / "a")
     low = engine.logits(dense, lookups)
     np.testing.assert_array_equal(low, made.logits(dense, lookups))
@@ -175,7 +175,7 @@ def test_what_is_switched_to_fp32_and_back_while_others_score(tmp_path):
     np.testing.assert_array_equal(engine.logits(dense, lookups), low)
 
 
-def test_what_can_not_be_switched_is_refused(tmp_path):
+def test_what_cannot_be_switched_is_refused(tmp_path):
     made = engine_of(trained_model(), table="int4")
     with pytest.raises(ConfigError, match=r"no table or layer 'c\.9' \(known: c\.0, "):
         made.switch("c.9", "fp32")
@@ -185,4 +185,4 @@ def test_what_can_not_be_switched_is_refused(tmp_path):
         made.switch("c.0", "fp32")
     made.switch("c.0", "int4")  # it is already
     with pytest.raises(ConfigError, match="at least one thread, got 0"):
-        Engine(made.artefact, threads=0)
+        Engine(made.artifact, threads=0)

@@ -82,8 +82,8 @@ def test_paths_and_methods_that_do_not_exist(server):
     assert server.ask("POST", "/v2/repository/models/model/load", b"{}")[0] == 403
 
 
-def test_what_is_too_large_is_refused(artefact):
-    with running(load_from(artefact), limits={"body_mb": 0.01, "samples": 4, "ids": 20}) as server:
+def test_what_is_too_large_is_refused(artifact):
+    with running(load_from(artifact), limits={"body_mb": 0.01, "samples": 4, "ids": 20}) as server:
         rng = np.random.default_rng(0)
         status, answer, _ = server.infer(Question.draw(rng, 5).body())
         assert (status, answer["error"]) == (413, "request: expected at most 4 samples, got 5; send several")
@@ -98,8 +98,8 @@ def test_what_is_too_large_is_refused(artefact):
         assert server.infer(Question.draw(rng, 1).body())[0] == 200  # on the same connection
 
 
-def test_a_chunked_body_ends_where_the_limit_is(artefact):
-    with running(load_from(artefact), limits={"body_mb": 0.1, "head_s": 1}) as server:
+def test_a_chunked_body_ends_where_the_limit_is(artifact):
+    with running(load_from(artifact), limits={"body_mb": 0.1, "head_s": 1}) as server:
         with server.raw(head("Transfer-Encoding: chunked")) as connection:
             chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
             connection.sendall(chunk * 2)
@@ -109,8 +109,8 @@ def test_a_chunked_body_ends_where_the_limit_is(artefact):
         assert server.ask("GET", "/v2/health/live")[0] == 200
 
 
-def test_dawdlers_are_closed_and_others_served(artefact):
-    with running(load_from(artefact), limits={"head_s": 0.3, "body_s": 0.3}) as server:
+def test_dawdlers_are_closed_and_others_served(artifact):
+    with running(load_from(artifact), limits={"head_s": 0.3, "body_s": 0.3}) as server:
         slow_head = server.raw(b"POST /v2/models/model/in")
         silent = server.raw(b"")
         slow_body = server.raw(head("Content-Length: 100") + b"{")
@@ -126,8 +126,8 @@ def test_dawdlers_are_closed_and_others_served(artefact):
         assert server.infer(Question.draw(np.random.default_rng(0), 1).body())[0] == 200
 
 
-def test_connections_beyond_the_limit_are_told_so(artefact):
-    with running(load_from(artefact), limits={"connections": 2}) as server:
+def test_connections_beyond_the_limit_are_told_so(artifact):
+    with running(load_from(artifact), limits={"connections": 2}) as server:
         held = [server.raw(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
         for connection in held:
             assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
@@ -143,9 +143,9 @@ def test_connections_beyond_the_limit_are_told_so(artefact):
             assert time.monotonic() < deadline
 
 
-def test_a_token_is_asked_for_everywhere_but_of_health(artefact):
+def test_a_token_is_asked_for_everywhere_but_of_health(artifact):
     token = "0123456789abcdef"
-    with running(load_from(artefact), token=token) as server:
+    with running(load_from(artifact), token=token) as server:
         assert server.ask("GET", "/v2/health/ready")[0] == 200
         body = Question.draw(np.random.default_rng(0), 1).body()
         for headers in (
@@ -161,12 +161,12 @@ def test_a_token_is_asked_for_everywhere_but_of_health(artefact):
         assert server.infer(body, {"Authorization": f"Bearer {token}"})[0] == 200
 
 
-def test_a_full_queue_is_429_with_a_time_to_come_back(artefact):
+def test_a_full_queue_is_429_with_a_time_to_come_back(artifact):
     """The scorer waits until it is let go: what comes meanwhile fills the queue."""
     go = threading.Event()
     go.set()
     batching = {"waiting_samples": 4, "max_samples": 2, "deadline_ms": 60_000.0}
-    with running(held(artefact, go), batching=batching) as server:
+    with running(held(artifact, go), batching=batching) as server:
         body = Question.draw(np.random.default_rng(0), 2).body()
         go.clear()
         raw = json.dumps(body).encode()
@@ -203,8 +203,8 @@ def test_finite_numbers_that_no_layer_can_compute_with_are_the_requests_fault(se
     assert server.infer(question.body())[0] == 200
 
 
-def test_a_model_that_returns_nan_is_an_error_not_an_answer(artefact):
-    inner = load_from(artefact)()
+def test_a_model_that_returns_nan_is_an_error_not_an_answer(artifact):
+    inner = load_from(artifact)()
 
     class Broken:
         version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
@@ -218,4 +218,4 @@ def test_a_model_that_returns_nan_is_an_error_not_an_answer(artefact):
     with running(Broken) as server:
         status, answer, _ = server.infer(Question.draw(np.random.default_rng(0), 2).body())
         assert status == 500
-        assert answer["error"] == "model: sample 0: the score is not a number; the artefact may be damaged"
+        assert answer["error"] == "model: sample 0: the score is not a number; the artifact may be damaged"

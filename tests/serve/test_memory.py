@@ -52,10 +52,10 @@ async def reload_and_see_it_freed(repository: Repository) -> None:
     assert [part() for part in parts] == [None, None]
 
 
-def test_a_reload_frees_the_old_model_without_the_garbage_collector(artefact, no_collector):
+def test_a_reload_frees_the_old_model_without_the_garbage_collector(artifact, no_collector):
     async def run():
-        repository = Repository(load_from(artefact), ServerSettings(), Metrics())
-        await repository.adopt(load_from(artefact)())
+        repository = Repository(load_from(artifact), ServerSettings(), Metrics())
+        await repository.adopt(load_from(artifact)())
         for _ in range(2):
             await repository.current().infer(ask())
             await reload_and_see_it_freed(repository)
@@ -64,11 +64,11 @@ def test_a_reload_frees_the_old_model_without_the_garbage_collector(artefact, no
     asyncio.run(run())
 
 
-def test_requests_that_were_refused_do_not_keep_an_old_model(artefact, no_collector):
+def test_requests_that_were_refused_do_not_keep_an_old_model(artifact, no_collector):
     async def run():
         settings = ServerSettings(batching=Batching(deadline_ms=1e-6))
-        repository = Repository(load_from(artefact), settings, Metrics())
-        await repository.adopt(load_from(artefact)())
+        repository = Repository(load_from(artifact), settings, Metrics())
+        await repository.adopt(load_from(artifact)())
         refused = 0
         try:
             await repository.current().infer(ask())
@@ -81,11 +81,11 @@ def test_requests_that_were_refused_do_not_keep_an_old_model(artefact, no_collec
     assert asyncio.run(run()) == 429
 
 
-def test_a_server_does_not_keep_the_model_that_it_began_with(artefact, no_collector):
+def test_a_server_does_not_keep_the_model_that_it_began_with(artifact, no_collector):
     engines = []
 
     def load():
-        scorer = load_from(artefact)()
+        scorer = load_from(artifact)()
         engines.append(weakref.ref(scorer._engine))
         return scorer
 
@@ -98,7 +98,7 @@ def test_a_server_does_not_keep_the_model_that_it_began_with(artefact, no_collec
             server.ask("GET", "/v2/health/live")
 
 
-def test_the_command_does_not_keep_the_model_that_it_began_with(artefact, no_collector, monkeypatch, capsys):
+def test_the_command_does_not_keep_the_model_that_it_began_with(artifact, no_collector, monkeypatch, capsys):
     def run(load, _settings, *, token, ready):
         engine = weakref.ref(load()._engine)
         ready(laconic.serve.server.Listening("http://127.0.0.1:8000", lambda: None))
@@ -106,13 +106,13 @@ def test_the_command_does_not_keep_the_model_that_it_began_with(artefact, no_col
 
     monkeypatch.setattr(laconic.serve.server, "serve", run)
     monkeypatch.delenv("LACONIC_SERVE_TOKEN", raising=False)
-    serve_command(artefact, None, None, None, [], None, Path("-"))
+    serve_command(artifact, None, None, None, [], None, Path("-"))
     assert json.loads(capsys.readouterr().out)["url"] == "http://127.0.0.1:8000"
 
 
-def test_requests_without_samples_leave_nothing_behind(artefact):
+def test_requests_without_samples_leave_nothing_behind(artifact):
     async def run():
-        deployment = Deployment(load_from(artefact)(), [], ServerSettings(), Metrics())
+        deployment = Deployment(load_from(artifact)(), [], ServerSettings(), Metrics())
         for _ in range(20):
             await deployment.infer(ask(samples=0))
         watch = deployment.watch
@@ -138,9 +138,9 @@ def query_of(samples: int, ids: int) -> Query:
     return Query(dense_BF, np.zeros(lengths_TB.sum(), np.int64), lengths_TB, np.zeros(len(ROWS), np.int64))
 
 
-def test_the_watch_does_not_keep_requests_of_very_many_ids(artefact):
+def test_the_watch_does_not_keep_requests_of_very_many_ids(artifact):
     async def run():
-        watch = Watch(load_from(artefact)(), Watching(), Metrics(), lambda scorer: None)
+        watch = Watch(load_from(artifact)(), Watching(), Metrics(), lambda scorer: None)
         half = np.full(1, 0.5, np.float32)
         watch.observe("usual", query_of(1, 100), half)
         assert watch.report()["dropped"] == 0
@@ -155,10 +155,10 @@ def test_the_watch_does_not_keep_requests_of_very_many_ids(artefact):
     asyncio.run(run())
 
 
-def test_a_body_that_arrives_during_a_reload_is_answered(artefact):
+def test_a_body_that_arrives_during_a_reload_is_answered(artifact):
     body = json.dumps(Question.draw(np.random.default_rng(0), 2).body()).encode()
     head = f"POST /v2/models/model/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
-    with running(load_from(artefact), token=TOKEN) as server:
+    with running(load_from(artifact), token=TOKEN) as server:
         request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode()
         with server.raw(request + body[:10]) as half:
             deadline = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""The ONNX graph of an artefact computes what the engine does."""
+"""The ONNX graph of an artifact computes what the engine does."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quant import Features, LayerChoice, Recipe, TableChoice, TrainedModel, quantize_model
+from laconic.quantize.formats import Features, LayerChoice, Recipe, TableChoice, TrainedModel, quantize_model
 from laconic.serve import Engine
-from tests.quant.models import trained_model
+from tests.quantize.formats.models import trained_model
 
 pytest.importorskip("onnx", reason="no onnx here to export with")
 onnxruntime = pytest.importorskip("onnxruntime", reason="no onnxruntime here to run the export with")
 
 
-def artefact_of(formats, dense=3, layer="bf16"):
+def artifact_of(formats, dense=3, layer="bf16"):
     made = trained_model(rows=(50, 7, 9), dense=dense, dim=10)
     tables = tuple(table.model_copy(update={"bag": False}) for table in made.features.tables)
     trained = TrainedModel(
@@ -35,17 +35,17 @@ def artefact_of(formats, dense=3, layer="bf16"):
 def test_a_graph_gives_the_logits_of_the_engine(tmp_path, formats, dense):
     from laconic.serve.onnx_export import export_onnx
 
-    artefact = artefact_of(formats, dense)
-    export_onnx(artefact, tmp_path / "m.onnx")
+    artifact = artifact_of(formats, dense)
+    export_onnx(artifact, tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
     dense_BF = np.random.default_rng(0).normal(size=(20, dense)).astype(np.float32)
     ids_TB = torch.stack([torch.randint(0, rows, (20,)) for rows in (50, 7, 9)])
     feeds = {"ids": ids_TB.numpy(), **({"dense": dense_BF} if dense else {})}
-    expected = Engine(artefact).logits(dense_BF, Lookups.one_hot(ids_TB))
+    expected = Engine(artifact).logits(dense_BF, Lookups.one_hot(ids_TB))
     np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_what_can_not_be_exported_is_refused(tmp_path):
+def test_what_cannot_be_exported_is_refused(tmp_path):
     from laconic.serve.onnx_export import export_onnx
 
     bags = trained_model()

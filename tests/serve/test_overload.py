@@ -27,12 +27,12 @@ def usual(length: int = len(BODY), *fields: str, path: str = INFER) -> bytes:
 
 
 @contextmanager
-def full(artefact, token=None, **limits):
+def full(artifact, token=None, **limits):
     """Serve with a queue that has no room until ``go`` is set."""
     go = threading.Event()
     go.set()
     batching = {"waiting_samples": 2, "max_samples": 2}
-    with running(held(artefact, go), token, batching=batching, limits=limits) as server:
+    with running(held(artifact, go), token, batching=batching, limits=limits) as server:
         go.clear()
         fields = [] if token is None else [f"Authorization: Bearer {token}"]
         first = server.raw(usual(len(BODY), *fields) + BODY)
@@ -63,8 +63,8 @@ def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
     pytest.fail("the connection was reset")
 
 
-def test_the_answer_comes_before_the_body_and_the_connection_stays(artefact):
-    with full(artefact) as (server, go), server.raw(usual() + BODY[:10]) as connection:
+def test_the_answer_comes_before_the_body_and_the_connection_stays(artifact):
+    with full(artifact) as (server, go), server.raw(usual() + BODY[:10]) as connection:
         status, fields, body = answer(connection)
         assert (status, fields["retry-after"], fields["content-type"]) == (429, "1", "application/json")
         assert json.loads(body) == {"error": "server: 2 samples wait already; try again"}
@@ -102,8 +102,8 @@ def test_the_answer_comes_before_the_body_and_the_connection_stays(artefact):
         (usual(0, "Connection: close"), 429),
     ],
 )
-def test_what_is_unusual_goes_the_usual_way(request_, status, artefact_is_full):
-    server, _ = artefact_is_full
+def test_what_is_unusual_goes_the_usual_way(request_, status, artifact_is_full):
+    server, _ = artifact_is_full
     with server.raw(request_) as connection:
         assert answer(connection)[0] == status
     with server.raw(LIVE) as connection:
@@ -111,14 +111,14 @@ def test_what_is_unusual_goes_the_usual_way(request_, status, artefact_is_full):
 
 
 @pytest.fixture(scope="module")
-def artefact_is_full(artefact):
-    with full(artefact, body_mb=0.1) as pair:
+def artifact_is_full(artifact):
+    with full(artifact, body_mb=0.1) as pair:
         yield pair
 
 
-def test_a_token_is_asked_for_first(artefact):
+def test_a_token_is_asked_for_first(artifact):
     token = "0123456789abcdef"
-    with full(artefact, token) as (server, _):
+    with full(artifact, token) as (server, _):
         for fields, status in (
             ([], 401),
             (["Authorization: Bearer 0123456789abcdeg"], 401),
@@ -128,8 +128,8 @@ def test_a_token_is_asked_for_first(artefact):
                 assert answer(connection)[0] == status
 
 
-def test_a_refused_body_may_not_dawdle(artefact):
-    with full(artefact, head_s=0.3) as (server, _), server.raw(usual() + BODY[:10]) as connection:
+def test_a_refused_body_may_not_dawdle(artifact):
+    with full(artifact, head_s=0.3) as (server, _), server.raw(usual() + BODY[:10]) as connection:
         assert answer(connection)[0] == 429
         with suppress(ConnectionResetError):
             assert connection.recv(1) == b""

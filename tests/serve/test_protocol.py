@@ -22,8 +22,8 @@ def question():
 
 
 @pytest.fixture
-def expected(artefact, question):
-    return Engine.load(artefact).score(question.dense_BF, question.lookups())
+def expected(artifact, question):
+    return Engine.load(artifact).score(question.dense_BF, question.lookups())
 
 
 def triton_inputs(tensors, binary):
@@ -85,7 +85,7 @@ def test_tritonclient_hears_why_it_is_refused(client, question):
     assert refused.value.status() == "400"
 
 
-def test_a_bag_may_come_as_a_matrix(server, artefact, question):
+def test_a_bag_may_come_as_a_matrix(server, artifact, question):
     tags_Bk = np.arange(14).reshape(7, 2) % ROWS["tags"]
     jagged = Question(
         question.dense_BF, {**question.ids, "tags": tags_Bk.reshape(-1)}, np.full(7, 2, np.int32)
@@ -95,7 +95,7 @@ def test_a_bag_may_come_as_a_matrix(server, artefact, question):
     body["inputs"].append({"name": "tags", "shape": [7, 2], "datatype": "INT64", "data": tags_Bk.tolist()})
     status, answer, _ = server.infer(body)
     assert status == 200
-    engine = Engine.load(artefact)
+    engine = Engine.load(artifact)
     scores = np.array(answer["outputs"][0]["data"], np.float32)
     np.testing.assert_array_equal(scores, engine.score(jagged.dense_BF, jagged.lookups()))
 
@@ -129,10 +129,10 @@ def test_raw_features_are_transformed_and_nan_is_a_missing_value(server, questio
     np.testing.assert_allclose(answer["outputs"][0]["data"], ready["outputs"][0]["data"], rtol=1e-4)
 
 
-def test_requests_that_come_together_are_scored_together_and_answered_apart(artefact):
-    engine = Engine.load(artefact)
+def test_requests_that_come_together_are_scored_together_and_answered_apart(artifact):
+    engine = Engine.load(artifact)
     questions = [Question.draw(np.random.default_rng(seed), 1 + seed % 5) for seed in range(40)]
-    with running(load_from(artefact)) as server:
+    with running(load_from(artifact)) as server:
         address = f"{server.host}:{server.port}"
         with triton.InferenceServerClient(address, concurrency=8) as client:
             pending = [client.async_infer("model", triton_inputs(q.tensors(), True)) for q in questions]
@@ -144,10 +144,10 @@ def test_requests_that_come_together_are_scored_together_and_answered_apart(arte
     assert "laconic_batch_samples_sum 120.0" in batches
 
 
-def test_a_bomb_is_refused_before_it_unfolds(artefact):
+def test_a_bomb_is_refused_before_it_unfolds(artifact):
     bomb = gzip.compress(b"[" * (64 << 20))
     deflated = zlib.compress(b"{" * (3 << 20))
-    with running(load_from(artefact), limits={"body_mb": 1}) as server:
+    with running(load_from(artifact), limits={"body_mb": 1}) as server:
         for body, encoding in ((bomb, "gzip"), (deflated, "deflate")):
             status, answer, _ = server.infer(body, {"Content-Encoding": encoding})
             assert status == 413, answer

@@ -15,9 +15,9 @@ from laconic.config import parse
 from laconic.data import open_source
 from laconic.data.prepare import prepare
 from laconic.errors import ConfigError, FormatError
-from laconic.quant import Recipe, TableChoice, quantize_model, read_artefact, write_artefact
-from laconic.quantize.refresh import refresh
-from laconic.quantize.workbench import make_workbench
+from laconic.quantize.formats import Recipe, TableChoice, quantize_model, read_artifact, write_artifact
+from laconic.quantize.search.refresh import refresh
+from laconic.quantize.search.workbench import make_workbench
 from laconic.serve.query import read_query
 from laconic.serve.refusal import Refusal
 from laconic.serve.scorer import EngineScorer
@@ -78,7 +78,7 @@ out = "{out}"
 
 
 def raw_table():
-    """Times in seconds, which float32 can not hold; texts, bags and integers; nulls among all of them."""
+    """Times in seconds, which float32 cannot hold; texts, bags and integers; nulls among all of them."""
     draw = np.random.default_rng(5)
 
     def some(values, null=0.05):
@@ -204,13 +204,13 @@ def fp32(trained):
 
 
 @pytest.fixture(scope="module")
-def artefacts(worlds, tmp_path_factory):
+def artifacts(worlds, tmp_path_factory):
     made = {}
 
     def get(name):
         if name not in made:
-            made[name] = tmp_path_factory.mktemp("artefacts") / name
-            write_artefact(made[name], fp32(load_trained(worlds(name).folder)))
+            made[name] = tmp_path_factory.mktemp("artifacts") / name
+            write_artifact(made[name], fp32(load_trained(worlds(name).folder)))
         return made[name]
 
     return get
@@ -225,14 +225,14 @@ def answered(folder, inputs):
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_raw_values_are_scored_as_the_trainer_does(worlds, artefacts, name):
+def test_raw_values_are_scored_as_the_trainer_does(worlds, artifacts, name):
     expected_B = torch.sigmoid(worlds(name).logits_B.double()).numpy()
-    np.testing.assert_allclose(answered(artefacts(name), worlds(name).inputs), expected_B, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(answered(artifacts(name), worlds(name).inputs), expected_B, atol=1e-6, rtol=0)
     assert expected_B.std() > 0.01  # else every transformation would do
 
 
 @pytest.mark.parametrize("name", ["prepared", "columns"])
-def test_a_refreshed_artefact_scores_raw_values_within_its_budget(worlds, artefacts, tmp_path, name):
+def test_a_refreshed_artifact_scores_raw_values_within_its_budget(worlds, artifacts, tmp_path, name):
     here, budget = worlds(name), 0.01
     trained = load_trained(here.folder)
     source = open_source(run_settings(here.folder).data)
@@ -240,10 +240,10 @@ def test_a_refreshed_artefact_scores_raw_values_within_its_budget(worlds, artefa
     recipe = Recipe.uniform(
         trained.features.table_names, trained.shape.layer_names(), table=TableChoice(format="int8")
     )
-    old = replace(read_artefact(artefacts(name)), recipe=recipe)
+    old = replace(read_artifact(artifacts(name)), recipe=recipe)
     refreshed = refresh(bench, old, budget, lambda *_: None)
     assert refreshed.within
-    write_artefact(tmp_path / "new", refreshed.artefact, shadow=trained)
+    write_artifact(tmp_path / "new", refreshed.artifact, shadow=trained)
     served_B = answered(tmp_path / "new", here.inputs).astype(np.float64)
     entropy = []
     for logits_B in (here.logits_B, torch.from_numpy(np.log(served_B / (1 - served_B)))):
@@ -265,9 +265,9 @@ def test_a_run_says_which_values_it_took_for_something_else(worlds):
     assert not any("taken for" in line for line in said["prepared"])
 
 
-def test_over_the_wire_raw_inputs_are_listed_and_scored(worlds, artefacts):
+def test_over_the_wire_raw_inputs_are_listed_and_scored(worlds, artifacts):
     here = worlds("prepared")
-    with running(load_from(artefacts("prepared"))) as server:
+    with running(load_from(artifacts("prepared"))) as server:
         listed = server.ask("GET", "/v2/models/model")[1]["inputs"]
         status, answer, _ = server.infer({"inputs": here.inputs})
         text = server.ask("GET", "/metrics")[1].decode()
@@ -292,7 +292,7 @@ def test_over_the_wire_raw_inputs_are_listed_and_scored(worlds, artefacts):
     assert f'laconic_raw_values_total{{feature="count",what="missing"}} {float(missing)}' in text
 
 
-def test_texts_come_as_binary_too(worlds, artefacts):
+def test_texts_come_as_binary_too(worlds, artifacts):
     inputs, raw = [], b""
     for entry in worlds("columns").inputs:
         plain = {"raw": np.float64, "words.raw": np.int64, "words.lengths": np.int32, "id": np.int64}
@@ -338,27 +338,27 @@ def two(inputs):
         ("site.raw", {"name": "site"}, "input 'site': expected datatype FP32, INT64, INT32, got 'BYTES'; send text as 'site.raw'"),
         ("site.raw", {"data": ["a", 3]}, "input 'site.raw': expected strings, got a number among them"),
         ("words.raw", {"datatype": "BYTES", "data": ["a", "b"]}, "input 'words.raw': expected INT64, got BYTES"),
-        ("id", {"name": "id.raw"}, "input 'id.raw': the artefact has neither hash nor vocabulary for 'id'; send ids as 'id'"),
+        ("id", {"name": "id.raw"}, "input 'id.raw': the artifact has neither hash nor vocabulary for 'id'; send ids as 'id'"),
         ("id", {"name": "site"}, "request: has both 'site' and 'site.raw'; leave one out"),
     ],
 )  # fmt: skip
-def test_raw_values_that_can_not_be_are_refused(worlds, artefacts, name, change, text):
+def test_raw_values_that_cannot_be_are_refused(worlds, artifacts, name, change, text):
     with pytest.raises(Refusal) as refused:
-        answered(artefacts("prepared"), changed(two(worlds("prepared").inputs), name, **change))
+        answered(artifacts("prepared"), changed(two(worlds("prepared").inputs), name, **change))
     assert (refused.value.status, str(refused.value)) == (400, text)
 
 
-def test_text_that_is_not_hexadecimal_is_refused(worlds, artefacts):
+def test_text_that_is_not_hexadecimal_is_refused(worlds, artifacts):
     inputs = worlds("criteo").inputs
     column = ["xyz", *inputs[1]["data"][1:]]
     with pytest.raises(
         Refusal, match=r"^input 'c1\.raw': value 0: expected up to 16 hexadecimal digits, got 'xyz'$"
     ):
-        answered(artefacts("criteo"), changed(inputs, "c1.raw", data=column))
+        answered(artifacts("criteo"), changed(inputs, "c1.raw", data=column))
 
 
-def test_an_unknown_value_is_scored_and_counted_as_unknown(worlds, artefacts):
-    scorer = EngineScorer.load(artefacts("prepared"), 1)
+def test_an_unknown_value_is_scored_and_counted_as_unknown(worlds, artifacts):
+    scorer = EngineScorer.load(artifacts("prepared"), 1)
     inputs = two(worlds("prepared").inputs)
     queries = []
     for site in (["never seen", "x"], [None, None]):
@@ -377,31 +377,31 @@ def test_data_prepared_before_transformations_were_recorded_refuses_raw_values(w
     text = schema.read_text()
     try:
         schema.write_text("\n".join(row for row in text.splitlines() if not row.startswith("prepared")))
-        write_artefact(tmp_path / "old", fp32(load_trained(here.folder)))
+        write_artifact(tmp_path / "old", fp32(load_trained(here.folder)))
     finally:
         schema.write_text(text)
     entries = EngineScorer.load(tmp_path / "old", 1).signature.inputs()
     assert [entry["name"] for entry in entries] == ["dense", "site", "words", "words.lengths", "code", "id"]
     with pytest.raises(
-        Refusal, match=r"^input 'raw': the artefact does not say how raw values become 'dense'; send"
+        Refusal, match=r"^input 'raw': the artifact does not say how raw values become 'dense'; send"
     ):
         answered(tmp_path / "old", here.inputs)
 
 
-def test_a_damaged_vocabulary_is_refused(artefacts, tmp_path):
-    for file in artefacts("prepared").iterdir():
+def test_a_damaged_vocabulary_is_refused(artifacts, tmp_path):
+    for file in artifacts("prepared").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     path = tmp_path / "vocabularies.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(
-        FormatError, match=r"vocabularies\.safetensors: its checksum does not match artefact\.toml"
+        FormatError, match=r"vocabularies\.safetensors: its checksum does not match artifact\.toml"
     ):
-        read_artefact(tmp_path)
+        read_artifact(tmp_path)
     path.unlink()
     with pytest.raises(FormatError, match=r"vocabularies\.safetensors: the file is missing"):
-        read_artefact(tmp_path)
+        read_artifact(tmp_path)
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(worlds):
@@ -412,7 +412,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused(worlds):
         replace(trained, vocabularies={})
 
 
-def test_a_precision_that_changes_sorts_no_vocabulary_again(artefacts, monkeypatch):
-    scorer = EngineScorer.load(artefacts("prepared"), 1)
+def test_a_precision_that_changes_sorts_no_vocabulary_again(artifacts, monkeypatch):
+    scorer = EngineScorer.load(artifacts("prepared"), 1)
     monkeypatch.setattr("laconic.serve.scorer.RawIds", None)
     assert scorer.shadow().signature is scorer.signature

@@ -1,4 +1,4 @@
-"""Another artefact takes over while requests come, and an orderly end."""
+"""Another artifact takes over while requests come, and an orderly end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from laconic.errors import PlanError
 from laconic.serve import Engine
 from laconic.serve.server import listen
-from tests.serve.served import PATIENCE_S, Question, load_from, running, write_small_artefact
+from tests.serve.served import PATIENCE_S, Question, load_from, running, write_small_artifact
 from tests.warm import python
 
 TOKEN = "a token of the tests".replace(" ", "-")
@@ -26,10 +26,10 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture
-def link(artefact, tmp_path):
-    """A link to the artefact of all tests, beside another artefact."""
-    write_small_artefact(tmp_path / "other", seed=5)
-    (tmp_path / "current").symlink_to(artefact)
+def link(artifact, tmp_path):
+    """A link to the artifact of all tests, beside another artifact."""
+    write_small_artifact(tmp_path / "other", seed=5)
+    (tmp_path / "current").symlink_to(artifact)
     return tmp_path / "current"
 
 
@@ -62,17 +62,17 @@ class Asker:
         return self.answers
 
 
-def test_a_reload_under_load_fails_no_request(link, artefact):
+def test_a_reload_under_load_fails_no_request(link, artifact):
     question = Question.draw(np.random.default_rng(3), 4)
     other = link.with_name("other")
     expected = {}
-    for folder in (artefact, other):
+    for folder in (artifact, other):
         version = load_from(folder)().version
         expected[version] = Engine.load(folder).score(question.dense_BF, question.lookups())
     assert len(expected) == 2
     with running(load_from(link), token=TOKEN) as server:
         askers = [Asker(server, question.body()) for _ in range(4)]
-        for target in (other, artefact, other):
+        for target in (other, artifact, other):
             point(link, target)
             status, answer, _ = server.ask("POST", "/v2/repository/models/model/load", b"{}", HEADERS)
             assert (status, answer) == (200, {"version": load_from(target)().version})
@@ -89,9 +89,9 @@ def test_a_reload_under_load_fails_no_request(link, artefact):
     assert 'laconic_reloads_total{result="done"} 3.0' in reloads
 
 
-def test_a_damaged_artefact_is_not_taken(link):
+def test_a_damaged_artifact_is_not_taken(link):
     broken = link.with_name("broken")
-    write_small_artefact(broken, seed=6)
+    write_small_artifact(broken, seed=6)
     data = bytearray((broken / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (broken / "model.safetensors").write_bytes(data)

@@ -13,8 +13,8 @@ import torch
 
 from laconic.data import Categorical, Samples, Schema
 from laconic.lookups import Lookups
-from laconic.quant import read_artefact, write_artefact
-from laconic.quantize.population import population_of
+from laconic.quantize.formats import read_artifact, write_artifact
+from laconic.quantize.search.population import population_of
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query
 from laconic.serve.refusal import Refusal
@@ -48,9 +48,9 @@ def send_until_alert(server, rng, figures, **shift):
         assert time.monotonic() < deadline, report
 
 
-def test_shifted_ids_are_noticed_and_their_table_named(artefact):
+def test_shifted_ids_are_noticed_and_their_table_named(artifact):
     rng = np.random.default_rng(1)
-    with running(load_from(artefact), watch={"reference": 300, "window": 256}) as server:
+    with running(load_from(artifact), watch={"reference": 300, "window": 256}) as server:
         send(server, rng, 200)
         assert server.watch()["alerts"] == []
         report, requests = send_until_alert(server, rng, {"psi"}, shop=250)
@@ -63,9 +63,9 @@ def test_shifted_ids_are_noticed_and_their_table_named(artefact):
         )
 
 
-def test_unknown_ids_are_noticed(artefact):
+def test_unknown_ids_are_noticed(artifact):
     rng = np.random.default_rng(2)
-    with running(load_from(artefact), watch={"reference": 300, "window": 128}) as server:
+    with running(load_from(artifact), watch={"reference": 300, "window": 128}) as server:
         send(server, rng, 100)
         deadline = time.monotonic() + PATIENCE_S
         alerts: set[tuple[str, str]] = set()
@@ -79,8 +79,8 @@ def test_unknown_ids_are_noticed(artefact):
 
 
 @pytest.mark.parametrize("table", ["item", "tags"])
-def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artefact, table):
-    scorer = load_from(artefact)()
+def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artifact, table):
+    scorer = load_from(artifact)()
     rng = np.random.default_rng(3)
     probe = Question.draw(rng, 64)
     exact = scorer.shadow().score(probe.dense_BF, probe.lookups())
@@ -111,8 +111,8 @@ def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artefact, 
             assert time.monotonic() < deadline
 
 
-def test_without_leave_to_switch_the_culprit_is_only_named(artefact):
-    scorer = load_from(artefact)()
+def test_without_leave_to_switch_the_culprit_is_only_named(artifact):
+    scorer = load_from(artifact)()
     rng = np.random.default_rng(4)
     damage(scorer, "shop", rng)
     with running(lambda: scorer, watch={"share": 1.0, "switching": False}) as server:
@@ -124,9 +124,9 @@ def test_without_leave_to_switch_the_culprit_is_only_named(artefact):
         assert "shop" in report["lowered"]
 
 
-def test_labels_find_their_requests_and_are_judged(artefact):
+def test_labels_find_their_requests_and_are_judged(artifact):
     rng = np.random.default_rng(5)
-    with running(load_from(artefact), watch={"labels": 100, "share": 1.0}) as server:
+    with running(load_from(artifact), watch={"labels": 100, "share": 1.0}) as server:
         labels = []
         for number in range(60):
             answer = server.infer(Question.draw(rng, 2).body(f"request {number}"))[1]
@@ -157,8 +157,8 @@ def overflowing(samples):
     return Question(dense_BF, ids, np.tile(one.lengths_B, samples)).body()
 
 
-def test_after_scores_that_are_no_numbers_real_harm_still_switches(artefact):
-    scorer = load_from(artefact)()
+def test_after_scores_that_are_no_numbers_real_harm_still_switches(artifact):
+    scorer = load_from(artifact)()
     rng = np.random.default_rng(12)
     with running(lambda: scorer, watch={"share": 1.0, "window": 128}) as server:
         deadline = time.monotonic() + PATIENCE_S
@@ -195,9 +195,9 @@ def looked_at(watch, rng, live):
     watch._look(watch._next())
 
 
-def test_an_alert_that_led_to_nothing_does_not_hide_later_harm(artefact):
+def test_an_alert_that_led_to_nothing_does_not_hide_later_harm(artifact):
     """Scores that are wrong once, for whatever reason, raise an alert; the model itself goes wrong while it lasts."""
-    scorer = load_from(artefact)()
+    scorer = load_from(artifact)()
     rng, switched = np.random.default_rng(13), []
     settings = Watching(share=1.0, window=64, least=64, difference=10, calibration=1e9)  # harm alone counts
     watch = Watch(scorer, settings, Metrics(), switched.append)
@@ -334,12 +334,12 @@ def test_stability_without_drift_is_within_chance():
         assert psi(now, bins.reference_K) < chance(now, bins.reference_K)
 
 
-def test_stability_sees_other_ranges_and_other_favourites():
+def test_stability_sees_other_ranges_and_other_favorites():
     schema = load_schema()
     rng = np.random.default_rng(9)
 
-    def query(favourite, low, high):
-        ids = np.where(rng.random(1000) < 0.3, favourite, rng.integers(low, high, 1000))
+    def query(favorite, low, high):
+        ids = np.where(rng.random(1000) < 0.3, favorite, rng.integers(low, high, 1000))
         one = np.ones((1, 1000), np.int64)
         return Query(np.empty((1000, 0), np.float32), ids, one, np.zeros(1, np.int64))
 
@@ -371,8 +371,8 @@ def test_a_population_that_is_known_need_not_be_learnt():
     assert known.add(asked) == learning.add(asked)
 
 
-def test_a_server_knows_the_population_of_its_artefact(artefact, tmp_path):
-    made = read_artefact(artefact)
+def test_a_server_knows_the_population_of_its_artifact(artifact, tmp_path):
+    made = read_artifact(artifact)
     rng = np.random.default_rng(11)
     tables = len(made.features.tables)
     ids_L = np.concatenate([rng.integers(0, table.rows, 200) for table in made.features.tables])
@@ -380,8 +380,8 @@ def test_a_server_knows_the_population_of_its_artefact(artefact, tmp_path):
     dense_BF = torch.zeros(200, len(made.features.dense))
     samples = Samples(torch.zeros(200), dense_BF, Lookups(torch.from_numpy(ids_L), offsets, tables))
     population = population_of(made.features, (samples,))
-    write_artefact(tmp_path / "known", dataclasses.replace(made, population=population))
-    assert read_artefact(tmp_path / "known").population == population
+    write_artifact(tmp_path / "known", dataclasses.replace(made, population=population))
+    assert read_artifact(tmp_path / "known").population == population
     with running(load_from(tmp_path / "known")) as server:
         assert server.watch()["state"] == "watching"
 
@@ -390,8 +390,8 @@ def load_schema():
     return Schema((), (Categorical("only", 1000),))
 
 
-def test_what_finds_no_room_is_dropped_and_counted(artefact):
-    with running(load_from(artefact), watch={"waiting": 4}) as server:
+def test_what_finds_no_room_is_dropped_and_counted(artifact):
+    with running(load_from(artifact), watch={"waiting": 4}) as server:
         rng = np.random.default_rng(0)
         assert server.infer(Question.draw(rng, 5).body())[0] == 200
         assert server.watch()["dropped"] == 1

@@ -276,7 +276,7 @@ def test_a_full_disk_is_one_error_on_every_rank_and_leaves_older_checkpoints(tmp
         assert rank.wait() == 1
         (line,) = rank.errors
         assert line.startswith("laconic: ")
-        assert "the checkpoint can not be written: No space left on device; older ones are intact" in line
+        assert "the checkpoint cannot be written: No space left on device; older ones are intact" in line
     folder = small_disk / "run" / "checkpoints"
     assert list(folder.glob(".*")) == []
     newest = newest_checkpoint(folder)
@@ -287,9 +287,7 @@ def test_a_full_disk_is_one_error_on_every_rank_and_leaves_older_checkpoints(tmp
 
 def test_a_disk_that_fills_within_a_table_is_the_same_error(tmp_path, small_disk):
     trainer = trainer_of(settings_of(tmp_path, "data.rows=[200, 50, 7, 100_000]"))
-    with pytest.raises(
-        PlanError, match=r"can not be written: No space left on device; older ones are intact"
-    ):
+    with pytest.raises(PlanError, match=r"cannot be written: No space left on device; older ones are intact"):
         save_checkpoint(trainer, small_disk / "checkpoints", Position(1), keep=1)
     assert list((small_disk / "checkpoints").iterdir()) == []
 

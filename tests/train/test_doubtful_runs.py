@@ -1,4 +1,4 @@
-"""What a run can not do well, or at all, is said where the user looks; nothing of it is accepted silently."""
+"""What a run cannot do well, or at all, is said where the user looks; nothing of it is accepted silently."""
 
 from __future__ import annotations
 

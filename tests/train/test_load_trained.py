@@ -11,7 +11,7 @@ import torch
 from laconic.config import parse
 from laconic.data import open_source
 from laconic.errors import ConfigError, FormatError
-from laconic.quant import Recipe, quantize_model
+from laconic.quantize.formats import Recipe, quantize_model
 from laconic.serve import Engine
 from laconic.train.load_trained import load_trained
 from laconic.train.ranks import Ranks
@@ -97,5 +97,5 @@ def test_shards_of_several_ranks_are_put_together(folder):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"settings\.json: can not be read"):
+    with pytest.raises(ConfigError, match=r"settings\.json: cannot be read"):
         load_trained(tmp_path)

@@ -1,4 +1,4 @@
-"""Tables that memory can not hold are refused before anything is allocated, with what to do about it."""
+"""Tables that memory cannot hold are refused before anything is allocated, with what to do about it."""
 
 from __future__ import annotations
 

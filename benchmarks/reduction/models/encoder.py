@@ -1,7 +1,7 @@
 """A small encoder of BERT's kind, which guesses words that were masked.
 
 As in BERT the softmax shares its weights with the embedding, so that hardly any entry of the gradient is zero: the
-case in which leaving zeros out can not help. Shape legend: ``B`` sequences, ``S`` words of one.
+case in which leaving zeros out cannot help. Shape legend: ``B`` sequences, ``S`` words of one.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from laconic.train.settings import ModelSettings
 __all__ = ["PARTS", "Answer", "Steps"]
 
 PARTS = 2
-"""Ranks that a replica is divided over; neighbours by number."""
+"""Ranks that a replica is divided over; neighbors by number."""
 
 
 class Steps(Settings):

@@ -41,7 +41,7 @@ _RATE = 0.01
 
 
 class Groups:
-    """Who has what: replicas are neighbours by rank, and where a replica's home is changes from one to the next."""
+    """Who has what: replicas are neighbors by rank, and where a replica's home is changes from one to the next."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.replica, place = divmod(ranks.rank, PARTS)

@@ -61,7 +61,7 @@ class TableCurves:
     backward: Curve
 
     homogenization: tuple[float, ...]
-    """Distinct rows after / before quantising, at each forward bound: 1 where no two rows become equal."""
+    """Distinct rows after / before quantizing, at each forward bound: 1 where no two rows become equal."""
 
     @property
     def homogenization_index(self) -> float:

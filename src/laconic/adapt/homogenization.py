@@ -1,6 +1,6 @@
 """The Homogenization Index of the SC'24 paper, and its three classes of tables.
 
-A table whose rows become equal when they are quantised loses information, so it gets the small bound; one
+A table whose rows become equal when they are quantized loses information, so it gets the small bound; one
 whose rows stay apart gets the large one.
 
 Shape legend: ``R`` rows, ``D`` dimensions.
@@ -27,7 +27,7 @@ _KEPT_APART, _MERGED = 0.99, 0.5
 
 
 def homogenization_index(rows_RD: NDArray[np.float32], bound: float) -> float:
-    """Distinct rows after quantising / before, at a bound relative to the range; 1 for no rows."""
+    """Distinct rows after quantizing / before, at a bound relative to the range; 1 for no rows."""
     if not len(rows_RD):
         return 1.0
     distinct_RD = np.unique(rows_RD, axis=0)

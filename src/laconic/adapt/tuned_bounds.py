@@ -3,7 +3,7 @@
 Each direction of each table is one choice among its measured bounds and exactness; what a choice costs is
 its bytes, what it harms is its damage, and ``allocate`` finds the best choice for all together.
 
-Bounds whose error rivals the signal are not offered, whatever their damage: a short measurement can not see what noise
+Bounds whose error rivals the signal are not offered, whatever their damage: a short measurement cannot see what noise
 of that size does to the learning of rows that are rarely looked up.
 """
 

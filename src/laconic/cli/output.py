@@ -11,7 +11,7 @@ from laconic.files import json_text
 
 
 def check_json_file(file: Path | None) -> None:
-    """Refuse a file that can not be written now, not after the run."""
+    """Refuse a file that cannot be written now, not after the run."""
     if file is not None and not file.parent.is_dir():
         raise ConfigError(f"--json: no folder {str(file.parent)!r} to write into; make it first")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from laconic.quantize.run import SearchSettings
+    from laconic.quantize.search.run import SearchSettings
     from laconic.report.quantize_result import QuantizeResult
 
 _MEASUREMENTS = "quantize.jsonl"
@@ -25,22 +25,22 @@ _BUDGET = 0.0005
 
 def quantize(
     run: Path = typer.Argument(
-        ..., metavar="RUN", help="Folder of a training run (train.out); with --refresh, of an artefact."
+        ..., metavar="RUN", help="Folder of a training run (train.out); with --refresh, of an artifact."
     ),
     budget: str | None = typer.Option(
         None,
         help="Largest increase of normalized entropy, as a share of it: 0.05% or 0.0005. Default: 0.05%.",
     ),
     objective: str = typer.Option("size", metavar="size|latency", help="What to make small."),
-    out: Path = typer.Option(Path("artefact"), help="Folder of the artefact to write."),
+    out: Path = typer.Option(Path("artifact"), help="Folder of the artifact to write."),
     refresh: Path | None = typer.Option(
         None,
         metavar="NEW_RUN",
-        help="Apply the artefact's recipe to the newest checkpoint of this run; exit code 3 if it breaks the budget.",
+        help="Apply the artifact's recipe to the newest checkpoint of this run; exit code 3 if it breaks the budget.",
     ),
     debug: Path | None = typer.Option(
         None,
-        metavar="ARTEFACT|RECIPE.TOML",
+        metavar="ARTIFACT|RECIPE.TOML",
         help="Write nothing; rank tables and layers by the error they add, beside the run in fp32.",
     ),
     samples: int = typer.Option(
@@ -50,7 +50,7 @@ def quantize(
     batch: int = typer.Option(256, min=1, help="Samples of a batch whose time is measured."),
     seed: int = typer.Option(0, min=0, help="Which samples are drawn for which half."),
     shadow: bool = typer.Option(
-        True, help="Put the model in fp32 into the artefact too, to watch for drift."
+        True, help="Put the model in fp32 into the artifact too, to watch for drift."
     ),
     measurements: Path | None = typer.Option(
         None, help=f"File of measurements, to go on from. Default: {_MEASUREMENTS} in the run's folder."
@@ -61,12 +61,12 @@ def quantize(
     ),
     report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of the search."),
 ) -> None:
-    """Search the precision of every table and layer, verify it on unseen samples, and write an artefact."""
+    """Search the precision of every table and layer, verify it on unseen samples, and write an artifact."""
     from rich.console import Console
 
-    from laconic.cli.quantize_check import debug_run, refresh_artefact
+    from laconic.cli.quantize_check import debug_run, refresh_artifact
     from laconic.cli.tune import parse_budget
-    from laconic.quantize.run import SearchSettings
+    from laconic.quantize.search.run import SearchSettings
 
     allowed = None if budget is None else parse_budget(budget)
     console = Console(stderr=json_file is not None and str(json_file) == "-")
@@ -76,14 +76,14 @@ def quantize(
     if (debug or refresh) and report is not None:
         raise ConfigError("--report: only a search has a page; use --json")
     if not run.is_dir():
-        what = "an artefact" if refresh is not None else "a training run, its train.out"
+        what = "an artifact" if refresh is not None else "a training run, its train.out"
         raise ConfigError(f"{run}: no such folder; expected that of {what}")
     if debug is not None:
         debug_run(console, run, debug, samples=samples, probe=probe, seed=seed, json_file=json_file)
         return
     check_new_folder(out)
     if refresh is not None:
-        refresh_artefact(
+        refresh_artifact(
             console,
             run,
             refresh,
@@ -111,9 +111,9 @@ def _search(
     json_file: Path | None,
     report: Path | None,
 ) -> None:
-    from laconic.quant import write_artefact
-    from laconic.quantize.run import measurement_file, quantize_run
-    from laconic.quantize.workbench import open_workbench
+    from laconic.quantize.formats import write_artifact
+    from laconic.quantize.search.run import measurement_file, quantize_run
+    from laconic.quantize.search.workbench import open_workbench
     from laconic.report import write_report
 
     need("scipy")
@@ -124,7 +124,7 @@ def _search(
         file = measurement_file(bench, settings, measurements or run / _MEASUREMENTS, fresh=fresh)
         known = len(file)
         quantized = quantize_run(bench, settings, file, run.resolve().name, tell)
-        write_artefact(out, quantized.artefact, shadow=bench.trained if shadow else None)
+        write_artifact(out, quantized.artifact, shadow=bench.trained if shadow else None)
     if file.forgotten:
         console.print(f"{file.forgotten} measurements of another model or other samples were replaced")
     if known:
@@ -149,7 +149,7 @@ def check_new_folder(out: Path) -> None:
     """Say now what would go wrong after the search."""
     if out.exists():
         raise ConfigError(
-            f"--out: {str(out)!r} exists, and artefacts are never changed; choose another folder"
+            f"--out: {str(out)!r} exists, and artifacts are never changed; choose another folder"
         )
 
 
@@ -194,7 +194,7 @@ def _show(console: Console, result: QuantizeResult, out: Path) -> None:
         f"on {counts.verification:,} samples that the search did not see{looks}; it had {counts.search:,}, and measured "
         f"candidates on {counts.probe:,} of them"
     )
-    console.print(f"{escape(str(out))} has the artefact", soft_wrap=True)
+    console.print(f"{escape(str(out))} has the artifact", soft_wrap=True)
 
 
 def _table(result: QuantizeResult) -> Table:

@@ -1,4 +1,4 @@
-"""What ``laconic quantize`` does without a search: debug an artefact, refresh one on a new snapshot."""
+"""What ``laconic quantize`` does without a search: debug an artifact, refresh one on a new snapshot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from laconic.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from laconic.quant import Artefact
-    from laconic.quantize.debugger import Debugged, PartError
-    from laconic.quantize.refresh import Refreshed
-    from laconic.quantize.workbench import Tell, Workbench
+    from laconic.quantize.formats import Artifact
+    from laconic.quantize.search.debugger import Debugged, PartError
+    from laconic.quantize.search.refresh import Refreshed
+    from laconic.quantize.search.workbench import Tell, Workbench
 
 REFUSED = 3
 """Exit code where a recipe breaks its budget."""
@@ -34,26 +34,26 @@ def debug_run(
     seed: int,
     json_file: Path | None,
 ) -> None:
-    """Compare an artefact, or a recipe applied to the run, with the run in fp32."""
-    from laconic.quantize.debugger import debug
-    from laconic.quantize.held_out import thinned
-    from laconic.quantize.workbench import open_workbench
+    """Compare an artifact, or a recipe applied to the run, with the run in fp32."""
+    from laconic.quantize.search.debugger import debug
+    from laconic.quantize.search.held_out import thinned
+    from laconic.quantize.search.workbench import open_workbench
 
     if not what.exists():
         raise ConfigError(
-            f"--debug: no {str(what)!r}; expected the folder of an artefact or a recipe, *.toml"
+            f"--debug: no {str(what)!r}; expected the folder of an artifact or a recipe, *.toml"
         )
     with work_bars() as tell:
         bench = open_workbench(run, most=samples, seed=seed, tell=tell)
-        artefact = _artefact(what, run, bench, tell)
-        debugged = debug(bench.trained, artefact, thinned(bench.halves.search, probe), tell)
+        artifact = _artifact(what, run, bench, tell)
+        debugged = debug(bench.trained, artifact, thinned(bench.halves.search, probe), tell)
     if json_file is not None:
         write_json(asdict(debugged), json_file)
     _show_debugged(console, debugged)
 
 
-def _artefact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artefact:
-    from laconic.quant import Recipe, quantize_model, read_artefact
+def _artifact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artifact:
+    from laconic.quantize.formats import Recipe, quantize_model, read_artifact
 
     if not what.is_dir():
         names = bench.trained.features.table_names
@@ -62,17 +62,17 @@ def _artefact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artefact:
             bench.trained,
             recipe,
             bench.observed,
-            say=lambda name: tell("quantising tables", names.index(name), len(names)),
+            say=lambda name: tell("quantizing tables", names.index(name), len(names)),
         )
-    artefact = read_artefact(what)
-    if (artefact.shape, artefact.features.table_names) != (
+    artifact = read_artifact(what)
+    if (artifact.shape, artifact.features.table_names) != (
         bench.trained.shape,
         bench.trained.features.table_names,
     ):
         raise ConfigError(
             f"--debug: {what} is of another model than {run}; give the run that it was made from"
         )
-    return artefact
+    return artifact
 
 
 def _show_debugged(console: Console, debugged: Debugged) -> None:
@@ -119,7 +119,7 @@ def _show_debugged(console: Console, debugged: Debugged) -> None:
         )
 
 
-def refresh_artefact(
+def refresh_artifact(
     console: Console,
     old: Path,
     run: Path,
@@ -131,22 +131,22 @@ def refresh_artefact(
     shadow: bool,
     json_file: Path | None,
 ) -> None:
-    """Apply an artefact's recipe to a new run; exit with ``REFUSED`` where that breaks the budget."""
-    from laconic.quant import read_artefact, write_artefact
-    from laconic.quantize.refresh import refresh, refresh_budget
-    from laconic.quantize.workbench import open_workbench
+    """Apply an artifact's recipe to a new run; exit with ``REFUSED`` where that breaks the budget."""
+    from laconic.quantize.formats import read_artifact, write_artifact
+    from laconic.quantize.search.refresh import refresh, refresh_budget
+    from laconic.quantize.search.workbench import open_workbench
 
     if not run.is_dir():
         raise ConfigError(
             f"--refresh: no folder {str(run)!r}; expected that of a training run, its train.out"
         )
-    artefact = read_artefact(old)
-    budget = refresh_budget(artefact, allowed)
+    artifact = read_artifact(old)
+    budget = refresh_budget(artifact, allowed)
     with work_bars() as tell:
         bench = open_workbench(run, most=samples, seed=seed, tell=tell)
-        refreshed = refresh(bench, artefact, budget, tell)
+        refreshed = refresh(bench, artifact, budget, tell)
         if refreshed.within:
-            write_artefact(out, refreshed.artefact, shadow=bench.trained if shadow else None)
+            write_artifact(out, refreshed.artifact, shadow=bench.trained if shadow else None)
     if json_file is not None:
         write_json(_refreshed(refreshed), json_file)
     harm, scored = refreshed.scored.harm, refreshed.scored
@@ -155,7 +155,7 @@ def refresh_artefact(
         f"{harm.measured_se:.4%} measured, {harm.expected:.4%} expected, of {budget:.4%} allowed, on {harm.samples:,} samples"
     )
     if refreshed.within:
-        console.print(f"{out} has the artefact", soft_wrap=True, markup=False)
+        console.print(f"{out} has the artifact", soft_wrap=True, markup=False)
         return
     worst = ", ".join(_offender(error) for error in refreshed.offenders)
     typer.echo(

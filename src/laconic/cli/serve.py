@@ -1,4 +1,4 @@
-"""``laconic serve``: answer requests of the Open Inference Protocol with an artefact."""
+"""``laconic serve``: answer requests of the Open Inference Protocol with an artifact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORTEST_TOKEN = 16
 
 
 def serve(
-    artefact: Path = typer.Argument(
+    artifact: Path = typer.Argument(
         help="Folder that laconic quantize wrote, or a link to one: reloading follows it anew."
     ),
     host: str | None = typer.Option(None, help="Address to listen on.  [default: 127.0.0.1]"),
@@ -42,9 +42,9 @@ def serve(
         help="Write address, version and settings as JSON to this file once ready ('-': stdout).",
     ),
 ) -> None:
-    """Serve a quantised model until SIGTERM, which lets it answer what it has accepted.
+    """Serve a quantized model until SIGTERM, which lets it answer what it has accepted.
 
-    SIGHUP loads the artefact again without failing a request. A share of the traffic is scored in fp32 as well, and
+    SIGHUP loads the artifact again without failing a request. A share of the traffic is scored in fp32 as well, and
     a table or layer that harms scores too much is switched to fp32; see docs/guides/serving.md.
     """
     from rich.console import Console
@@ -66,9 +66,9 @@ def serve(
     console = Console(highlight=False, stderr=json_file is not None and str(json_file) == "-")
 
     def make() -> EngineScorer:
-        return EngineScorer.load(artefact, settings.threads)
+        return EngineScorer.load(artifact, settings.threads)
 
-    with console.status(f"loading {artefact}"):
+    with console.status(f"loading {artifact}"):
         first = [make()]  # the server alone keeps it: after a reload it must go
     version, facts = first[0].version, _facts(first[0], settings, token)
 

@@ -6,7 +6,7 @@ which (normative text: ``docs/formats/bounded_rows.md``)::
 
     form            when
     0 constant      one value, or one code, everywhere
-    1 stored        nothing pays, or no step can honour the bound
+    1 stored        nothing pays, or no step can honor the bound
     2 packed        codes are as good as uniform
     3 entropy       rows do not repeat
     4 deduplicated  rows repeat: distinct rows once, then references
@@ -47,7 +47,7 @@ class BoundedRows(BlockCodec):
     "rms": of the root of their mean square, which one outlier moves less."""
 
     dither: int | None = None
-    """Seed of unbiased rounding: each value goes to one of its two neighbours on the grid with
+    """Seed of unbiased rounding: each value goes to one of its two neighbors on the grid with
     the probability that makes its mean exact. Same bound, about one bit more per value."""
 
     def __post_init__(self) -> None:

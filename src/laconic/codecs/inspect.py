@@ -1,6 +1,6 @@
 """Inspect: what every byte of a frame says.
 
-The block's fields come from the reference decoder's own trace, so the explanation can not drift
+The block's fields come from the reference decoder's own trace, so the explanation cannot drift
 from the format.
 """
 

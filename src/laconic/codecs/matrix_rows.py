@@ -9,7 +9,7 @@ __all__ = ["has_rows"]
 
 
 def has_rows(x_BD: NDArray[np.float32]) -> bool:
-    """Whether entries of a row are neighbours in memory, and rows are apart."""
+    """Whether entries of a row are neighbors in memory, and rows are apart."""
     rows, cols = x_BD.shape
     near, apart = cols <= 1 or x_BD.strides[1] == 4, rows <= 1 or x_BD.strides[0] >= 4 * cols
     return (near and apart) or x_BD.size == 0

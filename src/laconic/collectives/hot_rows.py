@@ -37,7 +37,7 @@ class HotRows:
     """Which rows of which tables are hot; none, if it is given none."""
 
     def __init__(self, tables: Sequence[Table], ids: Mapping[str, Any] | None = None) -> None:
-        """``ids``: of each table that has hot rows, ascending; ``PlanError`` for what can not be."""
+        """``ids``: of each table that has hot rows, ascending; ``PlanError`` for what cannot be."""
         self.tables = tuple(tables)
         self.ids = checked_ids("hot", tables, ids)
         """By the number of their table."""

@@ -6,7 +6,7 @@ rank order, takes them on: nothing is lost, and what each rank did alone is corr
 is that of all the updates; an adaptive optimizer sees one large batch instead of several.
 
 The exchange is that of a replicated table: ids of the rows that ranks have touched, then their gradients, coded as the plan
-says. Shape legend: ``H`` hot rows of all tables, which are neighbours in the rank's matrix, ``D`` dimensions, ``U`` rows
+says. Shape legend: ``H`` hot rows of all tables, which are neighbors in the rank's matrix, ``D`` dimensions, ``U`` rows
 touched by this rank since copies were equal, ``C`` contributions of a step.
 """
 

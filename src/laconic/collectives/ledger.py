@@ -1,4 +1,4 @@
-"""The ledger: what travelled, what it would have been, and what it cost.
+"""The ledger: what traveled, what it would have been, and what it cost.
 
 Bytes are those that leave this rank, per table and direction; a direction's size messages are
 counted with it. Times are per direction: all tables are encoded in one call and travel in one

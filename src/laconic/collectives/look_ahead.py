@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Early:
-    """What has travelled already."""
+    """What has traveled already."""
 
     received: torch.Tensor
     """All that this rank asked for; what came early is in its place."""

@@ -6,7 +6,7 @@ sample comes back (a partial sum from every owner, if the table is split by rows
 
 Answers lie in one matrix, block after block: those of other ranks in rank order, then this
 rank's own; in each the tables in their order. So what arrives is contiguous, and what never
-travelled is too. Shape legend: ``N`` ranks, ``T`` tables, ``B`` samples, ``L`` lookups, ``R``
+traveled is too. Shape legend: ``N`` ranks, ``T`` tables, ``B`` samples, ``L`` lookups, ``R``
 answered rows, ``D`` dimensions.
 """
 

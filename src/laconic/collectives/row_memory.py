@@ -8,7 +8,7 @@
 Kernels see one matrix. The kernel of the operating system keeps pages of the file in memory as long as there is room, and
 writes them to disk when there is not; so a table may be larger than memory. The file has no name: it is gone with its
 process, however that ends, and checkpoints are what lasts. Its blocks are reserved: a page that finds the disk full
-when it is written can not be an error message, only a signal that kills.
+when it is written cannot be an error message, only a signal that kills.
 """
 
 from __future__ import annotations
@@ -106,5 +106,5 @@ def _map(warm: int, cold: int, descriptor: int) -> ctypes.Array[ctypes.c_char]:
             )  # rows come in no order: reading ahead is reading in vain
             return memory
     raise PlanError(
-        f"embeddings: {(warm + cold) / 1e9:.3g} GB of rows can not be mapped: {os.strerror(ctypes.get_errno())}"
+        f"embeddings: {(warm + cold) / 1e9:.3g} GB of rows cannot be mapped: {os.strerror(ctypes.get_errno())}"
     )

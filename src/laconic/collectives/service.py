@@ -50,7 +50,7 @@ class Service:
 
     @classmethod
     def of(cls, lists: IdLists, samples_N: Ints, layout: Layout) -> Service:
-        """Work out what to send and where gradients go; raises ``CommError`` on lists that can not be."""
+        """Work out what to send and where gradients go; raises ``CommError`` on lists that cannot be."""
         ranks, tables = lists.counts_NT.shape
         rank_C = np.repeat(np.arange(ranks), lists.counts_NT.sum(axis=1))
         list_C = np.repeat(np.arange(ranks * tables), lists.counts_NT.ravel())

@@ -31,7 +31,7 @@ class WarmRows:
     """Which rows of which tables are warm; none, if it is given none."""
 
     def __init__(self, tables: Sequence[Table], ids: Mapping[str, Any] | None, hot: HotRows) -> None:
-        """``ids``: of each table that has warm rows, ascending; ``PlanError`` for what can not be."""
+        """``ids``: of each table that has warm rows, ascending; ``PlanError`` for what cannot be."""
         self.ids = checked_ids("warm", tables, ids)
         """By the number of their table."""
         for t, ids_W in self.ids.items():

@@ -139,7 +139,7 @@ class CriteoFile:
         )
         rows = 0
         for batch in reader:
-            table = self._labelled(batch, rows)
+            table = self._labeled(batch, rows)
             rows += batch.num_rows
             numbers = {name: self._category(table[name], name) for name in CATEGORICAL}
             plain = [table[name] for name in (LABEL, *DENSE)]
@@ -161,7 +161,7 @@ class CriteoFile:
         self.skipped += 1
         return "skip" if self._skip else "error"
 
-    def _labelled(self, batch: Any, rows_before: int) -> Any:
+    def _labeled(self, batch: Any, rows_before: int) -> Any:
         good = pc.fill_null(pc.is_in(batch[LABEL], value_set=pa.array([0, 1], pa.int8())), False)
         wrong = len(good) - pc.sum(good).as_py() if len(good) else 0
         if wrong and not self._skip:
@@ -190,4 +190,4 @@ class CriteoFile:
         if found:
             column, line, value = found.groups()
             return f"{self.path}: line {line}: {_NAMES[int(column)]}: expected a number, got {value!r}"
-        return f"{self.path}: can not be read: {message.partition(chr(10))[0]}"
+        return f"{self.path}: cannot be read: {message.partition(chr(10))[0]}"

@@ -1,7 +1,7 @@
 """Transforms of dense features, and the mean and deviation that one of them needs.
 
 What is missing -- null, NaN, infinite -- is 0 after the transform: zero for counts, the mean for
-standardised features. ``odd_values`` counts what is missing. Shape legend: ``N`` samples.
+standardized features. ``odd_values`` counts what is missing. Shape legend: ``N`` samples.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _NORMAL_DEVIATION = math.sqrt(4 * (65536**2 - 1) / 12)
 
 
 def nearly_normal(hashes: Words) -> Floats:
-    """Standardised sums of the four 16-bit fields of hashes: normal but for the tails, which end at 3.5."""
+    """Standardized sums of the four 16-bit fields of hashes: normal but for the tails, which end at 3.5."""
     total = hashes & _FIELD
     for shift in (16, 32, 48):
         total += (hashes >> np.uint64(shift)) & _FIELD
@@ -66,7 +66,7 @@ class Planted:
         order = np.argsort(mix64(self._keys_T))
         order = order[one_hot_T[order]]
         self._pairs = [(int(a), int(b)) for a, b in zip(order[0::2], order[1::2], strict=False)][:PAIRS]
-        self._centre_T = np.zeros(tables)
+        self._center_T = np.zeros(tables)
         self._pair_scale = 1.0
         self._bias = 0.0
 
@@ -75,7 +75,7 @@ class Planted:
         effect_CB, latent_TB = self._hidden(columns)
         for t in range(self._table_T.size):
             seen = self._of_table(t, effect_CB, columns)
-            self._centre_T[t] = seen.mean()
+            self._center_T[t] = seen.mean()
             deviation = seen.std()
             self._table_T[t] = self._table_T[t] / deviation if deviation > 1e-9 else 0.0
         parts = {
@@ -125,8 +125,8 @@ class Planted:
         begin, end = np.searchsorted(columns.table_C, (t, t + 1))
         total: Floats = np.zeros(effect_CB.shape[1])
         for c in range(begin, end):
-            total += (effect_CB[c] - self._centre_T[t]) * columns.weight_CB[c]
-        total += self._centre_T[t]
+            total += (effect_CB[c] - self._center_T[t]) * columns.weight_CB[c]
+        total += self._center_T[t]
         return total
 
     def _dense_part(self, dense_BF: NDArray[np.float32]) -> Floats:
@@ -138,7 +138,7 @@ class Planted:
     def _table_part(self, effect_CB: Floats, columns: IdColumns) -> Floats:
         total = np.zeros(effect_CB.shape[1])
         for t, weight in enumerate(self._table_T):
-            total += weight * (self._of_table(t, effect_CB, columns) - self._centre_T[t])
+            total += weight * (self._of_table(t, effect_CB, columns) - self._center_T[t])
         return total
 
     def _pair_part(self, latent_TB: Floats) -> Floats:

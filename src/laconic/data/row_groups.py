@@ -81,7 +81,7 @@ class RowGroups:
                 return opened.read_row_group(place.number, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
             raise FormatError(
-                f"{file}: row group {place.number} can not be read: {_first_line(error)}"
+                f"{file}: row group {place.number} cannot be read: {_first_line(error)}"
             ) from error
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:

@@ -36,7 +36,7 @@ class ValueIndex:
         if not len(self):
             return found
         keys = _keys(values)
-        order = np.argsort(keys)  # in order, neighbours are near in memory: three times as fast
+        order = np.argsort(keys)  # in order, neighbors are near in memory: three times as fast
         keys = keys[order]
         first = np.searchsorted(self._keys, keys)
         for step in range(self._most_alike):  # more than once only where texts have the same hash

@@ -149,7 +149,7 @@ def _read_values(path: Path) -> Any:
         table = pq.read_table(path, columns=["value"], page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise FormatError(
-            f"{path}: the vocabulary can not be read: {str(error).partition(chr(10))[0]}"
+            f"{path}: the vocabulary cannot be read: {str(error).partition(chr(10))[0]}"
         ) from error
     return table["value"].combine_chunks()
 

@@ -188,7 +188,7 @@ class Compressor:
         self.work_s = 0.0
         """Time that this rank computed for buckets that were not bypassed: codecs and sums."""
         self.bypassed = 0
-        """Buckets that travelled as DDP would send them."""
+        """Buckets that traveled as DDP would send them."""
         self._reasons: Counter[str] = Counter()
         self._failure: BaseException | None = None
         self.buckets = 0
@@ -254,7 +254,7 @@ class Compressor:
         self._dense.clear()
 
     def summary(self) -> dict[str, Any]:
-        """Return what travelled so far."""
+        """Return what traveled so far."""
         return {
             "steps": self.step,
             "bytes_dense": self.bytes_dense,

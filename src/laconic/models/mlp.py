@@ -1,4 +1,4 @@
-"""Fully connected layers, initialised as in the reference DLRM.
+"""Fully connected layers, initialized as in the reference DLRM.
 
 Weights are normal with variance ``2 / (inputs + outputs)``, biases with variance ``1 / outputs``;
 draws come from torch's global generator, so ranks that seed it alike start alike.

@@ -29,7 +29,7 @@ __all__ = ["DividedMlp", "RehearsedDividedMlp", "divide_neurons"]
 
 
 def divide_neurons(neurons: int, ranks: int) -> list[slice]:
-    """Return each rank's neurons: neighbours, as many as others have or one more."""
+    """Return each rank's neurons: neighbors, as many as others have or one more."""
     ends = [neurons * r // ranks for r in range(ranks + 1)]
     return [slice(ends[r], ends[r + 1]) for r in range(ranks)]
 

@@ -43,7 +43,7 @@ class RehearsedSplit(nn.Module):
         self.ledger = Ledger((name,))
         self.turn = 0
         self.kept = 0
-        """Entries that travelled in training, once for each source."""
+        """Entries that traveled in training, once for each source."""
         self.entries = 0
         """Entries that there were."""
         self._part = SplitPart(name, self.threshold, self.ledger)

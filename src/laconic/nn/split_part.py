@@ -39,7 +39,7 @@ class SplitPart:
     ledger: Ledger
 
     def check(self, x_BD: Tensor) -> Floats:
-        """Return activations as an array; ``ConfigError`` for what can not travel."""
+        """Return activations as an array; ``ConfigError`` for what cannot travel."""
         if not isinstance(x_BD, Tensor) or x_BD.dim() != 2:
             shape = tuple(x_BD.shape) if isinstance(x_BD, Tensor) else type(x_BD).__name__
             raise ConfigError(
@@ -71,7 +71,7 @@ class SplitPart:
         return selection
 
     def pack_gradient(self, selection: AnySelection, g_BD: Tensor, turn: int, target: int) -> Parcel:
-        """Encode the gradient on the entries that travelled; ``target`` counts the split's targets."""
+        """Encode the gradient on the entries that traveled; ``target`` counts the split's targets."""
         gradients_K = selection.take(g_BD.detach().numpy())
         seed = crc32(self.name.encode()) + _ODD * (turn * 1024 + target)
         block = self.threshold.encode_gradients(gradients_K, seed)
@@ -79,7 +79,7 @@ class SplitPart:
         return Parcel(selection.rows, selection.cols, selection.count, False, none, block)
 
     def unpack_gradient(self, selection: AnySelection, parcel: Parcel) -> Tensor:
-        """Return the gradient, zero where nothing travelled."""
+        """Return the gradient, zero where nothing traveled."""
         gradients_K = self.threshold.decode_gradients(parcel.values, selection.count)
         return torch.from_numpy(selection.spread(gradients_K))
 

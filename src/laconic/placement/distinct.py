@@ -5,7 +5,7 @@
     q = 1 - (1 - p) ** b          it is needed
     E[U] = sum of q over rows     distinct rows
 
-Lookups of real batches are not quite independent: bags repeat an id, neighbours in time share ids. We describe that by one
+Lookups of real batches are not quite independent: bags repeat an id, neighbors in time share ids. We describe that by one
 measured number, the *correlation* c: the batch needs as many distinct rows as ``b / c`` independent lookups
 would. 1 is independence; below 1 a batch is more diverse than chance, as one drawn without
 replacement. The assumption is that one c serves all rows of a table, hot or not, and all batch sizes near the one that

@@ -56,7 +56,7 @@ def read_speeds(path: Path, given: EngineSpeeds) -> EngineSpeeds:
         found: dict[str, Any] = {f"{name}_gb_s": before / (1e6 * ms) for name, ms in took.items() if ms > 0}
         return EngineSpeeds.model_validate(given.model_dump() | found)
     except OSError as error:
-        raise ConfigError(f"{path}: can not be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (KeyError, TypeError, ValueError) as error:
         what = (
             "implausible speeds" if isinstance(error, ValidationError) else f"{type(error).__name__}: {error}"

@@ -104,7 +104,7 @@ class Frequencies:
 
     @classmethod
     def zipf(cls, rows: int, exponent: float, lookups_per_sample: float = 1.0) -> Frequencies:
-        """Row k (from 1) has a probability close to ``k ** -exponent``, normalised.
+        """Row k (from 1) has a probability close to ``k ** -exponent``, normalized.
 
         It is the integral of ``x ** -exponent`` from k - 1/2 to k + 1/2, the law of ``laconic.data``'s generator:
         closed, so that the tail costs nothing. The first 4,096 rows are runs of their own; behind them rows

@@ -1,8 +1,8 @@
 """What a list of ids takes on the wire: the coder's own cost function, on the histogram to be expected.
 
 ``IdList`` codes differences of sorted ids by classes of size, so its bytes follow from how differences are distributed. Where a
-row is needed with probability q, and its neighbours too, the difference to the next needed one is geometric.
-Ids that are *ranked* by frequency have neighbours of their own run; *mixed* ids, such as hashes, have any, so all
+row is needed with probability q, and its neighbors too, the difference to the next needed one is geometric.
+Ids that are *ranked* by frequency have neighbors of their own run; *mixed* ids, such as hashes, have any, so all
 differences follow the mean q. Shape legend: ``G`` runs of rows, ``K`` classes.
 """
 
@@ -120,7 +120,7 @@ def _class_bits(symbols: int, chance_K: Floats) -> int:
     histogram = [*counts.tolist(), *([0] * (256 - _CLASSES))]
     mean_q8 = (int(counts @ np.arange(_CLASSES)) << 8) // symbols
     known = Statistics(histogram, entropy_q16(histogram), symbols, mean_q8)
-    return choose_coding(known, 0, 0, centred=False).bits
+    return choose_coding(known, 0, 0, centered=False).bits
 
 
 def _varint_bytes(value: float) -> int:

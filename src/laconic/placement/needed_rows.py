@@ -30,7 +30,7 @@ class NeededRows:
         between = needed_G(frequencies, self.lookups * every, table.correlation) / every
         touched = needed_G(frequencies, self.lookups * ranks, table.correlation)
         united = needed_G(frequencies, self.lookups * ranks * every, table.correlation) / every
-        # that neighbouring batches have rows in common beyond chance is not accounted for
+        # that neighboring batches have rows in common beyond chance is not accounted for
         unchanged = needed * (1 - touched)
         self._ends, self._needed, self._synchronized, self._touched, self._united, self._unchanged = (
             np.concatenate([[0.0], np.cumsum(x)])

@@ -26,7 +26,7 @@ __all__ = ["CAPACITY", "Profiler", "capacities"]
 
 CAPACITY = 1 << 21
 _LEAST_CAPACITY = 1024
-_SURE = 16  # a row is in the head if it can not have missed more than a 16th part of its count
+_SURE = 16  # a row is in the head if it cannot have missed more than a 16th part of its count
 
 
 class Profiler:

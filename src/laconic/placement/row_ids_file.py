@@ -47,7 +47,7 @@ def read_row_ids(path: Path, sha256: str, expected: Mapping[str, tuple[int, int]
         content = path.read_bytes()
     except OSError as error:
         raise FormatError(
-            f"{path}: ids of rows can not be read: {error.strerror}; it belongs beside the plan"
+            f"{path}: ids of rows cannot be read: {error.strerror}; it belongs beside the plan"
         ) from None
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:

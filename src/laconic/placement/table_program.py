@@ -4,7 +4,7 @@ Devices of a group are alike, so the program places tables on *groups*, each of 
 ``improve`` then chooses devices. What the mean hides can only make a step longer, so the optimum of the program, with
 fractions of tables allowed, is a bound that no plan can beat::
 
-    minimise   busy + exposed
+    minimize   busy + exposed
     x[t, place] = 1 for one place of each table;  hot segments z <= x, the hottest rows first
     y <= x, segments of a cold table's rows that are not read from files: hot or warm, so rows of y >= rows of z
     busy    >= computation + codecs and rows in memory            of each group, and of the owner of each table

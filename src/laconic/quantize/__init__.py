@@ -1,1 +1,1 @@
-"""What precision each table and layer of a trained model gets: search, debugger, refresh."""
+"""Models in low precision: ``formats`` that the server reads, and the ``search`` that chooses them."""

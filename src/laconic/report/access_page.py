@@ -93,7 +93,7 @@ def _line(
     name: str,
     ranks: np.ndarray[tuple[int], np.dtype[np.float64]],
     shares: np.ndarray[tuple[int], np.dtype[np.float64]],
-    colour: str,
+    color: str,
     dash: str,
 ) -> dict[str, object]:
     return {
@@ -102,8 +102,8 @@ def _line(
         "name": name,
         "x": ranks.tolist(),
         "y": np.minimum(shares, 1.0).tolist(),
-        "line": {"color": colour, "width": 2, "dash": dash},
-        "marker": {"color": colour},
+        "line": {"color": color, "width": 2, "dash": dash},
+        "marker": {"color": color},
         "hovertemplate": f"{name}<br>%{{x:,.0f}} rows: %{{y:.1%}}<extra></extra>",
     }
 

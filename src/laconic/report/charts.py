@@ -1,6 +1,6 @@
-"""Charts as Plotly figures: plain dictionaries, coloured by name.
+"""Charts as Plotly figures: plain dictionaries, colored by name.
 
-A colour is the name of a CSS variable, ``--method-0`` or ``--ink``; the page's script replaces it by
+A color is the name of a CSS variable, ``--method-0`` or ``--ink``; the page's script replaces it by
 what the style sheet says in light or in dark.
 """
 
@@ -14,9 +14,9 @@ from laconic.report.document import Figure
 from laconic.report.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.result import Method, Point, Table, ratio
 
-__all__ = ["bytes_chart", "curve_chart", "method_colour", "step_chart", "table_chart"]
+__all__ = ["bytes_chart", "curve_chart", "method_color", "step_chart", "table_chart"]
 
-_PALETTE = 7  # besides the grey of the first; the style sheet defines --method-0 to --method-7
+_PALETTE = 7  # besides the gray of the first; the style sheet defines --method-0 to --method-7
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "triangle-down", "pentagon")
 _DASHES = ("solid", "solid", "dash", "dot", "dashdot", "longdash", "solid", "dash")
@@ -24,7 +24,7 @@ _MOST_MARKERS = 40
 _DIRECTIONS = (("forward", "rows"), ("backward", "gradients"), ("ids", "ids"), ("dense", "dense"))
 
 
-def method_colour(index: int, count: int) -> str:
+def method_color(index: int, count: int) -> str:
     """Grey for the first, blue for the last, and round and round the rest of the palette between them."""
     if index == 0:
         return "--method-0"
@@ -45,13 +45,13 @@ def step_chart(methods: Sequence[Method]) -> Figure:
             "name": part,
             "x": values,
             "y": list(range(len(names))),
-            "marker": {"color": colour},
+            "marker": {"color": color},
             "customdata": names,
             "text": [milliseconds(value) for value in values],
             "textposition": "none",
             "hovertemplate": f"%{{customdata}}<br>{part} %{{text}}<extra></extra>",
         }
-        for part, values, colour in parts
+        for part, values, color in parts
     ]
     longest = max(method.median_ms for method in methods)
     axis = {"title": {"text": "milliseconds per step"}, "rangemode": "tozero", "range": [0, longest]}
@@ -89,7 +89,7 @@ def bytes_chart(methods: Sequence[Method]) -> Figure:
                 "x": [value / scale for value in sent],
                 "y": [place + offset for place in range(len(_DIRECTIONS))],
                 "width": thickness * 0.86,
-                "marker": {"color": method_colour(i, count)},
+                "marker": {"color": method_color(i, count)},
                 "customdata": [[bytes_text(value), share] for value, share in zip(sent, shares, strict=True)],
                 "hovertemplate": f"{label(method.name)}<br>%{{customdata[0]}} sent<br>%{{customdata[1]}}<extra></extra>",
             }
@@ -119,7 +119,7 @@ def curve_chart(
     data: list[dict[str, Any]] = []
     for i, method in enumerate(methods):
         points = [point for point in method.curve if up(point) is not None]
-        colour, few = method_colour(i, len(methods)), len(points) <= _MOST_MARKERS
+        color, few = method_color(i, len(methods)), len(points) <= _MOST_MARKERS
         data.append(
             {
                 "type": "scatter",
@@ -127,8 +127,8 @@ def curve_chart(
                 "name": label(method.name),
                 "x": [across(point) for point in points],
                 "y": [up(point) for point in points],
-                "line": {"color": colour, "width": 2, "dash": "solid" if few else _DASHES[i % len(_DASHES)]},
-                "marker": {"color": colour, "size": 7, "symbol": _SYMBOLS[i % len(_SYMBOLS)]},
+                "line": {"color": color, "width": 2, "dash": "solid" if few else _DASHES[i % len(_DASHES)]},
+                "marker": {"color": color, "size": 7, "symbol": _SYMBOLS[i % len(_SYMBOLS)]},
                 "customdata": [
                     [f"{point.step:,}", f"{plain(point.seconds)} s", f"{point.samples:,}"] for point in points
                 ],
@@ -161,13 +161,13 @@ def table_chart(tables: Sequence[Table]) -> Figure:
             "name": side,
             "x": [table.ratios[index] for table in tables],
             "y": places,
-            "marker": {"color": colour, "size": size, "symbol": symbol},
+            "marker": {"color": color, "size": size, "symbol": symbol},
             "customdata": [
                 [name, times(table.ratios[index])] for name, table in zip(names, tables, strict=True)
             ],
             "hovertemplate": f"%{{customdata[0]}}<br>{side} %{{customdata[1]}} smaller<extra></extra>",
         }
-        for side, index, colour, symbol, size in sides
+        for side, index, color, symbol, size in sides
     ]
     bounds = {
         "type": "scatter",

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Figure = dict[str, Any]
-"""Data and layout for Plotly; a colour is the name of a CSS variable."""
+"""Data and layout for Plotly; a color is the name of a CSS variable."""
 
 
 def document(title: str, body: str) -> str:
@@ -84,11 +84,11 @@ def section(heading: str, content: str, note: str, after: str = "") -> str:
 
 
 def legend(keys: Sequence[tuple[str, str, str]], hides: Sequence[str] = ()) -> str:
-    """Names and their colours; with ``hides``, buttons that hide the trace of their place in these figures."""
+    """Names and their colors; with ``hides``, buttons that hide the trace of their place in these figures."""
     items = []
-    for index, (symbol, colour, name) in enumerate(keys):
+    for index, (symbol, color, name) in enumerate(keys):
         inner = (
-            f'<span class="key" style="color:var({colour})" aria-hidden="true">{symbol}</span> {escape(name)}'
+            f'<span class="key" style="color:var({color})" aria-hidden="true">{symbol}</span> {escape(name)}'
         )
         if hides:
             data = f'data-trace="{index}" data-figures="{" ".join(hides)}" title="show or hide"'

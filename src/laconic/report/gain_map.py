@@ -7,23 +7,23 @@ from typing import Any
 
 from laconic.placement.simulate import paying_spans
 from laconic.report.axes import logarithmic, names_axis
-from laconic.report.charts import method_colour
+from laconic.report.charts import method_color
 from laconic.report.document import Figure
 from laconic.report.numerals import plain, times
 from laconic.report.simulate_result import SimulateResult
 
-__all__ = ["gain_map", "method_colours", "stops_chart"]
+__all__ = ["gain_map", "method_colors", "stops_chart"]
 
 _FULL_COLOUR = 1.6  # octaves: a step three times as fast, or a third
 
 
-def method_colours(count: int) -> list[str]:
+def method_colors(count: int) -> list[str]:
     """One for each method."""
-    return [method_colour(index + 1, count + 2) for index in range(count)]
+    return [method_color(index + 1, count + 2) for index in range(count)]
 
 
 def gain_map(result: SimulateResult, method: int) -> Figure:
-    """Colour and text: the gain; ranks downwards, bandwidth to the right."""
+    """Color and text: the gain; ranks downwards, bandwidth to the right."""
     gains = [[result.cell(ranks, gbps).gains[method] for gbps in result.gbps] for ranks in result.ranks]
     heat = {
         "type": "heatmap",
@@ -73,7 +73,7 @@ def stops_chart(result: SimulateResult) -> Figure:
     top = result.gbps[-1]
     lowest = result.gbps[0]
     data: list[dict[str, Any]] = []
-    for method, colour in enumerate(method_colours(len(result.methods))):
+    for method, color in enumerate(method_colors(len(result.methods))):
         ends = [stop.gbps[method] for stop in result.stops]
         spans = [_spans(result, stop.ranks, method) for stop in result.stops]
         starts = [found[0][0] if found and found[0][0] > 0 else None for found in spans]
@@ -92,8 +92,8 @@ def stops_chart(result: SimulateResult) -> Figure:
                     "name": name,
                     "x": [stop.ranks for stop in result.stops],
                     "y": gbps,
-                    "line": {"color": colour, "width": 2.5, "dash": dash},
-                    "marker": {"color": colour, "size": 8, "symbol": symbol},
+                    "line": {"color": color, "width": 2.5, "dash": dash},
+                    "marker": {"color": color, "size": 8, "symbol": symbol},
                     "customdata": told,
                     "hovertemplate": "%{customdata}<extra></extra>",
                 }

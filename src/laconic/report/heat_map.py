@@ -19,7 +19,7 @@ from laconic.report.tune_result import TunedDirection, TunedTable
 __all__ = [
     "DECADES",
     "Direction",
-    "colour_bar",
+    "color_bar",
     "frames",
     "harm_map",
     "heat",
@@ -29,11 +29,11 @@ __all__ = [
 
 Direction = Literal["forward", "backward"]
 
-DECADES = 5  # of harm that have colours of their own; what is below the lowest is as good as none
+DECADES = 5  # of harm that have colors of their own; what is below the lowest is as good as none
 
 
 def harm_map(tables: Sequence[TunedTable], direction: Direction) -> Figure:
-    """Colour: harm; text: how many times smaller, in brackets where the bound was not offered."""
+    """Color: harm; text: how many times smaller, in brackets where the bound was not offered."""
     directions: list[TunedDirection] = [getattr(table, direction) for table in tables]
     bounds = directions[0].bounds
     highest = max((harm for d in directions for harm in d.harm), default=0.0)
@@ -44,7 +44,7 @@ def harm_map(tables: Sequence[TunedTable], direction: Direction) -> Figure:
         "zmin": bottom,
         "zmax": top,
         "colorscale": [[0, "--harm-low"], [0.5, "--harm-middle"], [1, "--harm-high"]],
-        "colorbar": colour_bar(
+        "colorbar": color_bar(
             "harm", [(e, share(10.0**e)) for e in range(bottom, top + 1)] if highest > 0 else []
         ),
         "text": [["", *(_ratio(d, i) for i in range(len(bounds)))] for d in directions],
@@ -60,14 +60,14 @@ def harm_map(tables: Sequence[TunedTable], direction: Direction) -> Figure:
 
 
 def homogenization_map(tables: Sequence[TunedTable]) -> Figure:
-    """Colour and text: the homogenization index at every bound of rows."""
+    """Color and text: the homogenization index at every bound of rows."""
     bounds = tables[0].forward.bounds
     cells = {
         **heat([list(table.homogenization) for table in tables]),
         "zmin": 0,
         "zmax": 1,
         "colorscale": [[0, "--merged"], [1, "--apart"]],
-        "colorbar": colour_bar("index", [(0, "0"), (0.5, "0.5"), (1, "1")]),
+        "colorbar": color_bar("index", [(0, "0"), (0.5, "0.5"), (1, "1")]),
         "text": [[f"{index:.2f}" for index in table.homogenization] for table in tables],
         "customdata": [
             [
@@ -81,13 +81,13 @@ def homogenization_map(tables: Sequence[TunedTable]) -> Figure:
     return {"data": [cells], "layout": _layout(tables, [f"{bound:g}" for bound in bounds])}
 
 
-def heat(colours: list[list[float | None]]) -> dict[str, Any]:
-    """Colours of cells, row by row."""
+def heat(colors: list[list[float | None]]) -> dict[str, Any]:
+    """Colors of cells, row by row."""
     return {
         "type": "heatmap",
-        "x": list(range(len(colours[0]))),
-        "y": list(range(len(colours))),
-        "z": colours,
+        "x": list(range(len(colors[0]))),
+        "y": list(range(len(colors))),
+        "z": colors,
         "xgap": 2,
         "ygap": 2,
         "texttemplate": "%{text}",
@@ -118,8 +118,8 @@ def _layout(tables: Sequence[TunedTable], names: list[str]) -> dict[str, Any]:
     return {"height": max(90 + 26 * len(tables), 230), "xaxis": columns, "yaxis": rows}
 
 
-def colour_bar(title: str, ticks: list[tuple[float, str]]) -> dict[str, Any]:
-    """Show what colours mean."""
+def color_bar(title: str, ticks: list[tuple[float, str]]) -> dict[str, Any]:
+    """Show what colors mean."""
     return {
         "title": {"text": title},
         "tickvals": [value for value, _ in ticks],

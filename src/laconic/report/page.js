@@ -1,15 +1,15 @@
-// Draws the figures beside their data, in the colours that the style sheet has at the moment.
+// Draws the figures beside their data, in the colors that the style sheet has at the moment.
 "use strict";
 
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const touch = matchMedia("(pointer: coarse)");
 
-  const coloured = (value, style) => {
+  const colored = (value, style) => {
     if (typeof value === "string") return value.startsWith("--") ? style.getPropertyValue(value).trim() : value;
-    if (Array.isArray(value)) return value.map((item) => coloured(item, style));
+    if (Array.isArray(value)) return value.map((item) => colored(item, style));
     if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, coloured(item, style)]));
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, colored(item, style)]));
   };
 
   const axis = (given, style) => ({
@@ -72,9 +72,9 @@
       const name = source.dataset.chart;
       const figure = JSON.parse(source.textContent);
       const shown = pressed(name);
-      const data = figure.data.map((trace, i) => ({ ...coloured(trace, style), visible: shown[i] ?? true }));
+      const data = figure.data.map((trace, i) => ({ ...colored(trace, style), visible: shown[i] ?? true }));
       const width = document.getElementById(name).clientWidth - 80;
-      const layout = themed(coloured(figure.layout, style), style, width);
+      const layout = themed(colored(figure.layout, style), style, width);
       Plotly.react(name, data, layout, { responsive: true, displayModeBar: false });
     }
   };

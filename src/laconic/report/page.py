@@ -53,7 +53,7 @@ def _steps(methods: Sequence[Method]) -> str:
 
 
 def _bytes(methods: Sequence[Method]) -> str:
-    keys = [("■", charts.method_colour(i, len(methods)), method.name) for i, method in enumerate(methods)]
+    keys = [("■", charts.method_color(i, len(methods)), method.name) for i, method in enumerate(methods)]
     return section(
         "Bytes per step",
         legend(keys) + chart("bytes", charts.bytes_chart(methods), "Bytes sent in each direction"),
@@ -109,7 +109,7 @@ def _curves(heading: str, methods: Sequence[Method], figures: dict[str, Figure |
     if not drawn:
         return ""
     keys = [
-        (_KEYS[i % len(_KEYS)], charts.method_colour(i, len(methods)), method.name)
+        (_KEYS[i % len(_KEYS)], charts.method_color(i, len(methods)), method.name)
         for i, method in enumerate(methods)
     ]
     across = [figure["layout"]["xaxis"]["title"]["text"] for figure in drawn.values()]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from laconic.report.axes import byte_unit, label, logarithmic, names_axis
 from laconic.report.document import Figure, cards, cell, chart, document, facts, legend, section, table
-from laconic.report.heat_map import DECADES, colour_bar, frames, heat, logarithm
+from laconic.report.heat_map import DECADES, color_bar, frames, heat, logarithm
 from laconic.report.numerals import NONE, bytes_text, change, share, three, times
 from laconic.report.quantize_result import HarmFigures, QuantizeCandidate, QuantizePart, QuantizeResult
 from laconic.report.result import ratio
@@ -18,8 +18,8 @@ __all__ = ["render_quantized"]
 
 _MOST_PARTS = 60
 _MAP = (
-    "Colour: increase of normalized entropy (NE) when only this part is in that precision, as a share of NE, logarithmic; "
-    "empty where the format can not hold the values. Figures: how many times smaller than fp32. Framed: the choice."
+    "Color: increase of normalized entropy (NE) when only this part is in that precision, as a share of NE, logarithmic; "
+    "empty where the format cannot hold the values. Figures: how many times smaller than fp32. Framed: the choice."
 )
 _CURVE = (
     "What the sum of measured harms predicts for other budgets, solved for size and for latency; the line across is the "
@@ -93,7 +93,7 @@ def _curves(result: QuantizeResult) -> str:
     keys = [
         ("●", "--method-1", "for size"),
         ("■", "--method-2", "for latency"),
-        ("◆", "--ink", "this artefact"),
+        ("◆", "--ink", "this artifact"),
     ]
     return section("What a budget buys", f'{legend(keys)}<div class="pair">{plots}</div>', _CURVE)
 
@@ -107,7 +107,7 @@ def _curve(result: QuantizeResult, up: Literal["size", "latency"]) -> Figure:
 
     data: list[dict[str, Any]] = []
     looks = (("size", "--method-1", "circle"), ("latency", "--method-2", "square"))
-    for objective, colour, symbol in looks:
+    for objective, color, symbol in looks:
         points = [point for point in result.pareto if point.objective == objective and point.harm > 0]
         data.append(
             {
@@ -115,8 +115,8 @@ def _curve(result: QuantizeResult, up: Literal["size", "latency"]) -> Figure:
                 "mode": "lines+markers",
                 "x": [100 * point.harm for point in points],
                 "y": [height(point.bytes, point.us) for point in points],
-                "line": {"color": colour, "width": 2, "shape": "hv"},
-                "marker": {"color": colour, "size": 7, "symbol": symbol},
+                "line": {"color": color, "width": 2, "shape": "hv"},
+                "marker": {"color": color, "size": 7, "symbol": symbol},
                 "customdata": [
                     [bytes_text(p.bytes), f"{p.us:+,.0f} µs", share(p.harm), share(p.budget)] for p in points
                 ],
@@ -133,7 +133,7 @@ def _curve(result: QuantizeResult, up: Literal["size", "latency"]) -> Figure:
             "x": [100 * chosen],
             "y": [low.bytes / scale if up == "size" else low.us],
             "marker": {"color": "--ink", "size": 11, "symbol": "diamond"},
-            "hovertemplate": f"this artefact<br>{bytes_text(low.bytes)}, {three(low.us)} µs<extra></extra>",
+            "hovertemplate": f"this artifact<br>{bytes_text(low.bytes)}, {three(low.us)} µs<extra></extra>",
         }
     )
     across = [x for trace in data for x in trace["x"]] + [100 * result.budget]
@@ -186,7 +186,7 @@ def _harm_map(parts: Sequence[QuantizePart]) -> Figure:
         "zmin": bottom,
         "zmax": top,
         "colorscale": [[0, "--harm-low"], [0.5, "--harm-middle"], [1, "--harm-high"]],
-        "colorbar": colour_bar(
+        "colorbar": color_bar(
             "harm", [(e, share(10.0**e)) for e in range(bottom, top + 1)] if highest > 0 else []
         ),
         "text": [
@@ -215,7 +215,7 @@ def _harm_map(parts: Sequence[QuantizePart]) -> Figure:
 def _told(part: QuantizePart, candidate: QuantizeCandidate) -> str:
     about = f"{label(part.name)} as {candidate.label}<br>{bytes_text(candidate.bytes)}, {candidate.us:+,.1f} µs a batch"
     if candidate.harm is None:
-        return f"{about}<br>can not hold its values"
+        return f"{about}<br>cannot hold its values"
     return f"{about}<br>{_harm_text(candidate.harm)}"
 
 

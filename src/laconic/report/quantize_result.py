@@ -20,7 +20,7 @@
     }
 
 ``us`` of candidates and of ``pareto`` are microseconds of a batch beside fp32. Harm is the increase of normalized
-entropy, as a share of it; null where a candidate can not hold the part.
+entropy, as a share of it; null where a candidate cannot hold the part.
 """
 
 from __future__ import annotations

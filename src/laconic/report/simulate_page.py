@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from laconic.report.document import cards, cell, chart, document, facts, legend, section, table
-from laconic.report.gain_map import gain_map, method_colours, stops_chart
+from laconic.report.gain_map import gain_map, method_colors, stops_chart
 from laconic.report.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.simulate_result import SimulatedCell, SimulateResult
 
@@ -18,14 +18,14 @@ _STOPS = (
 )
 _GAINS = (
     "Best step without the method / best step with it, all others free to be on or off. Blue: it pays; orange: it costs more than it saves; "
-    "no colour: no matter. Methods replace each other: what one gains alone, on hover, may be far more."
+    "no color: no matter. Methods replace each other: what one gains alone, on hover, may be far more."
 )
 
 
 def render_simulated(result: SimulateResult) -> str:
     """Lay out a result as HTML."""
-    colours = method_colours(len(result.methods))
-    keys = [("━", colour, name) for colour, (name, _) in zip(colours, result.methods, strict=True)]
+    colors = method_colors(len(result.methods))
+    keys = [("━", color, name) for color, (name, _) in zip(colors, result.methods, strict=True)]
     stops = legend(keys, ["stops"]) + chart(
         "stops", stops_chart(result), "Bandwidth at which each method stops paying, by number of ranks"
     )

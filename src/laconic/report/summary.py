@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from laconic.report.charts import method_colour
+from laconic.report.charts import method_color
 from laconic.report.document import cards, cell, facts, table
 from laconic.report.numerals import NONE, bytes_text, change, decimals, milliseconds, times
 from laconic.report.result import Method, Result, Table, ratio, seed_changes
@@ -78,7 +78,7 @@ def method_table(methods: Sequence[Method]) -> str:
         total = times(ratio(first.bytes_total, method.bytes_total)) if i else ""
         rows.append(
             [
-                f'<span class="key" style="color:var({method_colour(i, len(methods))})">■</span> {escape(method.name)}',
+                f'<span class="key" style="color:var({method_color(i, len(methods))})">■</span> {escape(method.name)}',
                 cell(milliseconds(method.median_ms), _middle(method.step_ms)),
                 cell(times(first.median_ms / method.median_ms)),
                 *(cell(bytes_text(sent), times(ratio(before, sent))) for sent, before in pairs),

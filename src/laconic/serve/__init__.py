@@ -1,4 +1,4 @@
-"""Serving: inference from artefacts, the Open Inference Protocol in front of it, and the watch beside it."""
+"""Serving: inference from artifacts, the Open Inference Protocol in front of it, and the watch beside it."""
 
 from laconic.serve.engine import Engine
 

@@ -10,7 +10,7 @@
     GET   /v2/models/MODEL/watch                   what the watch has seen
     POST  /v2/models/MODEL/labels                  outcomes, by the ids of requests
     POST  /v2/repository/index
-    POST  /v2/repository/models/MODEL/load         load the artefact again; only where there is a token
+    POST  /v2/repository/models/MODEL/load         load the artifact again; only where there is a token
     GET   /metrics
 """
 
@@ -194,7 +194,7 @@ class _Routes:
         return _json([{"name": self._settings.model, "version": loaded, "state": state}])
 
     async def load(self, request: Request) -> Response:
-        """Load the artefact again, from where it was loaded first."""
+        """Load the artifact again, from where it was loaded first."""
         if self._token is None:
             raise Refusal(403, "load: needs a server with a token; or send the process SIGHUP")
         self._deployment(request)

@@ -1,4 +1,4 @@
-"""The dense part of an artefact, ready to run.
+"""The dense part of an artifact, ready to run.
 
 Runs of int8 layers are one native call each, rounding between them included; fp32 and bf16 layers go through torch,
 whose float32 kernels are the best there are. Design note 0009 has the measurements behind this.
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.kernels import Kernels
-from laconic.quant.layers import restored_weight
-from laconic.quant.model_shape import ModelShape
+from laconic.quantize.formats.layers import restored_weight
+from laconic.quantize.formats.model_shape import ModelShape
 
 __all__ = ["DenseNetwork"]
 

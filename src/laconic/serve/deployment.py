@@ -30,7 +30,7 @@ def not_finite(scorer: Scorer, query: Query, probability_B: NDArray[np.float32])
     one = query.only(sample)
     _, lookups = one.features()
     if not np.isfinite(scorer.score(np.zeros_like(one.dense_BF), lookups)).all():
-        return Refusal(500, f"model: sample {sample}: the score is not a number; the artefact may be damaged")
+        return Refusal(500, f"model: sample {sample}: the score is not a number; the artifact may be damaged")
     feature = int(np.argmax(np.abs(one.dense_BF[0])))
     return Refusal(
         400,

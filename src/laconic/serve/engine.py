@@ -1,4 +1,4 @@
-"""The engine: scores samples with an artefact, in the precision that it says.
+"""The engine: scores samples with an artifact, in the precision that it says.
 
 Any number of threads may score at once: what they use is never changed, only replaced as a whole.
 Shape legend: ``B`` samples, ``F`` dense features, ``T`` tables, ``D`` numbers of an embedding.
@@ -20,7 +20,7 @@ from torch import Tensor
 from laconic import kernels
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quant import Artefact, RowFormat, read_artefact
+from laconic.quantize.formats import Artifact, RowFormat, read_artifact
 from laconic.serve.dense_network import DenseNetwork
 
 __all__ = ["Engine"]
@@ -38,7 +38,7 @@ class _State:
 class Engine:
     """A model that is ready to score."""
 
-    def __init__(self, artefact: Artefact, *, threads: int = 1, map_unknown: bool = False) -> None:
+    def __init__(self, artifact: Artifact, *, threads: int = 1, map_unknown: bool = False) -> None:
         """``threads``: of one call, at most.
 
         ``map_unknown``: ids that a table does not have are looked up in its row for unknown ones, where it has such a
@@ -46,26 +46,26 @@ class Engine:
         """
         if threads < 1:
             raise ConfigError(f"engine: expected at least one thread, got {threads!r}")
-        self.artefact, self.threads = artefact, threads
+        self.artifact, self.threads = artifact, threads
         self._kernels = kernels.active()
-        self._shadow: Artefact | None = None
+        self._shadow: Artifact | None = None
         self._switching = threading.Lock()
         self._unknown_T: NDArray[np.int64] | None = None
         if map_unknown:
-            rows = [table.rows - 1 if table.unknown else -1 for table in artefact.features.tables]
+            rows = [table.rows - 1 if table.unknown else -1 for table in artifact.features.tables]
             self._unknown_T = np.array(rows, np.int64)
-        tables = self._kernels.row_tables(artefact.shape.dim)
-        for name, choice in self._table_choices(artefact):
-            tables.add(artefact.tables[name].contiguous().numpy(), choice.code)
-        precisions = {name: choice.value for name, choice in self._table_choices(artefact)}
-        precisions.update({name: choice.kind for name, choice in artefact.recipe.layers.items()})
-        network = self._network(artefact.layers)
+        tables = self._kernels.row_tables(artifact.shape.dim)
+        for name, choice in self._table_choices(artifact):
+            tables.add(artifact.tables[name].contiguous().numpy(), choice.code)
+        precisions = {name: choice.value for name, choice in self._table_choices(artifact)}
+        precisions.update({name: choice.kind for name, choice in artifact.recipe.layers.items()})
+        network = self._network(artifact.layers)
         self._state = _State(tables, network, precisions)
 
     @classmethod
     def load(cls, folder: str | Path, threads: int = 1, *, map_unknown: bool = False) -> Engine:
-        """Read the artefact in a folder; ``FormatError`` where it is damaged."""
-        return cls(read_artefact(folder), threads=threads, map_unknown=map_unknown)
+        """Read the artifact in a folder; ``FormatError`` where it is damaged."""
+        return cls(read_artifact(folder), threads=threads, map_unknown=map_unknown)
 
     @property
     def precisions(self) -> dict[str, str]:
@@ -80,7 +80,7 @@ class Engine:
 
     def logits(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> NDArray[np.float32]:
         """Logits, one for each sample."""
-        state, shape = self._state, self.artefact.shape
+        state, shape = self._state, self.artifact.shape
         self._check(dense_BF, lookups)
         samples = len(dense_BF)
         first = state.network.own_vectors
@@ -95,7 +95,7 @@ class Engine:
         return state.network.logits(np.ascontiguousarray(dense_BF), vectors_BVD)
 
     def switch(self, name: str, precision: str) -> None:
-        """Serve a table or layer in ``fp32`` from the artefact's shadow, or again in the precision of its recipe."""
+        """Serve a table or layer in ``fp32`` from the artifact's shadow, or again in the precision of its recipe."""
         own = self._own_precisions()
         if name not in own:
             raise ConfigError(f"engine: no table or layer {name!r} (known: {', '.join(own)})")
@@ -111,28 +111,28 @@ class Engine:
         """Return an engine with these tables and layers in ``fp32`` that shares all else; this one stays as it is."""
         with self._switching:
             if names and self._shadow is None:
-                self._shadow = self.artefact.read_shadow()
+                self._shadow = self.artifact.read_shadow()
             other = copy.copy(self)
         other._switching = threading.Lock()
         for name in names:
             other.switch(name, "fp32")
         return other
 
-    def _source(self, precision: str, own: str) -> Artefact:
+    def _source(self, precision: str, own: str) -> Artifact:
         if precision == own:
-            return self.artefact
+            return self.artifact
         if self._shadow is None:
-            self._shadow = self.artefact.read_shadow()
+            self._shadow = self.artifact.read_shadow()
         return self._shadow
 
-    def _switched(self, name: str, precision: str, source: Artefact) -> _State:
+    def _switched(self, name: str, precision: str, source: Artifact) -> _State:
         state = self._state
         precisions = {**state.precisions, name: precision}
-        if name in self.artefact.layers:
+        if name in self.artifact.layers:
             layers = {**state.network.layers, name: source.layers[name]}
             return _State(state.tables, self._network(layers), precisions)
-        tables = self._kernels.row_tables(self.artefact.shape.dim)
-        for t, table in enumerate(self.artefact.features.table_names):
+        tables = self._kernels.row_tables(self.artifact.shape.dim)
+        for t, table in enumerate(self.artifact.features.table_names):
             if table == name:
                 tables.add(source.tables[name].contiguous().numpy(), RowFormat(precision).code)
             else:
@@ -140,19 +140,19 @@ class Engine:
         return _State(tables, state.network, precisions)
 
     def _network(self, layers: dict[str, dict[str, Tensor]]) -> DenseNetwork:
-        return DenseNetwork(self.artefact.shape, layers, self._kernels, self.threads)
+        return DenseNetwork(self.artifact.shape, layers, self._kernels, self.threads)
 
     def _own_precisions(self) -> dict[str, str]:
-        recipe = self.artefact.recipe
-        tables = {name: choice.value for name, choice in self._table_choices(self.artefact)}
+        recipe = self.artifact.recipe
+        tables = {name: choice.value for name, choice in self._table_choices(self.artifact)}
         return {**tables, **{name: choice.kind for name, choice in recipe.layers.items()}}
 
     @staticmethod
-    def _table_choices(artefact: Artefact) -> list[tuple[str, RowFormat]]:
-        return [(name, artefact.recipe.tables[name].format) for name in artefact.features.table_names]
+    def _table_choices(artifact: Artifact) -> list[tuple[str, RowFormat]]:
+        return [(name, artifact.recipe.tables[name].format) for name in artifact.features.table_names]
 
     def _check(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> None:
-        shape = self.artefact.shape
+        shape = self.artifact.shape
         if dense_BF.ndim != 2 or dense_BF.shape[1] != shape.dense or dense_BF.dtype != np.float32:
             raise ConfigError(
                 f"engine: expected dense features as float32 of shape (samples, {shape.dense}), "
@@ -162,7 +162,7 @@ class Engine:
             sample, feature = map(int, np.argwhere(~np.isfinite(dense_BF))[0])
             raise ConfigError(
                 f"engine: sample {sample}: expected finite dense features, got {float(dense_BF[sample, feature])!r} for "
-                f"{self.artefact.features.dense[feature].name!r}"
+                f"{self.artifact.features.dense[feature].name!r}"
             )
         bags = lookups.offsets.shape[0] - 1
         if lookups.tables != shape.tables or bags != shape.tables * dense_BF.shape[0]:
@@ -173,7 +173,7 @@ class Engine:
 
     def _bad_id(self, place: int, lookups: Lookups) -> ConfigError:
         bag = int(torch.searchsorted(lookups.offsets, place, right=True)) - 1
-        table = self.artefact.features.tables[bag // lookups.samples]
+        table = self.artifact.features.tables[bag // lookups.samples]
         sample = bag % lookups.samples
         return ConfigError(
             f"engine: sample {sample}: table {table.name!r} has rows 0 to {table.rows - 1}, "

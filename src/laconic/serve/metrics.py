@@ -49,7 +49,7 @@ class Metrics:
             registry=registry,
         )
         self.reloads = Counter(
-            "laconic_reloads", "Attempts to load an artefact, by result", ["result"], registry=registry
+            "laconic_reloads", "Attempts to load an artifact, by result", ["result"], registry=registry
         )
         self.version = Gauge(
             "laconic_model_info", "1 for the version that answers", ["model", "version"], registry=registry

@@ -7,7 +7,7 @@
     output    logits float32 [samples]
 
 Rows keep their codes: a table is uint8 codes, R x D, and a scale and a bias for every row, restored after the gather
-exactly as the engine does; int4 and int2 take a byte a code there. Weights are written as the artefact has them,
+exactly as the engine does; int4 and int2 take a byte a code there. Weights are written as the artifact has them,
 int8 ones with their scales; inputs of layers are not rounded, which is closer to fp32 than the engine is.
 """
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from laconic.errors import ConfigError
-from laconic.quant import Artefact, ModelShape, RowFormat
-from laconic.quant.layers import restored_weight
+from laconic.quantize.formats import Artifact, ModelShape, RowFormat
+from laconic.quantize.formats.layers import restored_weight
 
 __all__ = ["Graph", "dlrm_graph", "export_onnx"]
 
@@ -56,33 +56,33 @@ class Graph:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
 
 
-def export_onnx(artefact: Artefact, path: str | Path) -> None:
-    """Write an artefact as ONNX; ``ConfigError`` for what the format or this function does not cover."""
-    bags = [table.name for table in artefact.features.tables if table.bag]
-    if artefact.shape.kind != "dlrm" or bags:
-        what = f"bags, got {bags[0]!r}" if bags else f"models but dlrm, got {artefact.shape.kind!r}"
+def export_onnx(artifact: Artifact, path: str | Path) -> None:
+    """Write an artifact as ONNX; ``ConfigError`` for what the format or this function does not cover."""
+    bags = [table.name for table in artifact.features.tables if table.bag]
+    if artifact.shape.kind != "dlrm" or bags:
+        what = f"bags, got {bags[0]!r}" if bags else f"models but dlrm, got {artifact.shape.kind!r}"
         raise ConfigError(f"onnx: no {what}; serve it with laconic serve")
-    expected = sum(table.rows * (artefact.shape.dim + 8) for table in artefact.features.tables)
+    expected = sum(table.rows * (artifact.shape.dim + 8) for table in artifact.features.tables)
     if expected > _MOST_BYTES:
         raise ConfigError(
             f"onnx: tables of {expected / 2**30:.1f} GB, but an ONNX file holds 2; serve it with laconic serve"
         )
     graph = Graph()
     rows = []
-    for t, table in enumerate(artefact.features.tables):
+    for t, table in enumerate(artifact.features.tables):
         id_ = graph.node("Gather", ["ids", graph.constant(f"t{t}", np.array(t, np.int64))], f"id_{t}", axis=0)
         rows.append(
             _row(
                 graph,
                 t,
-                artefact.tables[table.name],
-                artefact.recipe.tables[table.name].format,
+                artifact.tables[table.name],
+                artifact.recipe.tables[table.name].format,
                 id_,
-                artefact.shape.dim,
+                artifact.shape.dim,
             )
         )
-    layers = {name: (restored_weight(parts).numpy(), _bias(parts)) for name, parts in artefact.layers.items()}
-    onnx.save(dlrm_graph(graph, artefact.shape, rows, layers), str(path))
+    layers = {name: (restored_weight(parts).numpy(), _bias(parts)) for name, parts in artifact.layers.items()}
+    onnx.save(dlrm_graph(graph, artifact.shape, rows, layers), str(path))
 
 
 def dlrm_graph(

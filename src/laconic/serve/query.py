@@ -143,13 +143,13 @@ def _check_names(tensors: Mapping[str, Array], signature: Signature) -> None:
         if name == RAW and DENSE in needed:
             raise Refusal(
                 400,
-                f"input {RAW!r}: the artefact does not say how raw values become {DENSE!r}; send {DENSE!r}, or prepare, "
+                f"input {RAW!r}: the artifact does not say how raw values become {DENSE!r}; send {DENSE!r}, or prepare, "
                 "train and quantize again",
             )
         if name != table and table in needed:
             raise Refusal(
                 400,
-                f"input {name!r}: the artefact has neither hash nor vocabulary for {table!r}; send ids as {table!r}",
+                f"input {name!r}: the artifact has neither hash nor vocabulary for {table!r}; send ids as {table!r}",
             )
     if missing := [name for name in needed if name not in given]:
         raise Refusal(400, f"request: lacks {len(missing)} inputs, the first is {missing[0]!r}")

@@ -1,6 +1,6 @@
 """Which deployment answers now, and how another takes its place without a request noticing.
 
-A new artefact is loaded and warmed up in a thread while the old one answers; then new requests go to the new one, and the
+A new artifact is loaded and warmed up in a thread while the old one answers; then new requests go to the new one, and the
 old one answers what it has accepted. For that time both are in memory.
 """
 
@@ -57,7 +57,7 @@ class Repository:
         return new
 
     async def reload(self) -> str:
-        """Load the artefact again, one reload at a time; the old version stays where that fails."""
+        """Load the artifact again, one reload at a time; the old version stays where that fails."""
         async with self._loading:
             try:
                 new = await self.adopt(await asyncio.to_thread(self._load))

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from laconic.data import Categorical, Schema
 from laconic.lookups import Lookups
-from laconic.quant import Artefact
-from laconic.quant.population import Population
-from laconic.quant.raw_ids import RawIds
+from laconic.quantize.formats import Artifact
+from laconic.quantize.formats.population import Population
+from laconic.quantize.formats.raw_ids import RawIds
 from laconic.serve.engine import Engine
 from laconic.serve.signature import Signature
 
@@ -28,7 +28,7 @@ class Scorer(Protocol):
 
     @property
     def version(self) -> str:
-        """Which artefact this is; part of every answer."""
+        """Which artifact this is; part of every answer."""
         ...
 
     @property
@@ -68,27 +68,27 @@ class EngineScorer:
     """A version, a signature and an engine."""
 
     def __init__(self, engine: Engine, version: str, signature: Signature | None = None) -> None:
-        """``signature``: of the same artefact, where there is one already; vocabularies are sorted for it."""
+        """``signature``: of the same artifact, where there is one already; vocabularies are sorted for it."""
         self._engine, self.version = engine, version
-        self.signature = signature or _signature(engine.artefact)
+        self.signature = signature or _signature(engine.artifact)
 
     @classmethod
     def load(cls, folder: Path, threads: int) -> EngineScorer:
-        """Read the artefact that ``folder`` is, or points to, at this moment."""
+        """Read the artifact that ``folder`` is, or points to, at this moment."""
         folder = folder.resolve()  # a link may change while files are read
         engine = Engine.load(folder, threads)
-        digest = hashlib.blake2b((folder / "artefact.toml").read_bytes(), digest_size=6)
+        digest = hashlib.blake2b((folder / "artifact.toml").read_bytes(), digest_size=6)
         return cls(engine, digest.hexdigest())
 
     @property
     def budget(self) -> float | None:
-        """Increase of normalized entropy that the recipe was chosen for, where the artefact says so."""
-        return self._engine.artefact.metrics.get("budget")
+        """Increase of normalized entropy that the recipe was chosen for, where the artifact says so."""
+        return self._engine.artifact.metrics.get("budget")
 
     @property
     def population(self) -> Population | None:
-        """Inputs of held-out samples, where the artefact has them."""
-        return self._engine.artefact.population
+        """Inputs of held-out samples, where the artifact has them."""
+        return self._engine.artifact.population
 
     @property
     def lowered(self) -> tuple[str, ...]:
@@ -104,19 +104,19 @@ class EngineScorer:
         return EngineScorer(self._engine.raised(part), self.version, self.signature)
 
     def shadow(self) -> EngineScorer:
-        """Return the same in fp32 throughout; ConfigError where the artefact has no shadow."""
+        """Return the same in fp32 throughout; ConfigError where the artifact has no shadow."""
         return EngineScorer(self._engine.raised(*self.lowered), self.version, self.signature)
 
 
-def _signature(artefact: Artefact) -> Signature:
-    features = artefact.features
+def _signature(artifact: Artifact) -> Signature:
+    features = artifact.features
     schema = Schema(
         tuple(feature.name for feature in features.dense),
         tuple(Categorical(table.name, table.rows, bag=table.bag) for table in features.tables),
     )
     unknown = tuple(table.rows - 1 if table.unknown else None for table in features.tables)
     raw_ids = {
-        table.name: RawIds(table, artefact.vocabularies.get(table.name))
+        table.name: RawIds(table, artifact.vocabularies.get(table.name))
         for table in features.tables
         if table.raw is not None
     }

@@ -3,7 +3,7 @@
 ======== ===================================================================================
 SIGTERM  refuse connections, answer what is here, end with 0; a second one ends at once
 SIGINT   the same
-SIGHUP   load the artefact again
+SIGHUP   load the artifact again
 ======== ===================================================================================
 """
 

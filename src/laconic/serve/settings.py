@@ -1,4 +1,4 @@
-"""What one can set about a server; ``laconic serve ARTEFACT --config serve.toml --set batching.latency_ms=5``."""
+"""What one can set about a server; ``laconic serve ARTIFACT --config serve.toml --set batching.latency_ms=5``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Batching", "Limits", "ServerSettings", "Watching"]
 
 
 class Limits(Settings):
-    """What a client can not exceed."""
+    """What a client cannot exceed."""
 
     body_mb: float = Field(default=8.0, gt=0)
     """Largest body of a request, before and after decompression, in 2^20 bytes. More is 413."""
@@ -75,10 +75,10 @@ class Watching(Settings):
     """Fewest samples of a window that are judged."""
 
     reference: int = Field(default=1000, ge=100)
-    """Samples from which input distributions are learnt, where the artefact stores none."""
+    """Samples from which input distributions are learnt, where the artifact stores none."""
 
     harm: float = Field(default=0.002, gt=0)
-    """Largest expected increase of normalized entropy against the shadow, unless the artefact has a budget."""
+    """Largest expected increase of normalized entropy against the shadow, unless the artifact has a budget."""
 
     difference: float = Field(default=0.02, gt=0)
     """Largest mean |probability - the shadow's|."""
@@ -96,7 +96,7 @@ class Watching(Settings):
     """Largest relative increase of normalized entropy, once labels arrive."""
 
     labels: int = Field(default=1000, ge=100)
-    """Labelled samples of a window."""
+    """Labeled samples of a window."""
 
     remembered: int = Field(default=100_000, ge=1)
     """Most samples whose scores are remembered until their labels arrive; the oldest are forgotten."""

@@ -3,12 +3,12 @@
 ::
 
     dense            FP32   [B, F]     as the model was trained on; left out where it has no dense features; or instead
-    raw              FP64   [B, F]     before the transformation that the artefact stores; NaN is a missing value
+    raw              FP64   [B, F]     before the transformation that the artifact stores; NaN is a missing value
     NAME             INT64  [B]        one id for each sample
                             [B, k]     k ids for each sample, of a table with bags
                             [L]        ids of all samples, one bag after the other, with
     NAME.lengths     INT32  [B]        the length of every bag; their sum is L
-    NAME.raw         BYTES, or INT64   instead of NAME: raw values, which the artefact's vocabulary or hash makes ids of
+    NAME.raw         BYTES, or INT64   instead of NAME: raw values, which the artifact's vocabulary or hash makes ids of
 
     probability      FP32   [B]
 
@@ -23,8 +23,8 @@ from typing import Any
 
 from laconic.data import Schema
 from laconic.errors import ConfigError
-from laconic.quant import Features
-from laconic.quant.raw_ids import RawIds
+from laconic.quantize.formats import Features
+from laconic.quantize.formats.raw_ids import RawIds
 
 __all__ = ["DENSE", "LENGTHS", "OUTPUT", "RAW", "RAW_VALUES", "Signature"]
 
@@ -57,7 +57,7 @@ class Signature:
         )
         if clash := sorted(names & taken):
             raise ConfigError(
-                f"signature: a table can not be called {clash[0]!r}, that is another input's name; rename it"
+                f"signature: a table cannot be called {clash[0]!r}, that is another input's name; rename it"
             )
         if len(self.unknown) != self.schema.tables:
             raise ConfigError(

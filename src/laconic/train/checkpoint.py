@@ -61,7 +61,7 @@ def save_checkpoint(
     """Save this rank's part, and as leading rank finish the checkpoint and remove old ones.
 
     ``data``: the identity of the training samples, for whoever resumes.
-    ``PlanError`` on all ranks where one can not write; older checkpoints are intact then.
+    ``PlanError`` on all ranks where one cannot write; older checkpoints are intact then.
     """
     ranks = trainer.ranks
     trainer.embeddings.synchronize()
@@ -86,7 +86,7 @@ def save_checkpoint(
         if ranks.leads:
             shutil.rmtree(partial, ignore_errors=True)
         raise PlanError(
-            f"{final}: the checkpoint can not be written: {error.strerror or error}; older ones are intact, "
+            f"{final}: the checkpoint cannot be written: {error.strerror or error}; older ones are intact, "
             "continue from them with --resume"
         ) from error
     if ranks.leads:
@@ -306,7 +306,7 @@ def _read(path: Path) -> Any:
     try:
         return torch.load(path, weights_only=True, mmap=True)
     except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        raise FormatError(f"{path}: torch can not read it: {str(error).splitlines()[0]}") from error
+        raise FormatError(f"{path}: torch cannot read it: {str(error).splitlines()[0]}") from error
 
 
 def _write(path: Path, value: Any) -> str:

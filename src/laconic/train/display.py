@@ -70,7 +70,7 @@ class Display:
             self._progress.stop()
 
     def ledger(self, ledger: Ledger, dense_before: float, dense_sent: float, reviews: float) -> None:
-        """Print what travelled, and the total; all are bytes per step."""
+        """Print what traveled, and the total; all are bytes per step."""
         if self._console is None:
             return
         table = Table(title="sent by rank 0, per step", title_justify="left")

@@ -17,7 +17,7 @@ _WHY = {
 
 
 def check_run(settings: RunSettings, source: Source) -> None:
-    """Raise ``ConfigError`` for what can not be meant."""
+    """Raise ``ConfigError`` for what cannot be meant."""
     if not source.samples_in("train"):
         raise ConfigError("data: expected training samples, got none")
     if settings.train.eval_every and not source.samples_in("eval"):

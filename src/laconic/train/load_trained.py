@@ -1,4 +1,4 @@
-"""The newest checkpoint of a run as one model: shards of all ranks put together, for quantisation."""
+"""The newest checkpoint of a run as one model: shards of all ranks put together, for quantization."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laconic.data import Source, open_source
 from laconic.data.raw_source import RawCategories, RawSource
 from laconic.data.value_index import Values
 from laconic.errors import ConfigError, FormatError
-from laconic.quant import DenseFeature, Features, ModelShape, TableFeature, TrainedModel
+from laconic.quantize.formats import DenseFeature, Features, ModelShape, TableFeature, TrainedModel
 from laconic.train.checkpoint import newest_checkpoint, read_checkpoint
 from laconic.train.settings import RunSettings
 
@@ -76,14 +76,14 @@ def _how(raw: RawCategories | None) -> dict[str, str]:
 def run_settings(run: Path) -> RunSettings:
     """Read the settings that a run wrote down, but for ``exchange``.
 
-    What rows travelled as does not matter to the model, and older runs may have used what is gone by now.
+    What rows traveled as does not matter to the model, and older runs may have used what is gone by now.
     """
     path = run / "settings.json"
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            f"{path}: can not be read ({error.strerror}); expected the folder of a run, train.out"
+            f"{path}: cannot be read ({error.strerror}); expected the folder of a run, train.out"
         ) from None
     return parse_json(text, RunSettings, where=str(path), without=("exchange",))
 

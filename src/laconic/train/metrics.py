@@ -1,4 +1,4 @@
-"""How good predictions are: AUC, log loss and normalised entropy, exact.
+"""How good predictions are: AUC, log loss and normalized entropy, exact.
 
 Scores are logits, labels 0 or 1. Every figure is a function of one thing: how often each distinct
 score came with either label. So neither the order of samples nor their division over ranks

@@ -46,7 +46,7 @@ def check_job(job: int) -> int:
 
 
 def check_workers(workers: int) -> int:
-    """Return a number of workers, or raise if a packet can not name as many."""
+    """Return a number of workers, or raise if a packet cannot name as many."""
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
         raise ConfigError(f"aggregator: workers: expected 1 to {MOST_WORKERS}, got {workers!r}")
     return workers

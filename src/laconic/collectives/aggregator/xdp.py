@@ -97,7 +97,7 @@ def _load(address: Address) -> Program:
 
 
 def reason_against() -> str | None:
-    """Say why this machine can not aggregate in the kernel; None where it can."""
+    """Say why this machine cannot aggregate in the kernel; None where it can."""
     try:
         _load(Address("127.0.0.1", 1)).close()
     except PlanError as error:

@@ -77,7 +77,7 @@ class LargeFirst:
 
 
 class LayerMemory:
-    """What neighbouring layers have not sent yet, and their thresholds: one flat array."""
+    """What neighboring layers have not sent yet, and their thresholds: one flat array."""
 
     def __init__(self, sizes: Sequence[int], names: Sequence[str] = ()) -> None:
         self.names = tuple(names)

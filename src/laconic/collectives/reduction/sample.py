@@ -17,7 +17,7 @@ from laconic.collectives.reduction.parcels import Parcels
 __all__ = ["UNITS", "Fullness", "sample_fullness"]
 
 UNITS = (1, 16, 64)
-"""Neighbouring words that may be there together; the sample tells which fits."""
+"""Neighboring words that may be there together; the sample tells which fits."""
 _RUN, _RUNS = 64, 256  # words of one look, and looks
 
 

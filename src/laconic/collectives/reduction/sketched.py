@@ -2,7 +2,7 @@
 
 Between hosts alone the other ways send less; this one adds up inside the network, where a switch knows no index.
 A sketch is sized for the union that a sample promises. If the sum does not peel, the next attempt is sized for what
-can not be exceeded, with other hashes; after that the sum is made by owners. Whatever happens, it is the exact sum:
+cannot be exceeded, with other hashes; after that the sum is made by owners. Whatever happens, it is the exact sum:
 all ranks decode the same bytes, so they decide alike.
 """
 
@@ -54,7 +54,7 @@ def sum_sketched(parcels: Parcels, x: NDArray[Any]) -> int:
 
 
 def to_codes(parcels: Parcels, x: NDArray[Any], step: float) -> NDArray[np.int32]:
-    """Round floats to multiples of a step that all ranks share; ``ConfigError`` on all where that can not be."""
+    """Round floats to multiples of a step that all ranks share; ``ConfigError`` on all where that cannot be."""
     with np.errstate(all="ignore"):
         codes: NDArray[Any] = np.multiply(x, x.dtype.type(1 / step))
         np.rint(codes, out=codes)

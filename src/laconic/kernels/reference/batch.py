@@ -131,7 +131,7 @@ def read_counts(counts: Array) -> list[int]:
 
 
 def parts(x: Array, sizes: list[int]) -> list[Tensor]:
-    """Cut an array into neighbours of these sizes."""
+    """Cut an array into neighbors of these sizes."""
     values = torch.as_tensor(x)
     return [values[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
 

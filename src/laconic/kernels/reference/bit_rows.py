@@ -69,7 +69,7 @@ def _check_matrix(x_BD: Array) -> None:
     check(x_BD.size <= _MOST, "bits: more than 2^32 - 1 entries")
     if not x_BD.size:
         return
-    check(cols <= 1 or x_BD.strides[1] == 4, "x: expected the entries of a row to be neighbours")
+    check(cols <= 1 or x_BD.strides[1] == 4, "x: expected the entries of a row to be neighbors")
     check(rows <= 1 or x_BD.strides[0] >= 4 * cols, "x: expected rows that lie apart")
 
 

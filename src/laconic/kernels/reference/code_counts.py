@@ -85,7 +85,7 @@ class Grouping:
         return 1 if self.sparse else 1 << digit_bits(self.log_group)
 
     @property
-    def centre(self) -> int:
+    def center(self) -> int:
         """Code that stands in for an outlier."""
         return self.minimum + self.width // 2
 
@@ -122,9 +122,9 @@ def _choose_minimum(c: CodeCounts, width: int) -> int:
     def mass(first: int) -> int:
         return sum(c.by_code[first + 128 : first + 128 + width])
 
-    centred = max(-128, min(c.median - width // 2, 128 - width))
+    centered = max(-128, min(c.median - width // 2, 128 - width))
     best = max(range(max(codes[0] - width + 1, -128), min(codes[-1], 128 - width) + 1), key=mass)
-    return centred if mass(best) <= mass(centred) + (c.counted >> 10) else best
+    return centered if mass(best) <= mass(centered) + (c.counted >> 10) else best
 
 
 def _cost_q16(c: CodeCounts, g: Grouping) -> int:

@@ -37,14 +37,14 @@ def write_narrow_codes(codes_N: Tensor, counts: CodeCounts, out: Writer) -> Mode
     grouping = choose_grouping(counts)
     outside = (codes_N < grouping.minimum) | (codes_N >= grouping.minimum + grouping.width)
     outliers = outside.nonzero().flatten()
-    digits = codes_N.masked_fill(outside, grouping.centre) - grouping.minimum
+    digits = codes_N.masked_fill(outside, grouping.center) - grouping.minimum
     if grouping.sparse:
         out.signed_varint(grouping.minimum)
         write_packed(digits, 0, out)
         _write_outliers(outliers.tolist(), codes_N[outliers], out)
         return Mode.PACKED
     symbols = group(digits, grouping.log_group)
-    coding = choose_coding(_statistics(symbols, counts, grouping), grouping.log_group, 0, centred=True)
+    coding = choose_coding(_statistics(symbols, counts, grouping), grouping.log_group, 0, centered=True)
     if coding.mode == Mode.PACKED:
         first = int(symbols.min())
         out.signed_varint(grouping.minimum + first)
@@ -58,7 +58,7 @@ def write_narrow_codes(codes_N: Tensor, counts: CodeCounts, out: Writer) -> Mode
 
 def _statistics(symbols_M: Tensor, counts: CodeCounts, grouping: Grouping) -> Statistics:
     """Symbols are all counted; distances are those of the codes that were seen, outliers among them."""
-    distance = sum(count * abs(code - grouping.centre) for code, count in counts.items())
+    distance = sum(count * abs(code - grouping.center) for code, count in counts.items())
     histogram = count_symbols(symbols_M)
     return Statistics(histogram, entropy_q16(histogram), len(symbols_M), (distance << 8) // counts.counted)
 
@@ -70,7 +70,7 @@ def write_wide_codes(codes_N: Tensor, low_bits: int, out: Writer) -> Mode:
     histogram = count_symbols(symbols)
     mean_q8 = (int((symbols - 128).abs().sum()) << 8) // n
     known = Statistics(histogram, entropy_q16(histogram), n, mean_q8)
-    coding = choose_coding(known, 0, low_bits, centred=True)
+    coding = choose_coding(known, 0, low_bits, centered=True)
     if coding.mode == Mode.PACKED:
         smallest = minimum + (known.first << low_bits)
         out.signed_varint(smallest)

@@ -58,7 +58,7 @@ class Statistics:
     m: int
     """How many symbols there are."""
     mean_q8: int
-    """Mean distance of a digit from its centre, times 256."""
+    """Mean distance of a digit from its center, times 256."""
 
     @property
     def first(self) -> int:
@@ -77,19 +77,19 @@ def count_symbols(symbols_M: Tensor) -> list[int]:
     return counts
 
 
-def choose_coding(known: Statistics, log_group: int, low_bits: int, centred: bool) -> Coding:
+def choose_coding(known: Statistics, log_group: int, low_bits: int, centered: bool) -> Coding:
     """Cheapest code; packed is considered for single values only.
 
-    ``centred``: digits lie around the middle of their range, and packed values count from the
+    ``centered``: digits lie around the middle of their range, and packed values count from the
     smallest symbol; otherwise digits are ranked, and packed values count from zero.
     """
     best: Coding | None = None
     if log_group == 0:
-        width = low_bits + (known.last - (known.first if centred else 0)).bit_length()
+        width = low_bits + (known.last - (known.first if centered else 0)).bit_length()
         best = Coding(mode=Mode.PACKED, bits=width * known.m + 8, width=width)
     fixed = 16 + _overhead_bits(known.m) + low_bits * known.m
     static = Coding(mode=Mode.STATIC, log_group=log_group, low_bits=low_bits)
-    for shape in (Shape.LAPLACE, Shape.NORMAL) if centred else (Shape.RANKED,):
+    for shape in (Shape.LAPLACE, Shape.NORMAL) if centered else (Shape.RANKED,):
         for level, cost in _static_costs(known, log_group, shape):
             if best is None or cost + fixed < best.bits:
                 best = replace(static, bits=cost + fixed, shape=shape, level=level)
@@ -163,7 +163,7 @@ def choose_for_values(values_N: Tensor, limit: int) -> Coding:
     for log_group in (most, 0) if most == 1 else (most,):
         histogram = count_symbols(group(values_N >> low_bits, log_group))
         known = Statistics(histogram, entropy_q16(histogram), sum(histogram), mean_q8)
-        coding = choose_coding(known, log_group, low_bits, centred=False)
+        coding = choose_coding(known, log_group, low_bits, centered=False)
         if coding.bits < best.bits:
             best = coding
     return best

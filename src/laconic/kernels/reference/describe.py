@@ -13,14 +13,14 @@ __all__ = ["Field", "describe_block", "describe_ids"]
 
 
 def describe_block(kind: Kind, block: Tensor, rows: int, cols: int) -> list[Field]:
-    """Fields of a block, without gap or overlap; ``FormatError`` if it can not be decoded."""
+    """Fields of a block, without gap or overlap; ``FormatError`` if it cannot be decoded."""
     trace: list[Field] = []
     decode_block(kind, Reader(to_bytes(block), trace), rows, cols)
     return sorted(trace, key=lambda field: field.offset)
 
 
 def describe_ids(block: Tensor) -> list[Field]:
-    """Fields of a list of ids, without gap or overlap; ``FormatError`` if it can not be decoded."""
+    """Fields of a list of ids, without gap or overlap; ``FormatError`` if it cannot be decoded."""
     trace: list[Field] = []
     data = to_bytes(block)
     decode_ids(Reader(data, trace), count_ids(Reader(data)))

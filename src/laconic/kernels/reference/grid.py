@@ -2,7 +2,7 @@
 
 The step is twice the bound (the bound itself if dithered), a little less so that float32 rounding
 rarely misses the bound. Codes are bytes around zero where the block's values allow it; otherwise
-they are centred on the median, with as many low bits as make a sample cheapest.
+they are centered on the median, with as many low bits as make a sample cheapest.
 
 Shapes: ``N`` values of the block.
 """
@@ -52,7 +52,7 @@ class BoundSpec:
 
 
 def choose_grid(x_N: Tensor, spec: BoundSpec) -> Grid | None:
-    """Grid for a block, or None if no step can honour the bound."""
+    """Grid for a block, or None if no step can honor the bound."""
     seen = sample(x_N, _RANGE_ALL) if spec.relative is Relative.NO else x_N
     finite = seen[torch.isfinite(seen)]
     if not len(finite):

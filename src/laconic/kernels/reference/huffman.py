@@ -1,6 +1,6 @@
 """Huffman streams: symbols to bits, most significant bit first::
 
-    symbols   0 1 2 3 | 4 5 6 7 | ...      quads of neighbours take turns:
+    symbols   0 1 2 3 | 4 5 6 7 | ...      quads of neighbors take turns:
     stream    0         1         ... 5 0  quad q goes to stream q mod 6
 
 A stream ends with its last code; zero bits complete the last byte.

@@ -84,7 +84,7 @@ def _write_words(words_K: Tensor, out: Writer) -> None:
     histogram = count_symbols(ranks_K)
     mean_q8 = (int(ranks_K.sum()) << 8) // len(ranks_K)
     known = Statistics(histogram, entropy_q16(histogram), len(ranks_K), mean_q8)
-    coding = choose_coding(known, 0, 0, centred=False)
+    coding = choose_coding(known, 0, 0, centered=False)
     out.byte(top)
     if coding.mode == Mode.PACKED:
         write_packed(ranks_K, coding.width, out)

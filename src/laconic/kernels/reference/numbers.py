@@ -34,7 +34,7 @@ def choose_for_numbers(numbers: list[int]) -> Coding:
     classes = _classes(numbers)
     m, histogram = len(numbers), count_symbols(classes)
     mean_q8 = (int(classes.sum()) << 8) // m if m else 0
-    coding = choose_coding(Statistics(histogram, entropy_q16(histogram), m, mean_q8), 0, 0, centred=False)
+    coding = choose_coding(Statistics(histogram, entropy_q16(histogram), m, mean_q8), 0, 0, centered=False)
     return replace(coding, bits=coding.bits + sum(_classify(number)[1] for number in numbers))
 
 

@@ -9,7 +9,7 @@ All arithmetic on values is float32, every operation rounded on its own (no fuse
 
 ``round`` is to nearest, half to even; dithered, it is ``floor(v + u)`` with ``u`` in [0, 1) from a
 hash of seed and index. The comparison is strict because ``|x - back|`` is itself rounded: rounding
-is monotone, so a true error above ``bound`` can not round below it.
+is monotone, so a true error above ``bound`` cannot round below it.
 
 Shapes: ``N`` values of the block, in row-major order.
 """
@@ -34,7 +34,7 @@ class Grid:
     """How a block is laid on the integers; floats are float32 values."""
 
     step: float
-    """Distance of two neighbouring codes."""
+    """Distance of two neighboring codes."""
     inverse: float
     """``1 / step`` in float32."""
     bound: float

@@ -7,7 +7,7 @@
     4 int2   the same                         four a byte, the first lowest
 
 A format holds finite values: up to 65504 where float16 is involved, of int8 up to half of float32's largest, so that
-the extent of a row is finite too. Shapes: ``R`` rows, ``D`` numbers of a row, ``W`` bytes of a quantised row.
+the extent of a row is finite too. Shapes: ``R`` rows, ``D`` numbers of a row, ``W`` bytes of a quantized row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where a block is too large to look at every value before the choice of a form, runs of it are.
 
-Runs of 1024 neighbours start at multiples of ``1024 * ceil(n / most)``.
+Runs of 1024 neighbors start at multiples of ``1024 * ceil(n / most)``.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def decode_sketch(layout: SketchLayout, cells_C: Array, index_W: Array, out_N: A
 
 
 def _cells_of(layout: SketchLayout, positions_K: Array) -> list[Array]:
-    """Cells of each position: one in each of three neighbouring segments."""
+    """Cells of each position: one in each of three neighboring segments."""
     if layout.segments == 0:
         return [positions_K]
     length = _U64(layout.length)

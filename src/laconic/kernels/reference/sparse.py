@@ -1,6 +1,6 @@
 """Tensors that are mostly zero: where their words are, and the words themselves; and sums of such tensors.
 
-A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighbouring words. A unit with any
+A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighboring words. A unit with any
 bit set is there, with all its words; -0.0 has one. The index of a tensor::
 
     units of chunk 0, 1, ...      uint16 each

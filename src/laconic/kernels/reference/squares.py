@@ -1,6 +1,6 @@
 """Squares: their sum in an order that vectors can follow, so that all kernels get the same bits.
 
-Lane ``j`` of eight sums the squares of ``x[j], x[j + 8], ...``; then neighbours are added in pairs,
+Lane ``j`` of eight sums the squares of ``x[j], x[j + 8], ...``; then neighbors are added in pairs,
 ``((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))``. Arithmetic is in the type of the values.
 """
 

@@ -1,9 +1,9 @@
 """Codes that need no table on the wire: products of one digit's distribution.
 
 ========  ======================================  =================================================
-shape     digits are                              weight of a digit at distance d from the centre
+shape     digits are                              weight of a digit at distance d from the center
 ========  ======================================  =================================================
-ranked    most frequent first, the centre is 0    r^d, r = exp(-1/s), s = 2^(level/2 - 3)
+ranked    most frequent first, the center is 0    r^d, r = exp(-1/s), s = 2^(level/2 - 3)
 Laplace   around the middle digit                 the same
 normal    around the middle digit                 r^(d d), r = exp(-1/(2 s s)), s = 2^(level/2 - 1.5)
 ========  ======================================  =================================================
@@ -64,7 +64,7 @@ def _scale(a: int, b: int) -> int:
 
 
 def _weights(shape: Shape, level: int) -> list[int]:
-    """Weight of a digit by its distance from the centre."""
+    """Weight of a digit by its distance from the center."""
     ratio = _GAUSSIAN[level] if shape == Shape.NORMAL else _GEOMETRIC[level]
     growth = _scale(ratio, ratio) if shape == Shape.NORMAL else _ONE + 1
     weight, weights = _ONE, []
@@ -76,15 +76,15 @@ def _weights(shape: Shape, level: int) -> list[int]:
 
 
 def _distances(log_group: int, shape: Shape) -> list[int]:
-    """Distance of every digit from the centre."""
+    """Distance of every digit from the center."""
     digits = 1 << digit_bits(log_group)
-    centre = 0 if shape == Shape.RANKED else digits // 2
-    return [abs(digit - centre) for digit in range(digits)]
+    center = 0 if shape == Shape.RANKED else digits // 2
+    return [abs(digit - center) for digit in range(digits)]
 
 
 @cache
 def mean_distances_q8(log_group: int, shape: Shape) -> list[int]:
-    """Return the mean distance of a digit from its centre, times 256, by level."""
+    """Return the mean distance of a digit from its center, times 256, by level."""
     means = []
     for level in range(LEVELS):
         weights = _weights(shape, level)

@@ -1,6 +1,6 @@
 """Whether what clients ask has changed: histograms of every feature against those of a reference.
 
-The reference is what the artefact stores, or else the first samples of a deployment. Ids have two histograms: by their order, which sees other ranges, and
+The reference is what the artifact stores, or else the first samples of a deployment. Ids have two histograms: by their order, which sees other ranges, and
 by a hash, which sees that other ids have become frequent. Bags have one of their lengths too. A window is two halves, of which the
 older leaves when the younger is full.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from laconic.data import Schema
 from laconic.data.hashing import mix64
-from laconic.quant.population import Histogram, Population
+from laconic.quantize.formats.population import Histogram, Population
 from laconic.serve.query import Query
 from laconic.serve.signature import LENGTHS
 from laconic.serve.watch.stability import Bins, Counts, chance, psi

@@ -53,7 +53,7 @@ def read_labels(tree: dict[str, Any]) -> list[tuple[str, Scores]]:
 
 @dataclass(frozen=True, slots=True)
 class EntropyFigures:
-    """Of the labelled samples of a window; NaN for what it does not define."""
+    """Of the labeled samples of a window; NaN for what it does not define."""
 
     samples: int
     entropy: float
@@ -81,7 +81,7 @@ class Scored:
 
 
 class Outcomes:
-    """Scores that wait for their labels, and labelled losses; used by the server's and the watch's thread."""
+    """Scores that wait for their labels, and labeled losses; used by the server's and the watch's thread."""
 
     def __init__(self, *, remembered: int, window: int) -> None:
         self._most, self._window = remembered, window
@@ -137,7 +137,7 @@ class Outcomes:
         self._rows.extend(zip(label_B.tolist(), live_B.tolist(), shadow_B.tolist(), strict=True))
 
     def figures(self) -> EntropyFigures | None:
-        """Of the last labelled samples; None until there are enough of them."""
+        """Of the last labeled samples; None until there are enough of them."""
         with self._lock:
             if len(self._rows) < self._window:
                 return None

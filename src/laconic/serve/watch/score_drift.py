@@ -7,7 +7,7 @@
     harm          mean KL(s || p) / entropy of the mean of s
 
 ``harm`` is by how much normalized entropy would rise if the shadow's probabilities were the true ones; it is in the
-unit of the budget that an artefact was made with. A live score that is not a number counts as wrong as can be. Where the
+unit of the budget that an artifact was made with. A live score that is not a number counts as wrong as can be. Where the
 shadow's is none, nothing can be said of the live one: such samples must not get here.
 Shape legend: ``B`` samples; ``p_B`` live, ``s_B`` the shadow's.
 """

@@ -1,0 +1,31 @@
+"""Models in low precision: rows and layers in few bits, recipes, artifacts."""
+
+from laconic.quantize.formats.artifact import Artifact, read_artifact, write_artifact
+from laconic.quantize.formats.features import DenseFeature, Features, TableFeature
+from laconic.quantize.formats.model_shape import ModelShape
+from laconic.quantize.formats.observe import Observed, observe
+from laconic.quantize.formats.quantize import quantize_model
+from laconic.quantize.formats.recipe import LayerChoice, Recipe, TableChoice
+from laconic.quantize.formats.rows import Ranges, RowFormat, dequantize_rows, quantize_rows
+from laconic.quantize.formats.trained_model import TrainedModel
+
+__all__ = [
+    "Artifact",
+    "DenseFeature",
+    "Features",
+    "LayerChoice",
+    "ModelShape",
+    "Observed",
+    "Ranges",
+    "Recipe",
+    "RowFormat",
+    "TableChoice",
+    "TableFeature",
+    "TrainedModel",
+    "dequantize_rows",
+    "observe",
+    "quantize_model",
+    "quantize_rows",
+    "read_artifact",
+    "write_artifact",
+]

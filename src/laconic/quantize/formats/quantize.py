@@ -1,0 +1,59 @@
+"""From a trained model and a recipe to an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from laconic.quantize.formats.artifact import Artifact
+from laconic.quantize.formats.layers import quantize_layer
+from laconic.quantize.formats.model_shape import linear_layers
+from laconic.quantize.formats.observe import Observed
+from laconic.quantize.formats.recipe import Recipe
+from laconic.quantize.formats.rows import quantize_rows
+from laconic.quantize.formats.trained_model import TrainedModel
+
+__all__ = ["quantize_layers", "quantize_model"]
+
+
+def quantize_model(
+    trained: TrainedModel,
+    recipe: Recipe,
+    observed: Mapping[str, Observed] | None = None,
+    *,
+    metrics: Mapping[str, float] | None = None,
+    say: Callable[[str], None] = lambda name: None,
+) -> Artifact:
+    """Quantize every table and layer as the recipe says. ``observed`` comes from ``observe``.
+
+    ``say`` is called with the name of each table before it is quantized.
+    """
+    recipe.check(trained.features.table_names, trained.shape.layer_names())
+    layers = quantize_layers(trained, recipe, observed)
+    tables = {}
+    for name in trained.features.table_names:
+        say(name)
+        choice = recipe.tables[name]
+        tables[name] = quantize_rows(trained.tables[name], choice.format, choice.ranges)
+    return Artifact(
+        shape=trained.shape,
+        features=trained.features,
+        recipe=recipe,
+        tables=tables,
+        layers=layers,
+        metrics=dict(metrics or {}),
+        vocabularies=trained.vocabularies,
+    )
+
+
+def quantize_layers(
+    trained: TrainedModel, recipe: Recipe, observed: Mapping[str, Observed] | None = None
+) -> dict[str, dict[str, Tensor]]:
+    """Quantize the layers alone."""
+    return {
+        name: quantize_layer(
+            f"layer {name!r}", layer.weight, layer.bias, recipe.layers[name], (observed or {}).get(name)
+        )
+        for name, layer in linear_layers(trained.dense_part()).items()
+    }

@@ -1,0 +1,284 @@
+"""The numeric debugger: a model in low precision beside its fp32 shadow, part by part, on the same samples.
+
+For every table and layer, three questions::
+
+    signal over noise   its output from exact inputs, low precision against fp32: SQNR in dB, cosine
+    accumulated         the same of layers as they are served, after all that is before them
+    harm                expected increase of NE when this part alone is in low precision
+
+Parts are ranked by harm. Which inputs hurt: for a table, the ids whose samples the harm falls on, shared
+among the ids of a bag; for the whole model, the samples whose logits moved most.
+
+Shape legend: ``B`` samples, ``T`` tables, ``D`` numbers of a row, ``L`` ids, ``N`` outputs of a layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from laconic.data import Samples
+from laconic.quantize.formats import Artifact, TrainedModel
+from laconic.quantize.formats.model_shape import linear_layers
+from laconic.quantize.search.candidates import Part, described
+from laconic.quantize.search.emulate import EmulatedModel, table_bags
+from laconic.quantize.search.harm import Harm, measure_harm
+from laconic.quantize.search.held_out import labels, select
+from laconic.quantize.search.workbench import Tell
+
+__all__ = ["Debugged", "HurtId", "HurtSample", "PartError", "debug"]
+
+_MOST = 5  # ids of a table, and samples, that are named
+
+
+@dataclass(frozen=True, slots=True)
+class HurtId:
+    """A row whose samples are hurt."""
+
+    id: int
+    samples: int
+    """That look it up."""
+    share: float
+    """Of the table's harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class HurtSample:
+    """A sample whose logit moved."""
+
+    logit: float
+    """In fp32."""
+    low: float
+    """In low precision."""
+    label: int
+    ids: dict[str, list[int]]
+    """By table."""
+    worst_table: str
+    """Whose embedding is furthest from that in fp32, beside its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartError:
+    """What a part adds."""
+
+    part: Part
+    precision: str
+    sqnr_db: float
+    """Infinite where nothing changed."""
+    cosine: float
+    """Mean over samples; those of no signal are left out."""
+    accumulated_db: float | None
+    """Of a layer; None of a table, which has nothing before it."""
+    logit_rms: float
+    """Change of logits when this part alone is in low precision."""
+    harm: Harm
+    ids: tuple[HurtId, ...]
+    """Of a table, those that hurt most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Debugged:
+    """All parts, the worst first."""
+
+    samples: int
+    harm: Harm
+    """Of the whole model."""
+    parts: tuple[PartError, ...]
+    hurt: tuple[HurtSample, ...]
+
+
+@dataclass(slots=True)
+class _Noise:
+    """Sums over batches of a signal and of what was added to it."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+    cosines: float = 0.0
+    rows: int = 0
+
+    def add(self, exact_BN: Tensor, low_BN: Tensor) -> None:
+        self.signal += float(exact_BN.double().square().sum())
+        self.noise += float((low_BN.double() - exact_BN.double()).square().sum())
+        some_B = (exact_BN.square().sum(dim=1) > 0) & (low_BN.square().sum(dim=1) > 0)
+        self.cosines += float(nn.functional.cosine_similarity(exact_BN[some_B], low_BN[some_B]).sum())
+        self.rows += int(some_B.sum())
+
+    @property
+    def db(self) -> float:
+        if not self.noise:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+
+    @property
+    def cosine(self) -> float:
+        return self.cosines / self.rows if self.rows else 1.0
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Of one part, over batches."""
+
+    alone: _Noise = field(default_factory=_Noise)
+    accumulated: _Noise = field(default_factory=_Noise)
+    logits: list[Tensor] = field(default_factory=list)
+
+
+def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...], tell: Tell) -> Debugged:
+    """Compare on these samples; the artifact may be of another snapshot of the same model."""
+    shadow = _Shadow(trained, artifact)
+    exact, low = [], []
+    for k, samples in enumerate(batches):
+        with torch.inference_mode():
+            exact_B, low_B = shadow.compare(samples)
+        exact.append(exact_B)
+        low.append(low_B)
+        tell("comparing with the shadow", k + 1, len(batches))
+    exact_B, low_B, label_B = torch.cat(exact), torch.cat(low), labels(batches)
+    parts = [
+        _part_error(part, precision, shadow.gathered[part], exact_B, label_B, batches, t)
+        for t, (part, precision) in enumerate(_parts(artifact))
+    ]
+    ranked = sorted(parts, key=lambda error: error.harm.expected, reverse=True)
+    hurt = _hurt_samples(shadow, batches, exact_B, low_B, label_B)
+    return Debugged(len(label_B), measure_harm(exact_B, low_B, label_B), tuple(ranked), hurt)
+
+
+def _parts(artifact: Artifact) -> list[tuple[Part, str]]:
+    """All parts, tables first, in the order of the model."""
+    recipe = artifact.recipe
+    tables = [(Part("table", name), described(recipe.tables[name])) for name in artifact.features.table_names]
+    layers = artifact.shape.layer_names()
+    return tables + [(Part("layer", name), described(recipe.layers[name])) for name in layers]
+
+
+class _Shadow:
+    """Both models, and what is known of their parts."""
+
+    def __init__(self, trained: TrainedModel, artifact: Artifact) -> None:
+        self._trained, self.low = trained, EmulatedModel(artifact)
+        self._exact = trained.dense_part()
+        self.names = artifact.features.table_names
+        self._layers = linear_layers(self._exact)
+        self.gathered = {part: _Gathered() for part, _ in _parts(artifact)}
+
+    def compare(self, samples: Samples) -> tuple[Tensor, Tensor]:
+        """Logits of a batch in fp32 and in low precision."""
+        dense_BF = samples.dense_BF
+        exact_BTD, low_BTD = self._trained.embed(samples.lookups), self.low.embed(samples.lookups)
+        with _watched(self._exact, self._layers) as exact_seen:
+            exact_B = self._exact(dense_BF, exact_BTD)
+        with _watched(self.low.dense, self._layers) as low_seen:
+            low_B = self.low.dense(dense_BF, low_BTD)
+        part = self._exact.dense_part(dense_BF)
+        for t, name in enumerate(self.names):
+            gathered = self.gathered[Part("table", name)]
+            gathered.alone.add(exact_BTD[:, t], low_BTD[:, t])
+            mixed_BTD = exact_BTD.clone()
+            mixed_BTD[:, t] = low_BTD[:, t]
+            gathered.logits.append(self._exact.head(part, mixed_BTD))
+        for name in self._layers:
+            gathered = self.gathered[Part("layer", name)]
+            inputs_BK, outputs_BN = exact_seen[name]
+            low_layer = self.low.dense.get_submodule(name)
+            gathered.alone.add(outputs_BN, low_layer(inputs_BK))
+            gathered.accumulated.add(outputs_BN, low_seen[name][1])
+            exact_layer = self._exact.get_submodule(name)
+            self._exact.set_submodule(name, low_layer)
+            gathered.logits.append(self._exact(dense_BF, exact_BTD))
+            self._exact.set_submodule(name, exact_layer)
+        return exact_B, low_B
+
+    def furthest(self, samples: Samples, b: int) -> int:
+        """Table whose embedding of a sample is furthest from that in fp32, beside its size."""
+        one = select(samples, torch.tensor([b]))
+        exact_TD, low_TD = self._trained.embed(one.lookups)[0], self.low.embed(one.lookups)[0]
+        size_T = exact_TD.norm(dim=1)
+        return int(((low_TD - exact_TD).norm(dim=1) / size_T.clamp(min=1e-30)).argmax())
+
+
+@contextmanager
+def _watched(model: nn.Module, names: Any) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Note inputs and outputs of layers, by name."""
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def hook(name: str) -> Any:
+        def note(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            seen[name] = (inputs[0], output)
+
+        return note
+
+    handles = [model.get_submodule(name).register_forward_hook(hook(name)) for name in names]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _part_error(
+    part: Part,
+    precision: str,
+    gathered: _Gathered,
+    exact_B: Tensor,
+    label_B: Tensor,
+    batches: tuple[Samples, ...],
+    t: int,
+) -> PartError:
+    changed_B = torch.cat(gathered.logits)
+    table = part.kind == "table"
+    return PartError(
+        part=part,
+        precision=precision,
+        sqnr_db=gathered.alone.db,
+        cosine=gathered.alone.cosine,
+        accumulated_db=None if table else gathered.accumulated.db,
+        logit_rms=float((changed_B.double() - exact_B.double()).square().mean().sqrt()),
+        harm=measure_harm(exact_B, changed_B, label_B),
+        ids=_hurt_ids(batches, t, exact_B, changed_B) if table else (),
+    )
+
+
+def _hurt_ids(batches: tuple[Samples, ...], t: int, exact_B: Tensor, changed_B: Tensor) -> tuple[HurtId, ...]:
+    """Ids on whose samples the harm falls."""
+    before_B, after_B = exact_B.double(), changed_B.double()
+    harm_B = softplus(after_B) - softplus(before_B) - torch.sigmoid(before_B) * (after_B - before_B)
+    harm_B = torch.nan_to_num(harm_B.clamp_(min=0.0))
+    bags = [table_bags(samples.lookups, t) for samples in batches]
+    size_B = torch.cat([offsets.diff() for _, offsets in bags])
+    ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)
+    sample_L = torch.repeat_interleave(torch.arange(len(size_B)), size_B)
+    each_L = (harm_B / size_B.clamp(min=1))[sample_L]
+    harm_U = torch.zeros(len(ids_U), dtype=torch.float64).index_add_(0, places_L, each_L)
+    total = float(harm_U.sum())
+    if not total:
+        return ()
+    worst = harm_U.topk(min(_MOST, len(ids_U))).indices.tolist()
+    samples_U = torch.bincount(places_L, minlength=len(ids_U))
+    return tuple(HurtId(int(ids_U[u]), int(samples_U[u]), float(harm_U[u]) / total) for u in worst)
+
+
+def _hurt_samples(
+    shadow: _Shadow, batches: tuple[Samples, ...], exact_B: Tensor, low_B: Tensor, label_B: Tensor
+) -> tuple[HurtSample, ...]:
+    moved_B = torch.nan_to_num((low_B - exact_B).abs(), nan=math.inf)
+    first_of = torch.tensor([0, *(len(samples) for samples in batches)]).cumsum(0)
+    hurt = []
+    for b in moved_B.topk(min(_MOST, len(moved_B))).indices.tolist():
+        if not moved_B[b]:
+            break
+        batch = int(torch.searchsorted(first_of, b, right=True)) - 1
+        here, samples = b - int(first_of[batch]), batches[batch]
+        ids = {}
+        for t, name in enumerate(shadow.names):
+            ids_L, offsets = table_bags(samples.lookups, t)
+            ids[name] = ids_L[int(offsets[here]) : int(offsets[here + 1])].tolist()
+        worst = shadow.names[shadow.furthest(samples, here)]
+        hurt.append(HurtSample(float(exact_B[b]), float(low_B[b]), int(label_B[b]), ids, worst))
+    return tuple(hurt)

@@ -1,0 +1,180 @@
+"""``laconic quantize`` from a workbench to an artifact and what there is to say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from laconic import kernels
+from laconic.quantize.formats import Artifact, Recipe, quantize_model
+from laconic.quantize.search.candidates import candidates
+from laconic.quantize.search.choose import Objective, ParetoPoint, pareto
+from laconic.quantize.search.drafts import Drafts
+from laconic.quantize.search.half import Half, Scored
+from laconic.quantize.search.held_out import thinned
+from laconic.quantize.search.latency import Stopwatch, engine_us
+from laconic.quantize.search.population import population_of
+from laconic.quantize.search.probe import Probe
+from laconic.quantize.search.result import quantize_result
+from laconic.quantize.search.search import Found, search
+from laconic.quantize.search.sensitivity import Measurement, MeasurementFile, measure_candidates
+from laconic.quantize.search.workbench import Tell, Workbench
+from laconic.report.quantize_result import ModelFigures, QuantizeResult, SampleCounts
+from laconic.train.metrics import Evaluation
+
+__all__ = [
+    "Quantized",
+    "SearchSettings",
+    "Searched",
+    "measurement_file",
+    "quantize_run",
+    "search_run",
+    "with_figures",
+]
+
+_POPULATION = 16384  # samples that histograms of inputs are made of
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """What is searched for, and how thoroughly."""
+
+    budget: float
+    """Largest increase of normalized entropy, as a share of it."""
+    objective: Objective = "size"
+    probe: int = 8192
+    """Samples on which each candidate is measured."""
+    batch: int = 256
+    """Samples of a batch whose time is measured."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """An artifact, and what it was chosen from."""
+
+    artifact: Artifact
+    found: Found
+    parts: list[list[Measurement]]
+    """Every candidate of every part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """An artifact, and how it came about."""
+
+    artifact: Artifact
+    result: QuantizeResult
+
+
+def measurement_file(
+    bench: Workbench, settings: SearchSettings, path: Path, *, fresh: bool
+) -> MeasurementFile:
+    """Open the file of measurements of this model, on these samples, with these kernels."""
+    of = f"{bench.digest} {settings.probe} {settings.batch} {kernels.active().name}"
+    return MeasurementFile(path, blake2b(of.encode(), digest_size=16).hexdigest(), fresh=fresh)
+
+
+def quantize_run(
+    bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, tell: Tell
+) -> Quantized:
+    """Search, and say all that there is to say about what was found."""
+    searched = search_run(bench, settings, file, tell)
+    curve = pareto(searched.parts, settings.budget)
+    us = _engine_times(bench, searched.artifact, settings.batch, tell)
+    return Quantized(searched.artifact, _result(bench, settings, searched, us, curve, title))
+
+
+def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell) -> Searched:
+    """Search, and make the artifact that was found."""
+    parts = _measure(bench, settings, file, tell)
+    drafts = Drafts(bench.trained, bench.observed, tell)
+    tell("scoring in fp32", 0, 2)
+    search_half = Half(drafts, bench.halves.search)
+    tell("scoring in fp32", 1, 2)
+    verification_half = Half(drafts, bench.halves.verification)
+    tell("scoring in fp32", 2, 2)
+    found = search(parts, settings.budget, settings.objective, search_half, verification_half, tell)
+    artifact = with_figures(bench, drafts.artifact(found.chosen.recipe), found.verified, settings.budget)
+    return Searched(artifact, found, parts)
+
+
+def _measure(
+    bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell
+) -> list[list[Measurement]]:
+    some = thinned(bench.halves.search, settings.probe)
+    probe = Probe(bench.trained, some, bench.observed)
+    stopwatch = Stopwatch(bench.trained, bench.halves.search, bench.observed, settings.batch)
+    total = len(candidates(probe.names, bench.trained.shape.layer_names()))
+    done = 0
+
+    def next_one(_: object) -> None:
+        nonlocal done
+        done += 1
+        tell("measuring candidates", done, total)
+
+    return measure_candidates(probe, stopwatch, file, next_one)
+
+
+def with_figures(bench: Workbench, artifact: Artifact, scored: Scored, budget: float) -> Artifact:
+    """Return an artifact that says what was measured of it, its budget, and what inputs it is made for."""
+    metrics = {
+        "budget": budget,
+        "ne_fp32": scored.exact.normalized_entropy,
+        "ne": scored.low.normalized_entropy,
+        "ne_change": scored.harm.measured,
+        "ne_change_se": scored.harm.measured_se,
+        "ne_change_expected": scored.harm.expected,
+        "auc_fp32": scored.exact.auc,
+        "auc": scored.low.auc,
+        "samples": float(scored.harm.samples),
+    }
+    some = thinned(bench.halves.search, _POPULATION)
+    return replace(artifact, metrics=metrics, population=population_of(artifact.features, some))
+
+
+def _engine_times(bench: Workbench, artifact: Artifact, batch: int, tell: Tell) -> tuple[float, ...]:
+    """Microseconds of a batch in fp32 and in low precision."""
+    tell("timing the engine", 0, 1)
+    recipe = Recipe.uniform(artifact.recipe.tables, artifact.recipe.layers)
+    exact = quantize_model(bench.trained, recipe)
+    times = engine_us((exact, artifact), bench.halves.search, batch)
+    tell("timing the engine", 1, 1)
+    return times
+
+
+def _result(
+    bench: Workbench,
+    settings: SearchSettings,
+    searched: Searched,
+    us: tuple[float, ...],
+    curve: list[ParetoPoint],
+    title: str,
+) -> QuantizeResult:
+    found, parts = searched.found, searched.parts
+    served = found.verified
+    exact_bytes = sum(part[0].bytes for part in parts)
+    return quantize_result(
+        title=title,
+        objective=settings.objective,
+        budget=settings.budget,
+        seed=settings.seed,
+        batch=settings.batch,
+        samples=SampleCounts(
+            probe=parts[0][0].harm.samples,
+            search=found.attempts[-1].search.samples,
+            verification=served.harm.samples,
+        ),
+        exact=_figures(served.exact, exact_bytes, us[0]),
+        low=_figures(served.low, searched.artifact.size_bytes, us[1]),
+        harm=served.harm,
+        found=found,
+        parts=parts,
+        rows={feature.name: feature.rows for feature in bench.trained.features.tables},
+        curve=curve,
+    )
+
+
+def _figures(evaluation: Evaluation, size: int, us: float) -> ModelFigures:
+    return ModelFigures(ne=evaluation.normalized_entropy, auc=evaluation.auc, bytes=size, us=us)

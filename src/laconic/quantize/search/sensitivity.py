@@ -1,0 +1,154 @@
+"""What every candidate takes and harms, each measured once, with all other parts in fp32.
+
+Measurements go into a file as they are made, and a search that was interrupted goes on from there::
+
+    {"version": 1, "of": "<digest of model, samples and machine>"}
+    {"kind": "table", "name": "c_user", "label": "int4 greedy", "bytes": 3315888, "us": -41.2, "harm": {...}}
+
+A file of something else is not added to: its first line tells. A line that was cut short is measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from laconic.errors import ConfigError
+from laconic.files import write_whole
+from laconic.quantize.formats.layers import part_shapes
+from laconic.quantize.formats.model_shape import linear_layers
+from laconic.quantize.formats.recipe import LayerChoice, TableChoice
+from laconic.quantize.formats.rows import quantize_rows
+from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.search.candidates import Candidate, candidates
+from laconic.quantize.search.harm import Harm, measure_harm
+from laconic.quantize.search.probe import Probe
+
+__all__ = ["Measurement", "MeasurementFile", "measure_candidates", "stored_bytes"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One candidate."""
+
+    candidate: Candidate
+    bytes: int
+    """That it is stored in."""
+    us: float
+    """Microseconds that a batch takes more than with the part in fp32; below 0 is faster."""
+    harm: Harm
+
+
+class MeasurementFile:
+    """Measurements of one model on one set of samples."""
+
+    def __init__(self, path: Path, of: str, *, fresh: bool = False) -> None:
+        """``of`` says what is measured; ``fresh`` forgets what the file has."""
+        self.path, self._of = path, of
+        self._found: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.forgotten = 0
+        """Measurements of something else that the file had."""
+        lines = [] if fresh or not path.exists() else list(_lines(path))
+        if lines and lines[0] == self._header:
+            self._found = {_key(line): line for line in lines[1:]}
+        elif lines:
+            self.forgotten = len(lines) - 1
+        text = "".join(json.dumps(line) + "\n" for line in [self._header, *self._found.values()])
+        write_whole(path, text)
+
+    @property
+    def _header(self) -> dict[str, Any]:
+        return {"version": _VERSION, "of": self._of}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, candidate: Candidate) -> Measurement | None:
+        """Return what was measured before."""
+        line = self._found.get((candidate.part.kind, candidate.part.name, candidate.label))
+        if line is None:
+            return None
+        return Measurement(candidate, line["bytes"], line["us"], Harm(**line["harm"]))
+
+    def add(self, measurement: Measurement) -> None:
+        """Write a measurement down at once."""
+        part, harm = measurement.candidate.part, asdict(measurement.harm)
+        line: dict[str, Any] = {"kind": part.kind, "name": part.name, "label": measurement.candidate.label}
+        line |= {"bytes": measurement.bytes, "us": measurement.us, "harm": harm}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self._found[_key(line)] = line
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Lines that are whole; a file that has none of ours is refused, not overwritten."""
+    for number, text in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        try:
+            line = json.loads(text)
+            if number and set(line) != {"kind", "name", "label", "bytes", "us", "harm"}:
+                raise ValueError
+            if not number and set(line) != {"version", "of"}:
+                raise ValueError
+        except (ValueError, TypeError):
+            if not number:
+                raise ConfigError(
+                    f"{path}: expected measurements of laconic quantize, got {text[:60]!r}; choose another file"
+                ) from None
+            continue  # cut short by a kill or a full disk
+        yield line
+
+
+def _key(line: dict[str, Any]) -> tuple[str, str, str]:
+    return line["kind"], line["name"], line["label"]
+
+
+def measure_candidates(
+    probe: Probe,
+    latency_us: Callable[[Candidate], float],
+    file: MeasurementFile,
+    done: Callable[[Candidate], None] = lambda candidate: None,
+) -> list[list[Measurement]]:
+    """Measure what the file does not have yet; candidates of each part stand together.
+
+    ``done`` is called with every candidate, measured now or before.
+    """
+    trained = probe.trained
+    parts: dict[Any, list[Measurement]] = {}
+    for candidate in candidates(probe.names, trained.shape.layer_names()):
+        found = file.get(candidate)
+        if found is None:
+            found = Measurement(
+                candidate, stored_bytes(trained, candidate), latency_us(candidate), _harm(probe, candidate)
+            )
+            file.add(found)
+        parts.setdefault(candidate.part, []).append(found)
+        done(candidate)
+    return list(parts.values())
+
+
+def _harm(probe: Probe, candidate: Candidate) -> Harm:
+    if candidate.choice in (TableChoice(), LayerChoice()):
+        return Harm(0.0, 0.0, 0.0, 0.0, len(probe.label_B))
+    try:
+        if isinstance(candidate.choice, TableChoice):
+            quantize_rows(probe.largest_row(candidate.part.name), candidate.choice.format)
+        changed_B = probe.logits_with(candidate)
+    except ConfigError:  # beyond what the format holds
+        return Harm(math.inf, 0.0, math.inf, 0.0, len(probe.label_B))
+    return measure_harm(probe.exact_B, changed_B, probe.label_B)
+
+
+def stored_bytes(trained: TrainedModel, candidate: Candidate) -> int:
+    """Bytes of a part as this candidate."""
+    name, choice = candidate.part.name, candidate.choice
+    if isinstance(choice, TableChoice):
+        return len(trained.tables[name]) * choice.format.row_bytes(trained.shape.dim)
+    layer = linear_layers(trained.shape.build())[name]
+    shapes = part_shapes(choice, layer.out_features, layer.in_features, bias=layer.bias is not None)
+    return sum(kind.itemsize * math.prod(shape) for kind, shape in shapes.values())
