@@ -54,9 +54,8 @@ def exchange_sizes(rank, ranks):
     return True
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_all_lengths_arrive(ranks):
-    assert run_ranks(ranks, exchange_sizes) == [True] * ranks
+def test_all_lengths_arrive():
+    assert run_ranks(3, exchange_sizes) == [True] * 3
 
 
 def heads_longer_than_the_receive(rank, ranks):
@@ -94,7 +93,7 @@ def last_turn_of_a_slow_rank(rank, ranks):
     nothing, ten = np.zeros((ranks, 0), np.int64), np.where(np.arange(ranks) == rank, 0, 10)
     wire.announce(0, 1, 0, nothing, nothing, (np.full(10 * (ranks - 1), rank, np.uint8), ten))
     if rank == 0:
-        time.sleep(1)  # meanwhile the others are done, and gone
+        time.sleep(0.4)  # meanwhile the others are done, and gone
     theirs = np.zeros(10 * (ranks - 1), np.uint8)
     wire.receive(theirs, ten)
     if rank == 0:
@@ -103,7 +102,5 @@ def last_turn_of_a_slow_rank(rank, ranks):
     return theirs[::10].tolist()
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_rank_may_leave_after_its_last_turn(ranks):
-    heard = run_ranks(ranks, last_turn_of_a_slow_rank)
-    assert heard == [[source for source in range(ranks) if source != rank] for rank in range(ranks)]
+def test_a_rank_may_leave_after_its_last_turn():
+    assert run_ranks(3, last_turn_of_a_slow_rank) == [[1, 2], [0, 2], [0, 1]]

@@ -97,19 +97,19 @@ def test_a_full_disk_is_an_error_before_training(small_disk):
 
 
 def _in_little_memory(rank, ranks, folder):
-    """Train a table of 256 MB with 128 MB more memory than there was; returns what happened, cold and not."""
+    """Train a table of 128 MB with 64 MB more memory than there was; returns what happened, cold and not."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    limit = 1024 * int(status["VmData"].split()[0]) + (128 << 20)
+    limit = 1024 * int(status["VmData"].split()[0]) + (64 << 20)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))  # of memory that is no file's
     found = []
     for cold in (True, False):
-        table = Table(name="large", rows=1 << 21, cold=cold)
+        table = Table(name="large", rows=1 << 20, cold=cold)
         try:
             embeddings = ShardedEmbeddings([table], 32, world=Alone(), cold_folder=folder)
         except RuntimeError as error:
             found.append(str(error).splitlines()[0])
             continue
-        lookups = Lookups.one_hot(torch.arange(0, 1 << 21, 1 << 14)[None])
+        lookups = Lookups.one_hot(torch.arange(0, 1 << 20, 1 << 13)[None])
         before = embeddings(lookups).detach().clone()
         embeddings(lookups).sum().backward()
         embeddings.finish()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
 from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_equal, assert_same_checkpoint, checkpoint
 
-STEPS, AT = 12, 5
+STEPS, AT = 6, 3
 KEEP = (
     "--set",
     "dense.send=large",
@@ -34,6 +36,22 @@ def whole(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory):
+    """Return the folder of a run that stopped."""
+    folder = tmp_path_factory.mktemp("halfway")
+    settings = write_settings(folder, samples=16 * 2 * STEPS)
+    train(2, folder / "ranks", str(settings), *KEEP, "--set", f"train.steps={AT}")
+    return folder
+
+
+@pytest.fixture
+def stopped(halfway, tmp_path):
+    """Return the settings of a run of one's own that stopped there."""
+    shutil.copytree(halfway / "run", tmp_path / "run")
+    return str(write_settings(tmp_path, samples=16 * 2 * STEPS))
+
+
 def test_gradients_wait_and_the_table_says_what_was_sent(whole):
     ends = held(checkpoint(whole / "run", STEPS))
     assert sorted(ends) == ["held-0-of-2.pt", "held-1-of-2.pt"]
@@ -43,21 +61,17 @@ def test_gradients_wait_and_the_table_says_what_was_sent(whole):
     assert "dense" in (whole / "ranks" / "out-0").read_text()
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(whole, tmp_path):
-    settings = write_settings(tmp_path, samples=16 * 2 * STEPS)
-    train(2, tmp_path / "a", str(settings), *KEEP, "--set", f"train.steps={AT}")
-    train(2, tmp_path / "b", str(settings), *KEEP, "--resume")
+def test_a_resumed_run_is_the_uninterrupted_one(whole, stopped, tmp_path):
+    train(2, tmp_path / "ranks", stopped, *KEEP, "--resume")
     ends = [checkpoint(folder / "run", STEPS) for folder in (whole, tmp_path)]
     assert_same_checkpoint(*ends)
     assert_equal(held(ends[0]), held(ends[1]))
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_another_number_of_ranks_goes_on_with_what_was_held_back(tmp_path, ranks):
-    settings = write_settings(tmp_path, samples=16 * 6 * 4)
-    train(2, tmp_path / "a", str(settings), *KEEP, "--set", f"train.steps={AT}")
+def test_another_number_of_ranks_goes_on_with_what_was_held_back(stopped, tmp_path, ranks):
     before = held(checkpoint(tmp_path / "run", AT))
-    train(ranks, tmp_path / "b", str(settings), *KEEP, "--resume", "--set", f"train.steps={AT + 1}")
+    train(ranks, tmp_path / "ranks", stopped, *KEEP, "--resume", "--set", f"train.steps={AT + 1}")
     after = held(checkpoint(tmp_path / "run", AT + 1))
     assert len(before) == 2
     assert len(after) == (3 if ranks == 3 else 0)
