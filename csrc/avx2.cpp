@@ -33,14 +33,13 @@ namespace {
 #include "embedding_bag.inl"
 #include "row_ranges.inl"
 #include "dense.inl"
-#include "turn.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("avx2")
 }  // namespace
 
 const Kernels* avx2_kernels() {
   __builtin_cpu_init();
-  // every processor with AVX2 also has F16C, which older compilers can not ask for
+  // every processor with AVX2 also has F16C, which older compilers cannot ask for
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? &kTable : nullptr;
 }
 

@@ -212,5 +212,4 @@ NB_MODULE(_native, m) {
   define_bit_rows(m);
   define_quantize_rows(m);
   define_dense(m);
-  define_turn(m);
 }

@@ -41,6 +41,5 @@ void define_quantize_rows(nb::module_& m);
 void define_sketch(nb::module_& m);
 void define_sparse(nb::module_& m);
 void define_threshold(nb::module_& m);
-void define_turn(nb::module_& m);
 
 }  // namespace laconic

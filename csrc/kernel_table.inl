@@ -7,7 +7,7 @@
       fill_runs, huffman_decode, huffman_decode_abreast, append_bits, merge_references, to_half,  \
       from_half, quantize_row, dequantize_row, all_below, sorted_until, nonzero_bits<uint32_t>,   \
       nonzero_bits<uint64_t>, large_bits, finite_magnitudes, reach_bits, level_base, to_levels,   \
-      from_levels, split_words, join_words, pack_words, spread_words, turn_rows,                  \
+      from_levels, split_words, join_words, pack_words, spread_words,                             \
       {add_rows<float>, sum_bags<float>, update_rows<float>},                                     \
       {add_rows<double>, sum_bags<double>, update_rows<double>},                                  \
       {nonzero<int32_t>, nonzero<int64_t>, count_bits, list_bits, bloom_candidates},              \

@@ -11,7 +11,7 @@ namespace laconic {
 
 // How one block is laid on the integer grid.
 struct Grid {
-  float step;          // distance of two neighbouring codes
+  float step;          // distance of two neighboring codes
   float inverse;       // 1.0f / step
   float bound;         // largest error allowed, rounded down to float32
   int32_t base;        // added to a stored code before it is multiplied by step
@@ -54,7 +54,7 @@ inline constexpr size_t kAbreast = 3;  // streams that are decoded side by side:
 
 inline constexpr size_t kChunkSymbols = 32768;  // most symbols of one chunk
 inline constexpr int kStreams = 6;    // interleaved bit streams of one chunk
-inline constexpr int kQuad = 4;       // neighbouring symbols that share a stream
+inline constexpr int kQuad = 4;       // neighboring symbols that share a stream
 
 enum class Optimizer : uint8_t { kSgd = 0, kRowwiseAdagrad = 1 };
 
@@ -85,10 +85,10 @@ struct RowKernels {
   size_t (*update_rows)(const RowUpdate<T>& update);  // returns the number of distinct rows
 };
 
-// What the rows of a served table are stored as, see embedding_bag.inl; laconic.quant.rows has the same order.
+// What the rows of a served table are stored as, see embedding_bag.inl; laconic.quantize.formats.rows has the same order.
 enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2, kInt4 = 3, kInt2 = 4 };
 
-// How the range of a row that its codes cover is chosen, see row_ranges.inl; laconic.quant.row_ranges has the same order.
+// How the range of a row that its codes cover is chosen, see row_ranges.inl; laconic.quantize.formats.row_ranges has the same order.
 enum class RangeMethod : uint8_t { kMinMax = 0, kGreedy = 1, kLeastSquares = 2 };
 
 // Bags of one table. Ids are known to be inside; those of bag b are ids[offsets[b]..offsets[b + 1]).
@@ -253,9 +253,6 @@ struct Kernels {
   void (*join_words)(const uint8_t* rest, const uint8_t* ranks, size_t n, uint8_t top, uint32_t* words);
   size_t (*pack_words)(const uint32_t* words, size_t n, const uint8_t* bits, uint32_t* packed);
   size_t (*spread_words)(const uint32_t* packed, const uint8_t* bits, size_t n, uint32_t* words);
-
-  // Coordinates of rows along the axes that are the columns of a square matrix, see turn.inl; `out` is not `x`.
-  void (*turn_rows)(const float* x, size_t rows, size_t cols, const float* axes, float* out);
 
   RowKernels<float> float_rows;
   RowKernels<double> double_rows;

@@ -30,7 +30,6 @@ namespace {
 #include "embedding_bag.inl"
 #include "row_ranges.inl"
 #include "dense.inl"
-#include "turn.inl"
 #include "kernel_table.inl"
 LACONIC_KERNEL_TABLE("scalar")
 }  // namespace

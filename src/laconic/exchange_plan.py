@@ -11,7 +11,6 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Protocol
 
-from laconic.codecs.axes import Axes
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.expected import expect_codec
 from laconic.errors import ConfigError
@@ -43,9 +42,6 @@ class ExchangePlan:
     coded_ids: bool = True
     """Ids travel through ``IdList``; otherwise eight bytes each."""
 
-    axes: Axes | None = None
-    """Along which ``BoundedRows`` rounds, rows and gradients; None: along the dimensions as they are."""
-
     @classmethod
     def exact(cls, tables: int, *, coded_ids: bool = True) -> ExchangePlan:
         """Every value travels as it is."""
@@ -54,7 +50,7 @@ class ExchangePlan:
     @cached_property
     def digest(self) -> int:
         """63 bits that differ where plans do."""
-        text = repr((self.tables, self.coded_ids, self.axes)).encode()
+        text = repr((self.tables, self.coded_ids)).encode()
         return int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 1
 
 

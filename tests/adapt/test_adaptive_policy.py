@@ -210,7 +210,7 @@ def test_parts_that_one_side_lacks_begin_anew():
     assert bare.plan_for(0) == PLAN
 
 
-def test_a_state_from_before_is_restored_unless_it_has_a_closed_loop():
+def test_a_state_from_before_is_restored_unless_it_has_what_is_gone():
     policy = full_policy()
     policy.losses.add(1, 0.5)
     state = json.loads(json.dumps(policy.state()))
@@ -223,10 +223,15 @@ def test_a_state_from_before_is_restored_unless_it_has_a_closed_loop():
     restored.restore(state)
     assert restored.state() == policy.state()
     loop = {"observations": 1, "fast": 0.5, "slow": 0.5, "largest_rate": 0.0, "share": 1.0}
-    with pytest.raises(
-        FormatError, match=r"^checkpoint: its run narrowed bounds by a closed loop, which is gone; "
+    for part, of, said in (
+        ("decay", loop, "narrowed bounds by a closed loop"),
+        ("axes", {"dim": 1, "data": "AACAPw=="}, "rounded rows along principal axes"),
+        ("axes", {}, "rounded rows along principal axes"),  # none were found yet
     ):
-        restored.restore({**state, "decay": loop})
+        with pytest.raises(
+            FormatError, match=rf"^checkpoint: its run {said}, which is gone; train anew, or "
+        ):
+            full_policy().restore({**state, part: of})
 
 
 def test_a_slope_is_what_a_doubling_of_steps_takes_off_the_loss_per_e_fold():

@@ -14,7 +14,6 @@ from laconic.codecs import BoundedRows
 from laconic.collectives import RowwiseAdagrad, Table
 from laconic.collectives.update_error import UpdateError
 from laconic.collectives.world import Joined
-from laconic.errors import ConfigError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
 from laconic.train.adaptation import make_adaptive_policy
@@ -111,35 +110,6 @@ def test_a_run_resumed_within_a_decay_and_with_a_guard_is_the_uninterrupted_one(
     decisions = decisions_of(tmp_path / "one")
     assert decisions_of(tmp_path / "two") == decisions
     assert any(entry["part"] == "guard" for entry in decisions)
-
-
-def test_axes_are_found_alike_on_all_ranks_and_kept_by_a_run_that_is_resumed(tmp_path):
-    """Interrupted between two looks; the last batch has one sample, so that rank 0 and 1 have none."""
-    steps, at = 19, 13
-    overrides = ("exchange.axes=principal", "exchange.bound=0.05", "train.eval_every=0")
-    common = [word for override in overrides for word in ("--set", override)]
-    straight, parts, own = (
-        write_settings(tmp_path, samples=16 * 3 * (steps - 1) + 1, name=name)
-        for name in ("one", "two", "own")
-    )
-    watched = Watched(tmp_path / "seen")
-    adapt(3, tmp_path / "a", watched, str(straight), *common)
-    adapt(
-        3, tmp_path / "b", Watched(tmp_path / "seen again"), str(parts), *common, "--set", f"train.steps={at}"
-    )
-    adapt(3, tmp_path / "c", Watched(tmp_path / "seen again"), str(parts), *common, "--resume")
-    adapt(3, tmp_path / "d", Watched(tmp_path / "not turned"), str(own), *common[2:])
-    ends = [checkpoint(tmp_path / name, steps) for name in ("one", "two")]
-    assert_same_checkpoint(*ends)
-    decisions = decisions_of(tmp_path / "one")
-    assert [(entry["step"], entry["part"]) for entry in decisions] == [(8, "axes"), (16, "axes")]
-    assert decisions[0]["old"] == "own"
-    assert decisions[0]["new"] == decisions[1]["old"] != decisions[1]["new"]
-    assert decisions_of(tmp_path / "two") == decisions
-    seen = [lines(tmp_path / "seen" / f"decisions-{rank}") for rank in range(3)]
-    assert seen[0] == seen[1] == seen[2]
-    with pytest.raises(AssertionError):  # or the axes had no effect
-        assert_same_checkpoint(ends[0], checkpoint(tmp_path / "own", steps))
 
 
 def test_a_cast_is_left_without_fuss_when_the_bound_has_become_too_narrow_for_it(tmp_path):
@@ -253,48 +223,6 @@ def test_real_ranks_take_steps_back_change_their_rate_and_see_errors_as_a_rehear
     assert sums_4T == pytest.approx(rehearsed["sums"] * copies_T, rel=1e-12)
     assert (sums_4T[3, :3] > 0).all()
     assert sums_4T[3, 3] == 0
-
-
-MOMENTS = [
-    *TABLES[:3],
-    Table(name="pooled", rows=30, send="pooled"),
-    Table(name="cold", rows=33, sharding="row", cold=True),
-]
-HOT, WARM = {"split": [0, 3, 4, 50], "whole": range(60)}, {"cold": [1, 2, 9, 30]}
-
-
-def _moments(embeddings, rank: int, ranks: int):
-    """Train twice, so that places of hot rows are old, and look at the rows of a third batch."""
-    batches = many_ranks.random_batches(MOMENTS, [60, 31, 40], most=1, seed=4, dtype=torch.float32)
-    *trained, looked_at = (
-        many_ranks.part_of(found, rank * found.samples // ranks, (rank + 1) * found.samples // ranks)
-        for _, _, found in batches
-    )
-    for part in trained:
-        embeddings(part).sum().backward()
-        embeddings.finish()
-    return embeddings.row_moments(looked_at)
-
-
-def _real_moments(rank: int, ranks: int, folder: str):
-    embeddings = ShardedEmbeddings(
-        MOMENTS, DIM, seed=SEED, world=Joined(), hot=HOT, warm=WARM, cold_folder=folder
-    )
-    return _moments(embeddings, rank, ranks)
-
-
-def test_moments_of_real_ranks_are_those_of_a_rehearsal_wherever_rows_are(tmp_path):
-    real = run_ranks(3, _real_moments, str(tmp_path))
-    rehearsed = _moments(RehearsedEmbeddings(MOMENTS, DIM, 3, seed=SEED, hot=HOT), 0, 1)
-    for (mine,), expected in zip(real, rehearsed, strict=True):
-        assert mine.any()
-        assert mine.tobytes() == expected.tobytes()
-
-
-def test_axes_of_what_is_not_bounded_are_refused():
-    settings = settings_of("exchange.axes=principal", "exchange.kind=cast")
-    with pytest.raises(ConfigError, match=r"'principal' is for bounded rows, but exchange\.kind is 'cast'"):
-        make_adaptive_policy(effective_exchange(settings), ["a"], 2)
 
 
 def test_one_rank_has_no_economy_and_settings_say_what_adapts():

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows, Cast, Hybrid, Lossless
-from laconic.codecs.axes import Axes
 from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from laconic.collectives.ledger import DIRECTIONS
 from laconic.collectives.world import Alone, Joined
@@ -62,11 +60,10 @@ class Case:
     coded_ids: bool = True
     warmup_steps: int = 0
     hot: dict[str, Any] = field(default_factory=dict)
-    axes: Axes | None = None
 
     @property
     def policy(self) -> FixedPolicy:
-        return FixedPolicy(ExchangePlan(self.codecs, self.coded_ids, self.axes), self.warmup_steps)
+        return FixedPolicy(ExchangePlan(self.codecs, self.coded_ids), self.warmup_steps)
 
     def batches(self) -> list[Lookups]:
         """Bags of up to three ids where requesters make them, of one id for pooled tables; or one id for all."""
@@ -89,7 +86,6 @@ def side_by_side(left: Lookups, right: Lookups) -> Lookups:
 ADAGRAD, SGD = RowwiseAdagrad(rate=0.1), Sgd(rate=4.0)
 EXACT = TableCodecs()
 HOT = {"split": [0, 1, 2, 5, 89], "split mean": range(41), "whole": [3], "whole mean": [0, 1], "idle": [4]}
-AXES = Axes.of(np.linalg.qr(np.random.default_rng(1).normal(size=(DIM, DIM)))[0])
 CASES = {
     "exact, adagrad": Case(MIXED, (EXACT,) * 11, ADAGRAD),
     "exact, sgd": Case(MIXED, (EXACT,) * 11, SGD),
@@ -119,14 +115,6 @@ CASES = {
         hot=HOT,
     ),
     "hot, lossless": Case(MIXED, (LOSSLESS,) * 11, ADAGRAD, hot=HOT),
-    "bounded along other axes": Case(MIXED, (BOUNDED,) * 11, ADAGRAD, axes=AXES),
-    "hot, of every kind, along other axes": Case(
-        MIXED,
-        (BOUNDED, EXACT, HALF, DITHERED, BOUNDED, EXACT, HALF, HALF, HYBRID, HYBRID, EXACT),
-        ADAGRAD,
-        hot=HOT,
-        axes=AXES,
-    ),
     "only backward": Case(MIXED, (TableCodecs(None, BOUNDED.backward),) * 11, ADAGRAD),
 }
 

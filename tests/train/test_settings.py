@@ -117,6 +117,15 @@ def test_a_decay_by_the_clock_says_when_it_ends(kind):
     assert parse(DATA + text, RunSettings).exchange.decay.steps == 9
 
 
+@pytest.mark.parametrize("axes", ["own", "principal"])
+def test_axes_that_are_gone_are_refused_with_what_to_do(axes):
+    with pytest.raises(ConfigError) as caught:
+        parse(DATA + f"[exchange]\naxes = '{axes}'", RunSettings, where="run.toml")
+    assert str(caught.value) == (
+        "run.toml: exchange: axes is gone: rows are rounded along the dimensions they have; remove the line"
+    )
+
+
 def test_the_closed_loop_that_is_gone_is_refused_with_the_kinds_that_exist():
     with pytest.raises(ConfigError) as caught:
         parse(DATA + "[exchange.decay]\nkind = 'closed_loop'", RunSettings, where="run.toml")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from laconic.adapt.tuned_bounds import MOST_ERROR, tune_bounds
+from laconic.adapt.tuned_bounds import MOST_ERROR
 from laconic.errors import ConfigError
 from laconic.tuning.measure import FORWARD_BOUNDS, GRADIENT_BOUNDS, Effort
 from laconic.tuning.stage import Stage
@@ -40,36 +40,6 @@ def test_every_table_has_a_curve_for_each_direction(measured):
         assert table.backward.bounds == GRADIENT_BOUNDS
         assert len(table.homogenization) == len(FORWARD_BOUNDS)
         assert table.forward.bytes_exact == table.backward.bytes_exact > 0
-
-
-def test_bounds_are_chosen_along_the_axes_that_send_less(measured):
-    tuned = choose(measured, 1e-3)
-    sent = {
-        axes: tune_bounds(tables, 1e-3).bytes_sent
-        for axes, tables in (("own", measured.tables), ("principal", measured.principal))
-    }
-    assert tuned.saved == 1 - sent["principal"] / sent["own"]
-    assert tuned.axes == ("principal" if tuned.saved >= 0.02 else "own")
-    assert tuned.bounds.bytes_sent == sent[tuned.axes]
-    assert tuned.tables is (measured.principal if tuned.axes == "principal" else measured.tables)
-    # a turn changes no harm of an error
-    for own, turned in zip(measured.tables, measured.principal, strict=True):
-        assert own.forward.sensitivity == turned.forward.sensitivity
-        assert own.backward.sensitivity == turned.backward.sensitivity
-
-
-@pytest.mark.parametrize(("share", "axes"), [(0.9, "principal"), (0.99, "own"), (1.1, "own")])
-def test_rows_are_turned_where_that_saves_enough(measured, share, axes):
-    def scaled(curve):
-        return replace(curve, bytes_sent=tuple(share * sent for sent in curve.bytes_sent))
-
-    principal = tuple(
-        replace(table, forward=scaled(table.forward), backward=scaled(table.backward))
-        for table in measured.tables
-    )
-    tuned = choose(replace(measured, principal=principal), 1e-2)
-    assert tuned.axes == axes
-    assert tuned.saved == pytest.approx(1 - share, abs=0.02)
 
 
 def test_as_many_pieces_of_work_are_done_as_were_announced(counted):

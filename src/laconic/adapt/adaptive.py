@@ -1,4 +1,4 @@
-"""The adaptive policy: a plan's bounds, scaled by the clock, by the guard, and by the economy, along axes that follow the tables.
+"""The adaptive policy: a plan's bounds, scaled by the clock, by the guard, and by the economy.
 
 ``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. What it hands
 out stays the same object until something changes.
@@ -18,7 +18,6 @@ from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
-from laconic.adapt.principal_axes import PrincipalAxes
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import FormatError
@@ -28,6 +27,8 @@ __all__ = ["CAST_FROM", "AdaptivePolicy", "may_be_cast"]
 
 CAST_FROM = 2.0**-9
 """A bound, beside the range, from which float16 is taken to be finer."""
+
+_GONE = {"decay": "narrowed bounds by a closed loop", "axes": "rounded rows along principal axes"}
 
 Mode = Literal["normal", "candidate", "exact"]
 
@@ -43,10 +44,9 @@ class AdaptivePolicy:
         decay: Decay | None = None,
         guard: Guard | None = None,
         economy: Economy | None = None,
-        principal: PrincipalAxes | None = None,
     ) -> None:
         self.base, self.warmup_steps = plan, warmup_steps
-        self.decay, self.guard, self.economy, self.principal = decay, guard, economy, principal
+        self.decay, self.guard, self.economy = decay, guard, economy
         self.losses = Losses()
         """Of training, as far as anybody asked for them."""
         self._exact = ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids)
@@ -76,7 +76,6 @@ class AdaptivePolicy:
             None
             if self.economy is None
             else (self.economy.choice("forward"), self.economy.choice("backward")),
-            None if self.principal is None else self.principal.axes,
         )
         if self._made is None or self._made[0] != key:
             self._made = (key, self._make(key[0], self.economy))
@@ -97,25 +96,21 @@ class AdaptivePolicy:
             state["guard"] = self.guard.state()
         if self.economy is not None:
             state["economy"] = self.economy.state()
-        if self.principal is not None:
-            state["axes"] = self.principal.state()
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what ``state`` returned; parts that one side lacks begin anew."""
-        if "decay" in state:
-            raise FormatError(
-                "checkpoint: its run narrowed bounds by a closed loop, which is gone; train anew, "
-                "or resume with the version that wrote it"
-            )
+        for part, what in _GONE.items():
+            if part in state:
+                raise FormatError(
+                    f"checkpoint: its run {what}, which is gone; train anew, or resume with the version that wrote it"
+                )
         if "losses" in state:
             self.losses.restore(state["losses"])
         if self.guard is not None and "guard" in state:
             self.guard.restore(state["guard"])
         if self.economy is not None and "economy" in state:
             self.economy.restore(state["economy"])
-        if self.principal is not None and "axes" in state:
-            self.principal.restore(state["axes"])
 
     def _make(self, multiplier: float, economy: Economy | None) -> ExchangePlan:
         tables = len(self.base.tables)
@@ -144,9 +139,7 @@ class AdaptivePolicy:
                     ),
                 )
             )
-        return replace(
-            self.base, tables=tuple(made), axes=None if self.principal is None else self.principal.axes
-        )
+        return replace(self.base, tables=tuple(made))
 
 
 def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec | None:

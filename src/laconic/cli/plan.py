@@ -115,11 +115,6 @@ def plan(
     console = Console(stderr=json_file is not None and str(json_file) == "-")
     show_plan(console, problem, planned, explained)
     console.print(_what_codecs_do(workload, ratios), soft_wrap=True, markup=False)
-    if tuned is not None and read_tune_result(tuned).axes == "principal":
-        console.print(
-            f'bounds of {tuned} are along principal axes; train with exchange.axes = "principal"',
-            markup=False,
-        )
     if compare:
         console.print(comparison(planned, others))
     console.print(

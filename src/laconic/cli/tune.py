@@ -120,10 +120,6 @@ def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) 
 
     console.print(f"measured as {result.ranks} ranks, after {result.steps} steps: loss {result.loss:.4f}")
     console.print(_table(result))
-    if result.axes == "principal":
-        console.print(
-            "rounded along principal axes, the directions in which rows are long: bounds are of coordinates"
-        )
     fewer = f" ({result.bytes_exact / result.bytes_sent:.1f}x fewer)" if result.bytes_sent else ""
     console.print(
         f"all: {bytes_text(result.bytes_exact)} -> {bytes_text(result.bytes_sent)} a step{fewer}, "

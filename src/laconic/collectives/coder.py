@@ -1,8 +1,7 @@
 """From rows to bytes and back, for all tables and ranks of one direction in one native call.
 
 Built once per plan; a step costs a table of blocks, which is a few arrays. A direction in which
-every table travels as it is skips the codec altogether, whatever the dtype. Where a plan has axes, bounded rows are turned
-to them before they are encoded, and back after they are decoded.
+every table travels as it is skips the codec altogether, whatever the dtype.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.codecs import BoundedRows, Cast, Lossless
-from laconic.codecs.axes import Axes
+from laconic.codecs import Cast, Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError, PlanError
 from laconic.kernels.blocks import DITHERED, MAX_VALUES, BlockTable
@@ -43,9 +41,7 @@ class Room:
 class Coder:
     """Codecs of all tables in one direction."""
 
-    def __init__(
-        self, codecs: Sequence[BlockCodec | None], dim: int, dtype: torch.dtype, axes: Axes | None = None
-    ) -> None:
+    def __init__(self, codecs: Sequence[BlockCodec | None], dim: int, dtype: torch.dtype) -> None:
         self.dim = dim
         self.item_bytes = dtype.itemsize
         self.exact_T = np.array([codec is None or isinstance(codec, Lossless) for codec in codecs])
@@ -56,26 +52,18 @@ class Coder:
             raise PlanError(
                 f"exchange: codecs work on float32, the tables are {dtype}; use exact communication for them"
             )
-        self._turned_T = np.array([axes is not None and isinstance(codec, BoundedRows) for codec in codecs])
-        self._axes = axes if self._turned_T.any() else None
-        if self._axes is not None and self._axes.dim != dim:
-            raise PlanError(f"exchange: the tables have {dim} dimensions, the plan's axes {self._axes.dim}")
         if self.exact:
             return
         specs = [(codec or Cast(dtype="fp32")).spec() for codec in codecs]
         self._longs_T6, self._doubles_T3 = BlockTable.of((spec, 0, dim) for spec in specs).arrays
         self._dithered_T = (self._longs_T6[:, 3] & DITHERED) != 0
-        self._sent, self._turned, self._offsets = Room(), Room(), np.empty(1, np.int64)
+        self._sent, self._offsets = Room(), np.empty(1, np.int64)
 
     def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seeds: Ints | int) -> tuple[Bytes, Ints]:
         """Bytes of the blocks of M ranks, back to back, and how many each has; ``seeds`` for all or for each rank."""
         if self.exact:
             return rows.reshape(-1).view(np.uint8), counts_MT * (self.dim * self.item_bytes)
         table = self._table(counts_MT, seeds)
-        if self._axes is not None:
-            turned = self._turned.take(rows.nbytes).view(np.float32).reshape(rows.shape)
-            self._axes.turn(rows, counts_MT.ravel(), self._blocks_turned(counts_MT), turned)
-            rows = turned
         active = kernels.active()
         out = self._sent.take(active.max_bytes(table))
         if len(self._offsets) != len(table) + 1:
@@ -90,11 +78,6 @@ class Coder:
         table = self._table(counts_MT, 0)
         offsets = np.concatenate([[0], np.cumsum(bytes_MT)])
         kernels.active().decode_blocks(table, data, offsets, out.reshape(-1), torch.get_num_threads())
-        if self._axes is not None:
-            self._axes.turn_back(out, counts_MT.ravel(), self._blocks_turned(counts_MT))
-
-    def _blocks_turned(self, counts_MT: Ints) -> NDArray[np.bool_]:
-        return np.tile(self._turned_T, len(counts_MT))
 
     def _table(self, counts_MT: Ints, seeds: Ints | int) -> BlockTable:
         ranks, tables = counts_MT.shape

@@ -294,7 +294,7 @@ class Rehearsal:
 
     def _coder(self, plan: ExchangePlan) -> tuple[Coder, Coder]:
         if self._coders is None or self._coders[0] is not plan:
-            forward = Coder([codecs.forward for codecs in plan.tables], self.dim, torch.float32, plan.axes)
-            backward = Coder([codecs.backward for codecs in plan.tables], self.dim, torch.float32, plan.axes)
+            forward = Coder([codecs.forward for codecs in plan.tables], self.dim, torch.float32)
+            backward = Coder([codecs.backward for codecs in plan.tables], self.dim, torch.float32)
             self._coders = (plan, forward, backward)
         return self._coders[1:]

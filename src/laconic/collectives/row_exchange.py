@@ -366,8 +366,8 @@ class RowExchange:
 
     def _coder(self, plan: ExchangePlan) -> tuple[Coder, Coder]:
         if self._coders is None or self._coders[0] is not plan:
-            forward = Coder([codecs.forward for codecs in plan.tables], self._dim, self._dtype, plan.axes)
-            backward = Coder([codecs.backward for codecs in plan.tables], self._dim, self._dtype, plan.axes)
+            forward = Coder([codecs.forward for codecs in plan.tables], self._dim, self._dtype)
+            backward = Coder([codecs.backward for codecs in plan.tables], self._dim, self._dtype)
             self._coders = (plan, forward, backward)
         return self._coders[1:]
 

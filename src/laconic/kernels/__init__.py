@@ -81,7 +81,7 @@ class Kernels(Protocol):
     def compact(self, x: Array, bounds: Array, unit: int, index: Array, values: Array, sizes: Array) -> None:
         """Find where each segment of ``x`` is not zero, from ``bounds[s]`` to ``bounds[s + 1]``: see docs/formats/sparse.md.
 
-        A unit is 1 to 64 (a power of two) neighbouring words that are there or not together. Index and values of the
+        A unit is 1 to 64 (a power of two) neighboring words that are there or not together. Index and values of the
         segments lie back to back; ``sizes[s]`` are its bytes of index and its words. Values are of four types:
         float32, float64, int32, int64.
         """
@@ -266,13 +266,6 @@ class Kernels(Protocol):
 
         ``add(weights, scales, biases, equal, range, relu)`` takes a layer: int8 weights, outputs x inputs, a float32
         scale and bias for every output; ``equal`` and ``range`` may be None. ``run(x, out, threads)`` fills ``out``.
-        """
-        ...
-
-    def turn_rows(self, x: Array, counts: Array, turned: Array, axes: Array, out: Array) -> None:
-        """Coordinates of float32 rows along other axes, the columns of a square matrix; ``out`` may be ``x``.
-
-        Block ``b`` has ``counts[b]`` rows, which are turned if ``turned[b]``, and copied otherwise.
         """
         ...
 

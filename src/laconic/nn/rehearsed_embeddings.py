@@ -10,16 +10,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from laconic.codecs.axes import second_moment
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.hot_rows import HotRows
 from laconic.collectives.journal import Journal
-from laconic.collectives.own_rows import looked_up, own_rows
 from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
 from laconic.collectives.update_error import Watch
 from laconic.errors import ConfigError, PlanError
@@ -109,19 +105,6 @@ class RehearsedEmbeddings(nn.Module):
         rows = slice(int(exchange.whole.base_T[t]), int(exchange.whole.base_T[t + 1]))
         state = None if exchange.state_R is None else exchange.state_R[rows]
         return range(self.layout.tables[t].rows), exchange.weight_RD[rows], state
-
-    def row_moments(self, lookups: Lookups) -> list[NDArray[np.float64]]:
-        """Second moments of rows of a batch, those that each rank would have itself, rank by rank."""
-        weight, whole = self.exchange.weight_RD.numpy(), self.exchange.whole
-        table_L, sample_L, ids_L = looked_up(lookups, self.layout)
-        ends = np.arange(1, self.ranks + 1) * lookups.samples // self.ranks
-        requester_L = np.searchsorted(ends, sample_L, side="right")
-        moments = []
-        for rank in range(self.ranks):
-            mine = requester_L == rank
-            table_R, ids_R = own_rows(table_L[mine], ids_L[mine], replace(self.layout, rank=rank))
-            moments.append(second_moment(table_R, weight[whole.rows_of(table_R, ids_R)]))
-        return moments
 
     def watch_updates(self, watch: Watch | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""

@@ -27,7 +27,6 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from laconic.codecs.axes import second_moment
 from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.collectives.hot_copies import HotCopies
 from laconic.collectives.hot_rows import HotRows
@@ -36,7 +35,6 @@ from laconic.collectives.id_exchange import Routed, exchange_ids
 from laconic.collectives.journal import Journal
 from laconic.collectives.link_probe import probe_link
 from laconic.collectives.look_ahead import Early
-from laconic.collectives.own_rows import looked_up, own_rows
 from laconic.collectives.row_exchange import RowExchange
 from laconic.collectives.row_memory import allocate_rows
 from laconic.collectives.update_error import Watch
@@ -261,15 +259,6 @@ class ShardedEmbeddings(RowModule):
     def probe_link(self) -> Link:
         """Measure the link to the other ranks; every rank alike, while nothing is on its way."""
         return self._rows_worker.submit(lambda: probe_link(self._rows.wire)).result()
-
-    def row_moments(self, lookups: Lookups) -> list[NDArray[np.float64]]:
-        """Second moments of rows of a batch, those that this rank has itself; nothing is sent."""
-        self._settle()
-        self._copies.write_back()  # or what their tables have of hot rows is old
-        table_L, _, ids_L = looked_up(lookups, self.layout)
-        table_R, ids_R = own_rows(table_L, ids_L, self.layout)
-        rows_R = self._parts.rows_of(table_R, self.layout.locate(table_R, ids_R)[1])
-        return [second_moment(table_R, self.weight_RD.numpy()[rows_R])]
 
     def watch_updates(self, watch: Watch | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""

@@ -16,7 +16,7 @@ _MOST_SHOWN = 2000
 _DECISIONS = (
     "In the order of steps. Tables that changed at one step for the same kind of reason stand in one line, with the "
     "evidence of the first; below, each by itself. Factors multiply bounds, which get narrower below 1; otherwise: what "
-    "a table travelled as before and after, or the digests of the axes along which rows and gradients are rounded."
+    "a table traveled as before and after."
 )
 _NAMES = ("step", "by", "direction", "tables", "change", "evidence")
 
@@ -45,7 +45,6 @@ def _facts(result: RunResult) -> str:
     named = {
         "guard": "decisions of the guard",
         "economy": "decisions of the economy",
-        "axes": "axes found",
     }
     for part, name in named.items():
         if count := sum(decided.part == part for decided in result.decided):
@@ -96,7 +95,7 @@ def _curves(result: RunResult) -> str:
 
 
 def _line(
-    name: str, up: str, points: Sequence[tuple[int, float | None]], colour: str, marks: Sequence[int]
+    name: str, up: str, points: Sequence[tuple[int, float | None]], color: str, marks: Sequence[int]
 ) -> str:
     known = [(step, value) for step, value in points if value is not None]
     if len(known) < 2:  # one point is no curve
@@ -109,7 +108,7 @@ def _line(
                 "name": up,
                 "x": [step for step, _ in known],
                 "y": [value for _, value in known],
-                "line": {"color": colour, "width": 2},
+                "line": {"color": color, "width": 2},
                 "hovertemplate": f"step %{{x:,}}<br>{up} %{{y:.5f}}<extra></extra>",
             }
         ],

@@ -9,7 +9,6 @@
      "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
     {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
-    {"kind": "decision", "step": 8, "part": "axes", "old": "own", "new": "5d41402abc4b2a76", "reason": "71% of ..."}
     {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
     {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
 
@@ -77,7 +76,7 @@ class Decided(_Entry):
     """One change of how tables travel, and the evidence for it."""
 
     part: Text
-    """Who decided: guard or economy; or axes, which were found."""
+    """Who decided: guard or economy."""
     direction: str | None = None
     table: Text | None = None
     tables: tuple[Text, ...] = ()
@@ -93,10 +92,8 @@ class Decided(_Entry):
         return (*self.tables, *(() if self.table is None else (self.table,)))
 
     @property
-    def way(self) -> Literal["rows", "gradients", "both"]:
-        """The direction in the words of the page: of axes both."""
-        if self.part == "axes":
-            return "both"
+    def way(self) -> Literal["rows", "gradients"]:
+        """The direction in the words of the page."""
         return "gradients" if self.direction in ("gradients", "backward") else "rows"
 
 

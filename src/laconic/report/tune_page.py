@@ -14,11 +14,11 @@ __all__ = ["render_tuned"]
 
 _MOST_TABLES = 60
 _HARM = (
-    "Colour: predicted increase of the loss, as a share of it, logarithmic. Figures: how many times fewer bytes than "
+    "Color: predicted increase of the loss, as a share of it, logarithmic. Figures: how many times fewer bytes than "
     "float32, in brackets where the error would rival the signal and the bound was not offered. Framed: the choice."
 )
 _INDEX = (
-    "Share of a table's distinct rows that stay distinct when quantised, by which the SC'24 paper classes tables; "
+    "Share of a table's distinct rows that stay distinct when quantized, by which the SC'24 paper classes tables; "
     "the choices do not depend on it."
 )
 
@@ -54,7 +54,6 @@ def _circumstances(result: TuneResult) -> str:
             ("steps trained exactly", f"{result.steps:,}"),
             ("loss", f"{result.loss:.4f}"),
             ("its fall while steps grow e-fold", share(result.slope)),
-            ("rounded along", "principal axes" if result.axes == "principal" else "the tables' dimensions"),
             ("budget", f"loss +{share(result.budget)}"),
         ]
     )

@@ -5,7 +5,7 @@
     {
       "kind": "tune",
       "title": "run.toml",
-      "ranks": 4, "steps": 312, "loss": 0.4812, "slope": 0.031, "budget": 0.0005, "axes": "own",
+      "ranks": 4, "steps": 312, "loss": 0.4812, "slope": 0.031, "budget": 0.0005,
       "lower_bound": 80900,
       "tables": [
         {"name": "c_user", "rows": 92108, "paper_class": "large", "homogenization": [1.0, 0.98],
@@ -27,7 +27,7 @@ is the predicted increase of the loss, as a share of it, and ``budget`` the most
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -91,7 +91,7 @@ class TunedTable(Settings):
     """Of the SC'24 paper's three bounds, the one it would get by its homogenization index."""
 
     homogenization: tuple[float, ...]
-    """Distinct rows after / before quantising, at each bound of ``forward``."""
+    """Distinct rows after / before quantizing, at each bound of ``forward``."""
 
     forward: TunedDirection
     """Rows."""
@@ -115,9 +115,6 @@ class TuneResult(Settings):
     kind: Literal["tune"] = "tune"
     title: Text
 
-    axes: Literal["own", "principal"] = "own"
-    """Along which rows and gradients are rounded, and bounds hold."""
-
     ranks: Count
     steps: Count
     """Trained before measuring."""
@@ -133,6 +130,16 @@ class TuneResult(Settings):
     """Bytes below which no choice within the budget can get."""
 
     tables: tuple[TunedTable, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_before(cls, tree: Any) -> Any:
+        """Read files that say along which axes they were measured, unless that is gone."""
+        if not isinstance(tree, dict) or "axes" not in tree:
+            return tree
+        if tree["axes"] == "principal":
+            raise ValueError("it was measured along principal axes, which are gone; run laconic tune again")
+        return {name: value for name, value in tree.items() if name != "axes"}
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -9,16 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
-from laconic.adapt.principal_axes import PrincipalAxes
-from laconic.codecs.axes import Axes
 from laconic.data import Samples
-from laconic.errors import ConfigError
 from laconic.train.economics import Accountant
 from laconic.train.policy import make_policy
 from laconic.train.review import AHEAD, Reviewer
@@ -37,18 +32,12 @@ def make_adaptive_policy(settings: ExchangeSettings, names: Sequence[str], ranks
     budget = settings.guard.budget
     guard = None if budget is None else Guard(tuple(names), budget)
     economy = Economy(tuple(names)) if settings.economy and ranks > 1 else None
-    if settings.axes == "principal" and settings.kind != "bounded":
-        raise ConfigError(
-            f"exchange.axes: 'principal' is for bounded rows, but exchange.kind is {settings.kind!r}; leave it out"
-        )
-    principal = PrincipalAxes() if settings.axes == "principal" else None
     return AdaptivePolicy(
         fixed.plan,
         warmup_steps=settings.warmup_steps,
         decay=decay,
         guard=guard,
         economy=economy,
-        principal=principal,
     )
 
 
@@ -66,7 +55,7 @@ class Adaptation:
         """Batches that must be in hand after a step."""
         if self._reviewer is not None:
             return AHEAD
-        return 1 if self._accountant is not None or self._policy.principal is not None else 0
+        return 0 if self._accountant is None else 1
 
     @property
     def review_bytes(self) -> int:
@@ -77,17 +66,13 @@ class Adaptation:
     def pauses(self, step: int) -> bool:
         """Whether something happens after a step, so that nothing may be on its way."""
         guard = self._policy.guard
-        return (
-            (guard is not None and bool(guard.due(step)))
-            or (self._accountant is not None and self._accountant.due(step))
-            or (self._policy.principal is not None and PrincipalAxes.due(step))
+        return (guard is not None and bool(guard.due(step))) or (
+            self._accountant is not None and self._accountant.due(step)
         )
 
     def after(self, step: int, loss: float, samples: int, ahead: Sequence[Samples]) -> list[dict[str, Any]]:
         """Observe a step and do what is due; returns decisions, to be written down."""
         decisions: list[dict[str, Any]] = []
-        if self._policy.principal is not None and PrincipalAxes.due(step) and ahead:
-            decisions += self._look_for_axes(self._policy.principal, ahead[0])
         if self._accountant is not None and self._accountant.due(step) and ahead:
             found = self._accountant.review(step, ahead[0])
             decisions += [{"part": "economy", **asdict(decision)} for decision in found]
@@ -116,23 +101,6 @@ class Adaptation:
         if self._accountant is not None:
             words.append(self._accountant.summary())
         return "  ".join(words)
-
-    def _look_for_axes(self, principal: PrincipalAxes, samples: Samples) -> list[dict[str, Any]]:
-        """Find the directions in which the rows of a batch are long; where none are finite, axes stay."""
-        ranks = self._trainer.ranks
-        everyone = ranks.gather(self._trainer.embeddings.row_moments(samples.lookups))
-        moment_DD = np.sum([moment_DD for moments in everyone for moment_DD in moments], axis=0)
-        if not moment_DD.any():
-            return []
-        # of one rank: machines that differ find eigenvectors that do, in their last bits
-        axes = Axes(len(moment_DD), ranks.gather(Axes.principal(moment_DD).data)[0])
-        old = "own" if principal.axes is None else principal.axes.digest
-        principal.take(axes)
-        along_D = ((moment_DD @ axes.matrix_DD) * axes.matrix_DD).sum(axis=0)
-        quarter = -(-axes.dim // 4)
-        share = along_D[:quarter].sum() / along_D.sum()
-        why = f"{share:.0%} of the length of rows is along {quarter} of {axes.dim} axes"
-        return [{"part": "axes", "old": old, "new": axes.digest, "reason": why}]
 
     def _share_losses(self) -> None:
         """Tell all ranks the losses since the last time."""

@@ -84,11 +84,6 @@ class Accountant:
                 embeddings.watch_updates(None)
                 snapshot.go_back()
         gradients_TRD = kept.rows_TRD(embeddings.dim)
-        if plan.axes is not None:  # bytes are those along them; what turning takes is left out
-            rows_TRD, gradients_TRD = (
-                [values_RD @ plan.axes.matrix_DD for values_RD in tables_TRD]
-                for tables_TRD in (rows_TRD, gradients_TRD)
-            )
         tables = [others] * len(plan.tables)
         in_use = zip(plan.tables, self._economy.choice("forward"), strict=True)
         forward = codec_costs(rows_TRD, [_candidates(table.forward, use) for table, use in in_use], tables)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import model_validator
+
 from laconic.config import Settings, load
 from laconic.errors import ConfigError
 from laconic.train.settings import ExchangeSettings, GuardSettings, RunSettings
@@ -30,6 +32,19 @@ class PolicyFile(Settings):
     """A file of ``laconic tune``."""
 
     exchange: ExchangeSettings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_before(cls, tree: Any) -> Any:
+        """Read files that say along which axes their bounds are, unless that is gone."""
+        exchange = tree.get("exchange") if isinstance(tree, dict) else None
+        if not isinstance(exchange, dict) or "axes" not in exchange:
+            return tree
+        if exchange["axes"] == "principal":
+            raise ValueError(
+                "its bounds are of coordinates along principal axes, which are gone; run laconic tune again"
+            )
+        return {**tree, "exchange": {name: value for name, value in exchange.items() if name != "axes"}}
 
 
 def effective_exchange(settings: RunSettings) -> ExchangeSettings:

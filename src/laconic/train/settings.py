@@ -170,15 +170,11 @@ class ExchangeSettings(Settings):
     """False: the bound is absolute, in the unit of the embeddings."""
 
     rounding: Literal["nearest", "unbiased"] = "nearest"
-    """Of rows. ``unbiased``: to one of two neighbours, with the probability that makes the mean right; rows that
+    """Of rows. ``unbiased``: to one of two neighbors, with the probability that makes the mean right; rows that
     are small beside the bound are then trained as they should be, for about a bit more per value."""
 
     gradient_bound: float = Field(default=0.35, gt=0)
     """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
-
-    axes: Literal["own", "principal"] = "own"
-    """Along which bounded rows and gradients are rounded. ``principal``: the directions in which rows are long, found while
-    training; fewer bytes at the same error. A bound then holds for coordinates, and a row is within ``bound * sqrt(dim)``."""
 
     cast: Literal["fp16", "bf16", "int8", "int4"] = "fp16"
     """Type of both directions where ``kind`` is ``cast``."""
@@ -200,6 +196,13 @@ class ExchangeSettings(Settings):
 
     rules: tuple[RuleSettings, ...] = ()
     """Exceptions by table name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_axes(cls, tree: Any) -> Any:
+        if isinstance(tree, dict) and "axes" in tree:
+            raise ValueError("axes is gone: rows are rounded along the dimensions they have; remove the line")
+        return tree
 
 
 class TrainSettings(Settings):

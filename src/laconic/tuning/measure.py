@@ -2,8 +2,7 @@
 
 Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm
 done (``train.harm``) over the error of those rows is the table's sensitivity. There they are rounded without bias, so that errors know nothing of the
-values; bounds are measured as they will be used, to the nearest, along the tables' own dimensions and along principal axes
-(``codecs.axes``), where the same error takes other bytes.
+values; bounds are measured as they will be used, to the nearest.
 
 Backward: short forks with one table's gradients rounded, see ``tuning.gradient_harm``.
 
@@ -24,7 +23,6 @@ from torch import Tensor
 from laconic.adapt.curves import Curve, TableCurves
 from laconic.adapt.homogenization import homogenization_index
 from laconic.codecs import BoundedRows
-from laconic.codecs.axes import Axes
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives import Ledger
 from laconic.collectives.rehearsal import RehearsedBatch
@@ -35,7 +33,7 @@ from laconic.train.harm import curvature_harm, sample_losses
 from laconic.tuning.gradient_harm import gradient_harm
 from laconic.tuning.stage import Stage
 
-__all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "MeasuredTables", "measure_tables"]
+__all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "measure_tables"]
 
 FORWARD_BOUNDS = (0.002, 0.004, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24)
 GRADIENT_BOUNDS = (0.06, 0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
@@ -63,7 +61,7 @@ class Effort:
 
     def count(self, tables: int) -> int:
         """Pieces of work that ``measure_tables`` reports."""
-        return 2 + 2 * (len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS)) + tables + self.forks * (tables + 1)
+        return 2 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + tables + self.forks * (tables + 1)
 
 
 def forward_codec(bound: float) -> BlockCodec:
@@ -81,17 +79,9 @@ def backward_codec(bound: float) -> BlockCodec:
     return BoundedRows(bound=bound, relative="rms", dither=0)
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredTables:
-    """Curves of all tables, rounded along the dimensions they are stored in and along principal axes."""
-
-    own: tuple[TableCurves, ...]
-    principal: tuple[TableCurves, ...]
-
-
 def measure_tables(
     stage: Stage, effort: Effort, *, trained: int, slope: float, done: Callable[[], None]
-) -> MeasuredTables:
+) -> tuple[TableCurves, ...]:
     """Measure all tables at the stage's present state.
 
     ``trained``: steps that led to it. ``slope``: share of the loss that training takes off while the number of steps grows e-fold. ``done`` is called
@@ -119,28 +109,18 @@ def measure_tables(
     sensitivity_F = [_per_error(harm_F[t], tried.errors[0, t]) for t in tables]
     sensitivity_B = [_per_error(harm_B[t], tried_back.errors[0, t]) for t in tables]
     rows_T = [np.concatenate([_of_table(batch, values, t) for batch, values in rows]) for t in tables]
-
-    def curves(axes: Axes | None) -> tuple[TableCurves, ...]:
-        forward = _Errors.of(stage, rows, "forward", forward_codec, FORWARD_BOUNDS, done, axes)
-        backward = _Errors.of(stage, gradients, "backward", backward_codec, GRADIENT_BOUNDS, done, axes)
-        return tuple(
-            TableCurves(
-                name=table.name,
-                rows=table.rows,
-                forward=forward.curve(t, sensitivity_F[t]),
-                backward=backward.curve(t, sensitivity_B[t]),
-                homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
-            )
-            for t, table in enumerate(stage.embeddings.layout.tables)
+    forward = _Errors.of(stage, rows, "forward", forward_codec, FORWARD_BOUNDS, done)
+    backward = _Errors.of(stage, gradients, "backward", backward_codec, GRADIENT_BOUNDS, done)
+    return tuple(
+        TableCurves(
+            name=table.name,
+            rows=table.rows,
+            forward=forward.curve(t, sensitivity_F[t]),
+            backward=backward.curve(t, sensitivity_B[t]),
+            homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
         )
-
-    return MeasuredTables(curves(None), curves(_principal_axes(stage, sampled)))
-
-
-def _principal_axes(stage: Stage, batches: list[Samples]) -> Axes:
-    """Find the axes that a run would have at this state."""
-    moments = [moment for samples in batches for moment in stage.embeddings.row_moments(samples.lookups)]
-    return Axes.principal(np.sum(moments, axis=0))
+        for t, table in enumerate(stage.embeddings.layout.tables)
+    )
 
 
 def _per_error(harm: tuple[float, float], error: float) -> tuple[float, float]:
@@ -189,7 +169,6 @@ class _Errors:
         codec: Callable[[float], BlockCodec],
         bounds: tuple[float, ...],
         done: Callable[[], None],
-        axes: Axes | None = None,
     ) -> _Errors:
         tables = len(stage.names)
         bytes_sent, errors = np.zeros((len(bounds), tables)), np.zeros((len(bounds), tables))
@@ -198,7 +177,7 @@ class _Errors:
             ledger = stage.embeddings.ledger.like()
             error = UpdateError(tables)
             codecs = TableCodecs(**{direction: codec(bound)})
-            plan = ExchangePlan((codecs,) * tables, axes=axes)
+            plan = ExchangePlan((codecs,) * tables)
             for step, (batch, exact_RD) in enumerate(sampled):
                 arrived_RD = _arrived(stage, batch, exact_RD, direction, plan, step, ledger)
                 table_R = batch.table_of_sent

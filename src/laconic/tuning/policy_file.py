@@ -6,7 +6,6 @@
     kind = "bounded"
     relative = true
     rounding = "nearest"    # of rows; gradients are always rounded without bias
-    axes = "principal"      # along the directions in which rows are long: 9 % fewer bytes at the same harm
 
     [[exchange.rules]]      # 92,108 rows; SC'24 class large, homogenization index 1.000
     tables = "c_user"
@@ -33,14 +32,14 @@ _COMMENT_AT = 24  # column in which reasons begin
 
 def policy_text(tuned: Tuned, title: str) -> str:
     """Return the text of a policy file; ``title`` says what it is for."""
-    tables = zip(tuned.tables, tuned.bounds.forward, tuned.bounds.backward, strict=True)
+    tables = zip(tuned.measured.tables, tuned.bounds.forward, tuned.bounds.backward, strict=True)
     rules = [_rule(table, forward, backward) for table, forward, backward in tables]
-    return "\n\n".join([_header(tuned, title), _exchange(tuned), *rules]) + "\n"
+    return "\n\n".join([_header(tuned, title), _exchange(), *rules]) + "\n"
 
 
 def _header(tuned: Tuned, title: str) -> str:
     measured, bounds = tuned.measured, tuned.bounds
-    exact = sum(table.forward.bytes_exact + table.backward.bytes_exact for table in tuned.tables)
+    exact = sum(table.forward.bytes_exact + table.backward.bytes_exact for table in measured.tables)
     fewer = f", {exact / bounds.bytes_sent:.1f}x fewer" if bounds.bytes_sent else ""
     return "\n".join(
         [
@@ -54,24 +53,17 @@ def _header(tuned: Tuned, title: str) -> str:
             "#",
             "# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of",
             "# the root mean square. Behind each: what it saves and costs by itself, and what the next one would.",
-            *(["# Both are of coordinates along principal axes."] if tuned.axes == "principal" else []),
         ]
     )
 
 
-def _exchange(tuned: Tuned) -> str:
-    saved = "less than nothing" if tuned.saved < 0 else share(tuned.saved)
-    along = {
-        "own": f"the directions in which rows are long would save {saved} of the bytes",
-        "principal": f"along the directions in which rows are long: {saved} fewer bytes at the same harm",
-    }
+def _exchange() -> str:
     return "\n".join(
         [
             "[exchange]",
             'kind = "bounded"',
             "relative = true",
             _line('rounding = "nearest"', "of rows; gradients are always rounded without bias"),
-            _line(f'axes = "{tuned.axes}"', along[tuned.axes]),
         ]
     )
 

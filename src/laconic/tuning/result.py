@@ -19,7 +19,6 @@ def tune_result(tuned: Tuned, title: str) -> TuneResult:
         steps=measured.steps,
         loss=measured.loss,
         slope=measured.slope,
-        axes=tuned.axes,
         budget=tuned.budget,
         lower_bound=bounds.lower_bound,
         tables=tuple(
@@ -31,7 +30,7 @@ def tune_result(tuned: Tuned, title: str) -> TuneResult:
                 forward=_direction(table.forward, forward, MOST_ERROR["forward"]),
                 backward=_direction(table.backward, backward, MOST_ERROR["backward"]),
             )
-            for table, forward, backward in zip(tuned.tables, bounds.forward, bounds.backward, strict=True)
+            for table, forward, backward in zip(measured.tables, bounds.forward, bounds.backward, strict=True)
         ),
     )
 

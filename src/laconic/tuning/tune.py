@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
 from laconic.adapt.curves import TableCurves
 from laconic.adapt.tuned_bounds import TunedBounds, tune_bounds
@@ -20,7 +19,6 @@ from laconic.tuning.stage import Stage
 __all__ = ["Measured", "Tuned", "choose", "default_budget", "measure", "measure_stage", "work_of"]
 
 _LEAST_BUDGET = 1e-5  # of the loss, where next to nothing has been learnt
-_WORTH_TURNING = 0.02  # share of bytes: turning rows takes time
 _LEAST_SLOPE = 0.02  # a loss that seems to stand still may only be noisy
 
 
@@ -29,9 +27,6 @@ class Measured:
     """What a rehearsal found."""
 
     tables: tuple[TableCurves, ...]
-    """Rounded along the dimensions that they are stored in."""
-    principal: tuple[TableCurves, ...]
-    """Along principal axes."""
     ranks: int
     steps: int
     """Trained before measuring."""
@@ -53,17 +48,8 @@ class Tuned:
     """Bounds for a budget."""
 
     measured: Measured
-    axes: Literal["own", "principal"]
-    """Along which they are."""
     bounds: TunedBounds
     budget: float
-    saved: float
-    """Share of bytes that principal axes save, chosen or not."""
-
-    @property
-    def tables(self) -> tuple[TableCurves, ...]:
-        """Curves that the bounds were chosen from."""
-        return self.measured.tables if self.axes == "own" else self.measured.principal
 
 
 def work_of(settings: RunSettings, source: Source, ranks: int, steps: int | None) -> tuple[int, int]:
@@ -102,11 +88,9 @@ def measure_stage(stage: Stage, trained: int, done: Callable[[], None] = lambda:
         losses += stage.train([samples], stage.exact, done)
         positive, labels = positive + int(samples.label_B.sum()), labels + len(samples)
     slope = _slope(losses)
-    found = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
+    tables = measure_tables(stage, Effort(), trained=trained, slope=slope, done=done)
     loss = fmean(losses[-max(len(losses) // 10, 1) :])
-    return Measured(
-        found.own, found.principal, stage.ranks, trained, loss, slope, _entropy(positive / labels)
-    )
+    return Measured(tables, stage.ranks, trained, loss, slope, _entropy(positive / labels))
 
 
 def default_budget(measured: Measured, share: float = BUDGET) -> float:
@@ -119,16 +103,12 @@ def default_budget(measured: Measured, share: float = BUDGET) -> float:
 
 
 def choose(measured: Measured, budget: float | None = None) -> Tuned:
-    """Choose bounds, and their axes, whose predicted increase of the loss is no more than ``budget``, a share of it."""
+    """Choose bounds whose predicted increase of the loss is no more than ``budget``, a share of it."""
     if budget is None:
         budget = default_budget(measured)
     if not 0 < budget < 1:
         raise ConfigError(f"tune: expected a budget between 0 and 1, as 0.0005 or 0.05%, got {budget!r}")
-    own, principal = (tune_bounds(tables, budget) for tables in (measured.tables, measured.principal))
-    saved = 1 - principal.bytes_sent / own.bytes_sent if own.bytes_sent else 0.0
-    if saved < _WORTH_TURNING:
-        return Tuned(measured, "own", own, budget, saved)
-    return Tuned(measured, "principal", principal, budget, saved)
+    return Tuned(measured, tune_bounds(measured.tables, budget), budget)
 
 
 def _entropy(mean: float) -> float:

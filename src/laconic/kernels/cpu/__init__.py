@@ -211,10 +211,6 @@ class NativeKernels:
         """Layers in native memory."""
         return _native.Int8Layers(self.name)
 
-    def turn_rows(self, x: Array, counts: Array, turned: Array, axes: Array, out: Array) -> None:
-        """Turn all blocks in one call."""
-        _native.turn_rows(self.name, x, counts, turned, axes, out)
-
     def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
         """Multiply all pairs in one call."""
         _native.interact(self.name, vectors, keep, out, threads)

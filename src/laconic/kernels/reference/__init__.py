@@ -41,7 +41,6 @@ from laconic.kernels.reference.quantize_rows import quantize_rows
 from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
 from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
 from laconic.kernels.reference.threshold_rows import threshold_rows
-from laconic.kernels.reference.turn import turn_rows
 from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["ReferenceKernels"]
@@ -240,10 +239,6 @@ class ReferenceKernels:
     def int8_layers(self) -> Int8Layers:
         """Layers as they are given."""
         return Int8Layers()
-
-    def turn_rows(self, x: Array, counts: Array, turned: Array, axes: Array, out: Array) -> None:
-        """Turn block by block."""
-        turn_rows(x, counts, turned, axes, out)
 
     def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
         """Multiply all pairs."""
