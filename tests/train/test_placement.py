@@ -86,9 +86,9 @@ def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
         ),
     ]
     exact = ("--set", "exchange.kind='exact'")
-    plain, planned = (str(write_settings(tmp_path, samples=600, name=name)) for name in ("plain", "planned"))
+    plain, planned = (str(write_settings(tmp_path, samples=300, name=name)) for name in ("plain", "planned"))
     train(2, tmp_path / "a", plain, *exact)
-    for steps, plan in zip((6, 12, 1000), plans, strict=True):
+    for steps, plan in zip((3, 6, 1000), plans, strict=True):
         limits = ("--set", f"train.steps={steps}", "--set", "train.epochs=1")
         end = (*limits, "--resume", "--plan", str(plan))
         train(2, tmp_path / f"b{steps}", planned, *exact, *end)
@@ -98,9 +98,9 @@ def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
 def test_a_resumed_run_with_copies_that_differ_is_the_uninterrupted_one(tmp_path):
     """Copies are synchronized every 4 steps, and before evaluations, every 7, and checkpoints, every 5."""
     plan = ("--plan", str(plan_of(tmp_path, hot=HOT, every=4)))
-    straight, parts = (str(write_settings(tmp_path, samples=600, name=name)) for name in ("one", "two"))
+    straight, parts = (str(write_settings(tmp_path, samples=300, name=name)) for name in ("one", "two"))
     train(2, tmp_path / "a", straight, *plan)
-    train(2, tmp_path / "b", parts, *plan, "--set", "train.steps=10")
+    train(2, tmp_path / "b", parts, *plan, "--set", "train.steps=5")
     train(2, tmp_path / "c", parts, *plan, "--resume")
     assert_equal(newest(tmp_path / "one"), newest(tmp_path / "two"))
 
@@ -187,7 +187,7 @@ def entries_of(folder, kind):
 
 def test_a_plan_that_fits_is_not_complained_of_and_one_that_does_not_is(tmp_path):
     """The prediction is what a first run of the same plan sent."""
-    words = (str(write_settings(tmp_path, samples=600, name="first")), "--set", "train.checkpoint_every=0")
+    words = (str(write_settings(tmp_path, samples=300, name="first")), "--set", "train.checkpoint_every=0")
     blind = plan_of(tmp_path, name="blind", hot=HOT)
     files = [tmp_path / f"{rank}.json" for rank in range(2)]
     train(2, tmp_path / "a", *words, "--plan", str(blind), "--json", str(files[0]))
@@ -196,19 +196,19 @@ def test_a_plan_that_fits_is_not_complained_of_and_one_that_does_not_is(tmp_path
     for row in json.loads(files[0].read_text())["tables"]:
         name, hot, _ = row["table"].partition(" (hot)")
         key = "hot" if hot else row["direction"]
-        sent[name][key] = sent[name].get(key, 0) + row["after"] / 19
+        sent[name][key] = sent[name].get(key, 0) + row["after"] / 10
     for name, factor in (("fits", 1.0), ("changed", 10.0)):
         tables = {table: {"predicted": PredictedBytes(**sizes)} for table, sizes in sent.items()}
         tables["c3"] = {
             "predicted": PredictedBytes(**{**sent["c3"], "forward": factor * sent["c3"]["forward"]})
         }
         plan = plan_of(tmp_path, name=name, hot=HOT, **tables)
-        settings = str(write_settings(tmp_path, samples=600, name=f"run-{name}"))
+        settings = str(write_settings(tmp_path, samples=300, name=f"run-{name}"))
         train(2, tmp_path / name, settings, "--set", "train.checkpoint_every=0", "--plan", str(plan))
         (entry,) = entries_of(tmp_path / f"run-{name}", "plan")
         printed = (tmp_path / name / "out-0").read_text()
-        assert entry["step"] == entry["steps"] == 19
-        assert entry["too_far"] == (name == "changed") == ("plan: over the last 19 steps" in printed)
+        assert entry["step"] == entry["steps"] == 10
+        assert entry["too_far"] == (name == "changed") == ("plan: over the last 10 steps" in printed)
     assert (entry["table"], entry["direction"]) == ("c3", "forward")
     assert "most of it in table 'c3', forward: " in printed
     assert "laconic profile, then laconic plan" in printed
