@@ -38,8 +38,8 @@ _DUMPS = Path(
 _SLOW = (
     *("docs", "convergence", "benchmarks", "aggregator", "lab", "distributed", "tuning", "quantize"),
     *("train", "examples", "serve", "reduction", "cli"),
-    *("data/test_contract.py", "hostile/test_damaged_blocks.py", "placement/test_planner.py"),
-    *("placement/test_profile.py", "kernels/test_small_blocks.py", "kernels/test_backends_agree.py"),
+    *("data/test_contract.py", "hostile/test_damaged_blocks.py", "plan/test_planner.py"),
+    *("plan/test_profile.py", "kernels/test_small_blocks.py", "kernels/test_backends_agree.py"),
     *("data/test_parquet.py", "data/test_prepare.py", "adapt/test_economy.py"),
 )
 """What starts ranks, builds labs, trains or searches: the slowest first."""

@@ -22,12 +22,12 @@ from benchmarks.crew import Crew
 from benchmarks.placement.case import Case
 from benchmarks.placement.contenders import Chosen, choose_places
 from benchmarks.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
-from laconic.placement.engine_speeds import EngineSpeeds
-from laconic.placement.plan_file import read_plan, write_plan
-from laconic.placement.planner import plan_tables
-from laconic.placement.problem import Problem
-from laconic.placement.timeline import ROUNDS
-from laconic.placement.topology import Cluster
+from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.timeline import ROUNDS
+from laconic.cost.topology import Cluster
+from laconic.plan.plan_file import read_plan, write_plan
+from laconic.plan.solve.planner import plan_tables
+from laconic.plan.solve.problem import Problem
 
 __all__ = [
     "CODED",

@@ -15,12 +15,12 @@ from benchmarks.placement.jobs import Sends
 from benchmarks.placement.sizes import BATCH, MODEL
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
 from benchmarks.training.real_data import real_data_sets
+from laconic.cost.workload import Coding, Workload
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups
-from laconic.placement.access import Access
-from laconic.placement.access_load import access_load
-from laconic.placement.profile import Profiler
-from laconic.placement.workload import Coding, Workload
+from laconic.plan.access.access import Access
+from laconic.plan.access.access_load import access_load
+from laconic.plan.access.profile import Profiler
 from laconic.train.ranks import Ranks
 from laconic.train.settings import (
     DenseSettings,

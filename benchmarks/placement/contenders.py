@@ -9,14 +9,14 @@ from pathlib import Path
 
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Codec, Contender, Sends
-from laconic.placement.access_load import hottest_ids
-from laconic.placement.baselines import BASELINES
-from laconic.placement.choice import Choice
-from laconic.placement.explanation import explain
-from laconic.placement.plan_file import write_plan
-from laconic.placement.planned_file import plan_of
-from laconic.placement.planner import Planned, plan_tables
-from laconic.placement.problem import Problem
+from laconic.cost.choice import Choice
+from laconic.plan.access.access_load import hottest_ids
+from laconic.plan.explanation import explain
+from laconic.plan.plan_file import write_plan
+from laconic.plan.planned_file import plan_of
+from laconic.plan.solve.baselines import BASELINES
+from laconic.plan.solve.planner import Planned, plan_tables
+from laconic.plan.solve.problem import Problem
 
 __all__ = ["Chosen", "choose_places", "plan_places"]
 

@@ -21,11 +21,11 @@ from benchmarks.placement.calibration import CODED, Engine
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Codec, Sends
 from benchmarks.placement.row import Row
-from laconic.placement.calibration import CodecFigures
-from laconic.placement.distinct import distinct_rows
-from laconic.placement.engine_speeds import EngineSpeeds
-from laconic.placement.simulate import Methods, Model, Network, step_cost
-from laconic.placement.workload import Workload
+from laconic.cost.calibration import CodecFigures
+from laconic.cost.distinct import distinct_rows
+from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.workload import Workload
+from laconic.plan.simulate import Methods, Model, Network, step_cost
 
 __all__ = ["simulate_bytes", "simulate_times"]
 

@@ -10,15 +10,15 @@ from benchmarks.placement.jobs import Sends
 from benchmarks.placement.row import Row
 from laconic.collectives import Sgd, Table
 from laconic.collectives.ledger import Direction
+from laconic.cost.choice import Choice, Kind
+from laconic.cost.expectation import Flow, expected_traffic
+from laconic.cost.part import Part
+from laconic.cost.table_parts import holding_of, with_hot_rows
+from laconic.cost.topology import Cluster
 from laconic.nn import RehearsedEmbeddings
-from laconic.placement.access_load import hottest_ids
-from laconic.placement.baselines import row_wise, threshold
-from laconic.placement.choice import Choice, Kind
-from laconic.placement.expectation import Flow, expected_traffic
-from laconic.placement.part import Part
-from laconic.placement.problem import Problem
-from laconic.placement.table_parts import holding_of, with_hot_rows
-from laconic.placement.topology import Cluster
+from laconic.plan.access.access_load import hottest_ids
+from laconic.plan.solve.baselines import row_wise, threshold
+from laconic.plan.solve.problem import Problem
 
 __all__ = ["measure_traffic"]
 

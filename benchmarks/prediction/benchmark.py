@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from benchmarks.training.real_data import real_data_sets
 from laconic.collectives import Sgd, Table
+from laconic.cost.distinct import correlation_of
+from laconic.cost.expectation import expected_traffic
+from laconic.cost.frequencies import Frequencies
+from laconic.cost.part import Part
+from laconic.cost.table_parts import holding_of
 from laconic.data import open_source
 from laconic.data.source import Source
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
-from laconic.placement.distinct import correlation_of
-from laconic.placement.expectation import expected_traffic
-from laconic.placement.frequencies import Frequencies
-from laconic.placement.part import Part
-from laconic.placement.table_parts import holding_of
 
 __all__ = ["PLACEMENTS", "Outcome", "run_prediction_benchmark"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.placement.distinct import correlation_of, distinct_rows
-from laconic.placement.frequencies import Frequencies
+from laconic.cost.distinct import correlation_of, distinct_rows
+from laconic.cost.frequencies import Frequencies
 
 __all__ = ["MEASURED_AT", "ByTime", "measure_by_time"]
 

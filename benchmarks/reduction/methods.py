@@ -7,7 +7,6 @@ dense     ``torch.distributed.all_reduce`` on gloo
 fp16      torch's ``fp16_compress_hook``: float16 on the way
 powersgd  torch's ``powerSGD_hook`` with its defaults: rank 1, error feedback, warm start
 topk      the largest 1 % by ``torch.topk``, int32 places and values all-gathered, added in rank order
-union     Laconic: where any rank has something, then the sum of that
 sketch    Laconic: multiples of 2^-24, summed as sketches of integers
 laconic   Laconic, automatic: the fastest of its exact ways by what it measured
 ========= ==============================================================================================
@@ -155,7 +154,6 @@ METHODS: dict[str, Method] = {
     "fp16": Method(_fp16, averages=True),
     "powersgd": Method(_powersgd, averages=True),
     "topk": Method(_topk),
-    "union": Method(_ours("union")),
     "sketch": Method(_sketch),
     "laconic": Method(_ours("auto")),
 }

@@ -14,7 +14,7 @@ from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
 from laconic.adapt.measurement import CHOICES, Costs, Measurement
 from laconic.codecs import BoundedRows, Cast
-from laconic.cost import CodecCost, Link
+from laconic.cost.link import CodecCost, Link
 from laconic.errors import FormatError
 from laconic.exchange_plan import ExchangePlan, TableCodecs
 

@@ -11,7 +11,7 @@ import pytest
 
 from laconic.adapt.economy import Decision, Economy
 from laconic.adapt.measurement import CHOICES, DIRECTIONS, Costs, Measurement, slowest
-from laconic.cost import CodecCost, Link, direction_seconds
+from laconic.cost.link import CodecCost, Link, direction_seconds
 from laconic.errors import ConfigError
 
 MS = 1e-3

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from laconic.cli import app
 from laconic.cli.plan import _codings
 from laconic.config import load
+from laconic.cost.workload import Coding
 from laconic.data import open_source
 from laconic.errors import ConfigError, FormatError, LaconicError
-from laconic.placement.access_file import read_access
-from laconic.placement.plan_file import read_plan
-from laconic.placement.workload import Coding
+from laconic.plan.access.access_file import read_access
+from laconic.plan.plan_file import read_plan
 from laconic.train import rehearsed_ratios
 from laconic.train.placement import make_placement
 from laconic.train.plan_check import PlanCheck

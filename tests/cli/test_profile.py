@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from laconic.cli import app
 from laconic.errors import ConfigError
-from laconic.placement.access_file import read_access
+from laconic.plan.access.access_file import read_access
 from tests.cli.forked import laconic
 from tests.data.tables import write
 from tests.warm import python
@@ -114,7 +114,7 @@ def test_what_cannot_work_is_said_before_the_pass(folder, monkeypatch, arguments
 
 def test_an_interrupt_leaves_no_file(folder):
     script = (
-        "import os, signal; from laconic.placement.profile import Profiler; from laconic.cli import main\n"
+        "import os, signal; from laconic.plan.access.profile import Profiler; from laconic.cli import main\n"
         "Profiler.add = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()"
     )

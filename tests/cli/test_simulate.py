@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from laconic.cli import app
 from laconic.errors import ConfigError, FormatError
-from laconic.placement.simulate import paying_spans
+from laconic.plan.simulate import paying_spans
 from laconic.report import SimulateResult, read_any, render_simulated
 from laconic.report import simulate_result as module
 

@@ -16,8 +16,8 @@ from laconic.cli import plan
 from laconic.cli import tune as tune_command
 from laconic.cli.tune import parse_budget
 from laconic.config import load
+from laconic.cost.engine_speeds import EngineSpeeds
 from laconic.errors import ConfigError
-from laconic.placement.engine_speeds import EngineSpeeds
 from laconic.report import read_tune_result
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.settings import RunSettings

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from laconic.config import parse
+from laconic.cost.load import PredictedBytes
 from laconic.errors import ConfigError, PlanError
-from laconic.placement.plan_file import HotSettings, PlacementPlan, PredictedBytes, TablePlan, write_plan
+from laconic.plan.plan_file import HotSettings, PlacementPlan, TablePlan, write_plan
 from laconic.train.checkpoint import newest_checkpoint
 from laconic.train.placement import make_placement, planned_exchange
 from laconic.train.ranks import Ranks

@@ -14,7 +14,7 @@ from typing import Any
 
 from laconic.adapt.hysteresis import MARGIN, paying_moves
 from laconic.adapt.measurement import CHOICES, DIRECTIONS, Choice, Costs, Direction, Measurement, slowest
-from laconic.cost import CodecCost, Link, cheapest
+from laconic.cost.link import CodecCost, Link, cheapest
 from laconic.errors import ConfigError
 
 __all__ = ["Decision", "Economy"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laconic.cost import CodecCost, Link, direction_seconds, total
+from laconic.cost.link import CodecCost, Link, direction_seconds, total
 
 __all__ = ["MARGIN", "paying_moves"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from laconic.cost import CodecCost, Link
+from laconic.cost.link import CodecCost, Link
 from laconic.errors import ConfigError
 
 __all__ = ["CHOICES", "DIRECTIONS", "Choice", "Costs", "Direction", "Measurement", "Offers", "slowest"]

@@ -13,10 +13,10 @@ from laconic.cli.plan_output import comparison, plan_result, show_plan
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
-    from laconic.placement.access import Access
-    from laconic.placement.explanation import Explained
-    from laconic.placement.problem import Problem
-    from laconic.placement.workload import Coding, Workload
+    from laconic.cost.workload import Coding, Workload
+    from laconic.plan.access.access import Access
+    from laconic.plan.explanation import Explained
+    from laconic.plan.solve.problem import Problem
     from laconic.train.planning import RunFacts
     from laconic.train.rehearsed_ratios import Ratios
     from laconic.train.settings import RunSettings
@@ -80,11 +80,10 @@ def plan(
     """Place tables and rows so that a step is as short as memory, computation and links allow."""
     from rich.console import Console
 
-    from laconic.placement.explanation import explain
-    from laconic.placement.plan_file import write_plan
-    from laconic.placement.planned_file import plan_of
-    from laconic.placement.planner import plan_tables
-    from laconic.report.tune_result import read_tune_result
+    from laconic.plan.explanation import explain
+    from laconic.plan.plan_file import write_plan
+    from laconic.plan.planned_file import plan_of
+    from laconic.plan.solve.planner import plan_tables
 
     _check_outputs(out, force, json_file)
     settings = _run_settings(run, overrides, batch, dim)
@@ -152,7 +151,7 @@ def _run_settings(
 def _inputs(
     profile: Path | None, run: Path | None, settings: RunSettings | None
 ) -> tuple[Access | None, RunFacts | None]:
-    from laconic.placement.access_file import read_access
+    from laconic.plan.access.access_file import read_access
     from laconic.train.planning import run_facts
 
     if profile is None and settings is None:
@@ -182,8 +181,8 @@ def _ratios(settings: RunSettings, cluster_file: Path) -> Ratios:
     """Rehearse what the run's codecs make of its rows and gradients."""
     from rich.console import Console
 
+    from laconic.cost.topology import read_cluster
     from laconic.data import open_source
-    from laconic.placement.topology import read_cluster
     from laconic.train.rehearsed_ratios import rehearsed_ratios
 
     ranks = read_cluster(cluster_file).ranks
@@ -216,7 +215,7 @@ def _codings(
     tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
 ) -> dict[str, tuple[Coding, Coding]]:
     """Coding of tables by name; that of all others under an empty one."""
-    from laconic.placement.workload import Coding
+    from laconic.cost.workload import Coding
     from laconic.report.tune_result import read_tune_result
 
     found = {"": (Coding(ratio=forward or 1.0), Coding(ratio=backward or 1.0))}
@@ -249,9 +248,9 @@ def _workload(
     codings: dict[str, tuple[Coding, Coding]],
 ) -> Workload:
     """Put together what was given; a run's settings count where an option does not say otherwise."""
-    from laconic.placement.access_load import access_load
-    from laconic.placement.frequencies import Frequencies
-    from laconic.placement.workload import TableLoad, Workload
+    from laconic.cost.frequencies import Frequencies
+    from laconic.cost.workload import TableLoad, Workload
+    from laconic.plan.access.access_load import access_load
 
     tables = []
     if access is not None:
@@ -278,9 +277,9 @@ def _workload(
 
 
 def _problem(cluster_file: Path, workload: Workload, measured: Path | None, overlap: float | None) -> Problem:
-    from laconic.placement.engine_speeds import EngineSpeeds, read_speeds
-    from laconic.placement.problem import Problem
-    from laconic.placement.topology import read_cluster
+    from laconic.cost.engine_speeds import EngineSpeeds, read_speeds
+    from laconic.cost.topology import read_cluster
+    from laconic.plan.solve.problem import Problem
 
     speeds = EngineSpeeds() if overlap is None else EngineSpeeds(overlap=overlap)
     if measured is not None:
@@ -292,7 +291,7 @@ def _ids(
     access: Access | None, explained: list[Explained], ranks: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Ids of hot and of warm rows, by table."""
-    from laconic.placement.access_load import hottest_ids, warm_ids
+    from laconic.plan.access.access_load import hottest_ids, warm_ids
 
     hot: dict[str, Any] = {}
     warm: dict[str, Any] = {}
@@ -307,7 +306,7 @@ def _ids(
 
 
 def _baselines(problem: Problem) -> list[dict[str, Any]]:
-    from laconic.placement.baselines import BASELINES
+    from laconic.plan.solve.baselines import BASELINES
 
     rows = []
     for name, baseline in BASELINES.items():

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from laconic.placement.explanation import Explained
-    from laconic.placement.plan_file import PlacementPlan
-    from laconic.placement.planner import Planned
-    from laconic.placement.problem import Problem
+    from laconic.plan.explanation import Explained
+    from laconic.plan.plan_file import PlacementPlan
+    from laconic.plan.solve.planner import Planned
+    from laconic.plan.solve.problem import Problem
 
 
 def show_plan(console: Console, problem: Problem, planned: Planned, explained: list[Explained]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from laconic.data import ParquetSettings, SyntheticSettings
-    from laconic.placement.access import Access, TableAccess
+    from laconic.plan.access.access import Access, TableAccess
 
 
 def profile(
@@ -45,7 +45,7 @@ def profile(
     from rich.console import Console
 
     from laconic.files import write_whole
-    from laconic.placement.access_file import write_access
+    from laconic.plan.access.access_file import write_access
     from laconic.report.access_page import render_access
 
     _check_outputs(out, page, json_file)
@@ -102,7 +102,7 @@ def _profiled(settings: ParquetSettings | SyntheticSettings, name: str) -> Acces
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from laconic.data import open_source
-    from laconic.placement.profile import Profiler
+    from laconic.plan.access.profile import Profiler
 
     bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*bars, console=Console(stderr=True), transient=True) as progress:

@@ -15,8 +15,8 @@ from laconic.errors import ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from laconic.placement.scenario import Scenario
-    from laconic.placement.simulate import Cell, Model
+    from laconic.plan.scenario import Scenario
+    from laconic.plan.simulate import Cell, Model
     from laconic.report import SimulateResult
 
 _METHODS = {
@@ -47,7 +47,7 @@ def simulate(
 
     from laconic.config import load, parse
     from laconic.data.synthetic import TERABYTE_ROWS
-    from laconic.placement.scenario import Scenario, model_of
+    from laconic.plan.scenario import Scenario, model_of
     from laconic.report import write_report
 
     check_json_file(json_file)
@@ -75,7 +75,7 @@ def _cells(scenario: Scenario, model: Model) -> list[Cell]:
     from rich.console import Console
     from rich.progress import track
 
-    from laconic.placement.simulate import simulate as cells_of
+    from laconic.plan.simulate import simulate as cells_of
 
     cells = cells_of(
         model,
@@ -90,7 +90,7 @@ def _cells(scenario: Scenario, model: Model) -> list[Cell]:
 
 
 def _result(scenario: Scenario, model: Model, cells: Sequence[Cell]) -> SimulateResult:
-    from laconic.placement.simulate import METHODS, Methods, stops_paying
+    from laconic.plan.simulate import METHODS, Methods, stops_paying
     from laconic.report import SimulateResult
     from laconic.report.numerals import plain
 

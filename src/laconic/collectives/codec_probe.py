@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.cost import CodecCost
+from laconic.cost.link import CodecCost
 from laconic.errors import ConfigError
 
 __all__ = ["codec_costs"]

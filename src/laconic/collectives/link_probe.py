@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.collectives.wire import Wire
-from laconic.cost import Link
+from laconic.cost.link import Link
 
 __all__ = ["probe_link"]
 

@@ -42,7 +42,7 @@ from laconic.collectives.warm_copies import WarmCopies
 from laconic.collectives.warm_rows import WarmRows
 from laconic.collectives.worker import RefusedBatchError, Worker
 from laconic.collectives.world import Alone, Joined, World
-from laconic.cost import Link
+from laconic.cost.link import Link
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange_plan import ExchangePlan, Policy
 from laconic.lookups import Lookups

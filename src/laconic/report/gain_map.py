@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from laconic.placement.simulate import paying_spans
+from laconic.plan.simulate import paying_spans
 from laconic.report.axes import logarithmic, names_axis
 from laconic.report.charts import method_color
 from laconic.report.document import Figure

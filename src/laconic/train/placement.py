@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from laconic.collectives import Table
 from laconic.data import Schema
 from laconic.errors import ConfigError
-from laconic.placement.plan_file import PlacementPlan, check_plan, read_plan
+from laconic.plan.plan_file import PlacementPlan, check_plan, read_plan
 from laconic.train.settings import EmbeddingSettings, ExchangeSettings, RuleSettings, RunSettings
 
 __all__ = ["Placement", "make_placement", "planned_exchange"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from laconic.collectives import Ledger
 from laconic.collectives.ledger import DIRECTIONS
-from laconic.placement.plan_file import PlacementPlan
+from laconic.plan.plan_file import PlacementPlan
 from laconic.train.ranks import Ranks
 
 __all__ = ["Deviation", "PlanCheck"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, PlanError
-from laconic.placement.silent_solver import silent_stdout
+from laconic.plan.solve.silent_solver import silent_stdout
 from laconic.quantize.search.knapsack import Option, solve
 
 pytest.importorskip("scipy")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laconic.errors import ConfigError, PlanError
-from laconic.placement.silent_solver import silent_stdout
+from laconic.plan.solve.silent_solver import silent_stdout
 
 __all__ = ["Allocation", "Option", "solve"]
 

@@ -1,0 +1,1 @@
+"""What bytes and work take: measured constants in, seconds out."""

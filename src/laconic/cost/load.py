@@ -1,0 +1,263 @@
+"""What a table's place costs each rank in a step: bytes by direction, work, memory.
+
+A place treats ranks alike, or singles out one of them, the owner::
+
+    on rank j   even + (owner if j is the owner, else other)
+
+so that three vectors say all, for any number of ranks. Bytes of a direction are counted where they leave, where they
+arrive, and on the *lane* between two ranks: what the busiest lane to or from a rank carries.
+
+With N ranks, U distinct rows that a rank needs, L lookups and B samples per rank, a rank's share is
+
+=================  ===========================  ============================  ==========================
+place              ids                          forward                       backward
+=================  ===========================  ============================  ==========================
+row, rows          U (N - 1) / N out and in     U (N - 1) / N out and in      the same, the other way
+table, rows        U to the owner               U from the owner              U to the owner
+table, pooled      L to the owner               B from the owner              B to the owner
+row, pooled        L (N - 1) / N                B (N - 1)                     B (N - 1)
+replicated, hot    U (N - 1)                    nothing                       U (N - 1), or by owners
+=================  ===========================  ============================  ==========================
+
+Shape legend: ``K`` resources, in the order of ``Resource``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.config import Bytes, Settings
+from laconic.cost.choice import Choice, Kind
+from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.needed_rows import NeededRows
+from laconic.cost.workload import Coding, TableLoad, Workload
+
+__all__ = ["Load", "PredictedBytes", "Resource", "TableCosts"]
+
+Floats = NDArray[np.float64]
+_NUMBER_BYTES = 8  # in size messages
+
+
+class Resource(IntEnum):
+    """What ranks have a limited amount of."""
+
+    IDS_OUT = 0
+    IDS_IN = 1
+    IDS_LANE = 2
+    FORWARD_OUT = 3
+    FORWARD_IN = 4
+    FORWARD_LANE = 5
+    BACKWARD_OUT = 6
+    BACKWARD_IN = 7
+    BACKWARD_LANE = 8
+    FILES = 9
+    """Bytes read from and written to files."""
+    CPU = 10
+    """Seconds."""
+    RAM = 11
+    """Bytes kept."""
+    FILE_SPACE = 12
+    """Bytes kept in files."""
+
+
+class PredictedBytes(Settings):
+    """What a table sends: bytes per rank and step, the mean over ranks, as the ledger counts them."""
+
+    ids: Bytes = 0.0
+    """Which rows are wanted."""
+
+    forward: Bytes = 0.0
+    """Rows, or pooled vectors."""
+
+    backward: Bytes = 0.0
+    """Their gradients, those of replicated tables included."""
+
+    hot: Bytes = 0.0
+    """Gradients of hot rows, with their ids."""
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.ids + self.forward + self.backward + self.hot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What one table costs."""
+
+    even_K: Floats
+    owner_K: Floats
+    other_K: Floats
+    sent: PredictedBytes
+    """By a rank, the mean over ranks."""
+
+    early: float = 0.0
+    """Share of what travels forward that may do so a step early."""
+
+    @property
+    def star_K(self) -> Floats:
+        """What being the owner means."""
+        return self.owner_K - self.other_K
+
+
+class _Sum:
+    """A load that grows part by part."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.even, self.owner, self.other = (np.zeros(len(Resource)) for _ in range(3))
+
+    def spread(self, first: Resource, lane: float) -> float:
+        """Every rank sends this to every other one; returns what a rank sends."""
+        total = (self.ranks - 1) * lane
+        self.even[[first, first + 1]] += total
+        self.even[first + 2] += lane
+        return total
+
+    def announce(self, blocks: int) -> None:
+        """Size messages say how many rows and bytes each block has; there is a second one for lengths of bags."""
+        for first, each in ((Resource.IDS_OUT, 2), (Resource.FORWARD_OUT, 1), (Resource.BACKWARD_OUT, 1)):
+            self.spread(first, 2 * _NUMBER_BYTES * each * blocks)
+
+    def gather(self, first: Resource, lane: float, *, away: bool = False) -> float:
+        """Every rank sends this to the owner, or gets it; returns what a rank sends on average."""
+        total = (self.ranks - 1) * lane
+        many, one = (first, first + 1) if away else (first + 1, first)
+        self.owner[many] += total
+        self.other[one] += lane
+        self.owner[first + 2] += lane
+        return total / self.ranks
+
+
+class TableCosts:
+    """Loads of one table, wherever it is put."""
+
+    def __init__(self, table: TableLoad, workload: Workload, speeds: EngineSpeeds, ranks: int) -> None:
+        self.table, self.ranks, self._speeds = table, ranks, speeds
+        self.needed = NeededRows(table, workload, ranks)
+        self.row_bytes = workload.row_bytes
+        self._samples, self._vector = workload.batch, workload.vector_bytes
+        self._loads: dict[Choice, Load] = {}
+
+    def load(self, choice: Choice) -> Load:
+        """Return the load of a place."""
+        if choice not in self._loads:
+            self._loads[choice] = self._of(choice)
+        return self._loads[choice]
+
+    def _of(self, choice: Choice) -> Load:
+        sum_ = _Sum(self.ranks)
+        if choice.kind.send == "pooled":
+            sent = self._pooled(sum_, choice.kind)
+        elif choice.kind.sharding == "replicated":
+            needed = self.needed
+            ids, vectors = self._copied(
+                sum_, needed.distinct, needed.distinct, needed.united(self.table.rows)
+            )
+            sent = {"ids": ids, "backward": vectors}
+        else:
+            sent = self._rows(sum_, choice)
+        sum_.announce(1)
+        self._keep(sum_, choice)
+        return Load(sum_.even, sum_.owner, sum_.other, PredictedBytes(**sent), self._early(choice))
+
+    def _rows(self, sum_: _Sum, choice: Choice) -> dict[str, float]:
+        """Distinct rows travel but for hot ones, whose gradients go to all."""
+        hot = self.needed.hot(choice.hot)
+        rows, split = self.needed.distinct - hot, choice.kind.sharding == "row"
+        lane = rows / self.ranks if split else rows
+        sent = self._exchange(sum_, split, lane * self.needed.id_bytes(split=split), lane)
+        self._work(sum_, split, rows, rows)
+        if choice.hot:
+            synchronized, united = self.needed.synchronized(choice.hot), self.needed.united(choice.hot)
+            sent["hot"] = sum(self._copied(sum_, hot, synchronized, united))
+            sum_.announce(1)  # a part of its own
+        return sent
+
+    def _early(self, choice: Choice) -> float:
+        """Share of the rows that travel which the step before does not change; none of what is rounded or pooled."""
+        forward, rows = self.table.forward, self.needed.distinct - self.needed.hot(choice.hot)
+        travels = choice.kind.send == "rows" and choice.kind.sharding != "replicated" and rows > 0
+        exact = forward.ratio == 1 or forward.exact or forward.lossless
+        return self.needed.unchanged(choice.hot) / rows if travels and exact else 0.0
+
+    def _pooled(self, sum_: _Sum, kind: Kind) -> dict[str, float]:
+        """One vector for every sample, from each rank that has a part of the table."""
+        split, lookups = kind.sharding == "row", self.needed.lookups
+        sent = self._exchange(sum_, split, self.needed.pooled_bytes(split=split), self._samples)
+        self._work(sum_, split, lookups, lookups)
+        return sent
+
+    def _copied(self, sum_: _Sum, needed: float, sent: float, united: float) -> tuple[float, float]:
+        """Every rank has the rows, and sends its gradients to every other, or exact ones to owners, who send sums."""
+        backward = self.table.backward
+        lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
+        if not backward.lossless:  # a rank gives its own copies what the others decode
+            coded += sent * self._codec_s(backward)
+        by_owners = (sent + united) / self.ranks
+        if self.ranks >= 3 and (backward.ratio == 1 or backward.lossless) and by_owners < sent:
+            lane, coded = by_owners, 0.0  # as they are
+        ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(split=False))
+        vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector)
+        speeds = self._speeds
+        sum_.even[Resource.CPU] += coded + 1e-9 * (
+            needed * speeds.gather_ns + self.ranks * sent * speeds.update_ns
+        )
+        return ids, vectors
+
+    def _exchange(self, sum_: _Sum, split: bool, ids: float, vectors: float) -> dict[str, float]:
+        """Send ids there, so many vectors back, and their gradients there again; per pair of ranks."""
+        forward, backward = self.table.forward, self.table.backward
+        raw = vectors * self._vector
+        if split:
+            sum_.even[Resource.CPU] += (
+                (self.ranks - 1) * vectors * (self._codec_s(forward) + self._codec_s(backward))
+            )
+            return {
+                "ids": sum_.spread(Resource.IDS_OUT, ids),
+                "forward": sum_.spread(Resource.FORWARD_OUT, raw / forward.ratio),
+                "backward": sum_.spread(Resource.BACKWARD_OUT, raw / backward.ratio),
+            }
+        many = vectors * (self.ranks - 1)
+        sum_.owner[Resource.CPU] += many * (self._encode_s(forward) + self._decode_s(backward))
+        sum_.other[Resource.CPU] += vectors * (self._decode_s(forward) + self._encode_s(backward))
+        return {
+            "ids": sum_.gather(Resource.IDS_OUT, ids),
+            "forward": sum_.gather(Resource.FORWARD_OUT, raw / forward.ratio, away=True),
+            "backward": sum_.gather(Resource.BACKWARD_OUT, raw / backward.ratio),
+        }
+
+    def _work(self, sum_: _Sum, split: bool, gathered: float, updated: float) -> None:
+        """Rows that all ranks together ask a rank for, per rank that asks."""
+        seconds = 1e-9 * (gathered * self._speeds.gather_ns + updated * self._speeds.update_ns)
+        if split:
+            sum_.even[Resource.CPU] += seconds
+        else:
+            sum_.owner[Resource.CPU] += self.ranks * seconds
+
+    def _keep(self, sum_: _Sum, choice: Choice) -> None:
+        """Memory; and where that is a file, which has a place for every row, what a step reads of it and writes back."""
+        split, size = choice.kind.sharding == "row", self.row_bytes
+        kept = math.ceil(self.table.rows / self.ranks) if split else self.table.rows
+        where = sum_.owner if choice.kind.sharding == "table" else sum_.even
+        where[Resource.FILE_SPACE if choice.kind.cold else Resource.RAM] += kept * size
+        sum_.even[Resource.RAM] += choice.hot * size
+        if choice.kind.cold:
+            owners = self.ranks if split else 1
+            where[Resource.RAM] += choice.warm / owners * size
+            where[Resource.FILES] += 2 * self.needed.touched(choice.hot + choice.warm) / owners * size
+
+    def _encode_s(self, coding: Coding) -> float:
+        """Of one vector."""
+        return 0.0 if coding.ratio == 1 else self._vector / (1e9 * self._speeds.encode_gb_s)
+
+    def _decode_s(self, coding: Coding) -> float:
+        return 0.0 if coding.ratio == 1 else self._vector / (1e9 * self._speeds.decode_gb_s)
+
+    def _codec_s(self, coding: Coding) -> float:
+        return self._encode_s(coding) + self._decode_s(coding)

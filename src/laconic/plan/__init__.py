@@ -1,0 +1,1 @@
+"""Where tables and rows should live, and what that will take."""

@@ -1,0 +1,1 @@
+"""How often rows are looked up: counted in one pass, and kept in a file."""

@@ -1,0 +1,109 @@
+"""Why each table is where it is: what it sends there, and what the next best place would cost.
+
+All other tables stay where they are. Shape legend: ``K`` resources, ``N`` ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from laconic.cost.choice import Choice, Kind
+from laconic.cost.load import PredictedBytes, Resource
+from laconic.cost.workload import TableLoad
+from laconic.plan.infeasible import size_text
+from laconic.plan.solve.improve import best_of_kind, score
+from laconic.plan.solve.problem import Problem
+
+__all__ = ["Explained", "explain"]
+
+_SAME = 1e-6  # seconds that nobody will measure
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One table's place, and the runner-up."""
+
+    name: str
+    rows: int
+    choice: Choice
+    sent: PredictedBytes
+    """Per rank and step."""
+
+    ram: int
+    """Bytes of memory on the rank that keeps most of it."""
+
+    kept: float
+    """Share of lookups that find their row in memory; 1 but for cold tables."""
+
+    file_bytes: float
+    """Bytes read from files and written to them in a step, on the rank with most of them."""
+
+    runner_up: Choice | None
+    """The best place of another kind; None: no other fits."""
+
+    costs_s: float
+    """How much longer the step would be there."""
+
+    costs_bytes: float
+    """How much more a rank would send there, in a step."""
+
+    @property
+    def why(self) -> str:
+        """One line for people."""
+        return f"{self._kept}; {self._beside}" if self.choice.kind.cold else self._beside
+
+    @property
+    def _kept(self) -> str:
+        """Say what files are needed for."""
+        if not self.choice.warm + self.choice.hot:
+            return f"memory has none of its rows, a step moves {size_text(self.file_bytes)} from and to files"
+        return (
+            f"memory has the {self.choice.hot + self.choice.warm:,} most frequent rows, {self.kept:.1%} of lookups, "
+            f"a step moves {size_text(self.file_bytes)} from and to files"
+        )
+
+    @property
+    def _beside(self) -> str:
+        """Say what the next best place would cost."""
+        if self.runner_up is None:
+            return "no other place fits"
+        other = str(self.runner_up)
+        more = f"{size_text(abs(self.costs_bytes))} {'more' if self.costs_bytes >= 0 else 'less'} sent"
+        if self.costs_s < _SAME:
+            return f"{other} would take as long, with {more}"
+        return f"{other} would take {1e3 * self.costs_s:.3g} ms longer, with {more}"
+
+
+def explain(problem: Problem, choices: Sequence[Choice]) -> list[Explained]:
+    """Say for every table what its place saves."""
+    seconds = score(problem, choices)[1]
+    total_KN = problem.total_KN(choices)
+    found = []
+    for t, choice in enumerate(choices):
+        base_KN = total_KN - problem.spread_KN(t, choice)
+        sent, table = problem.load(t, choice).sent, problem.workload.tables[t]
+        runner_up, costs, more = None, 0.0, 0.0
+        for kind in _other_kinds(problem, choice.kind):
+            other, (short, taken) = best_of_kind(problem, base_KN, t, kind, choice.hot)
+            if short == 0 and (runner_up is None or taken - seconds < costs):
+                runner_up, costs = other, taken - seconds
+                more = problem.load(t, other).sent.total - sent.total
+        most_K = problem.spread_KN(t, choice).max(axis=1)
+        ram, file_bytes = int(most_K[Resource.RAM]), float(most_K[Resource.FILES])
+        kept = _kept(table, choice)
+        words = (table.name, table.rows, choice, sent, ram, kept, file_bytes)
+        found.append(Explained(*words, runner_up, max(costs, 0.0), more))
+    return found
+
+
+def _kept(table: TableLoad, choice: Choice) -> float:
+    share = table.frequencies.share
+    if not choice.kind.cold or not share:
+        return 1.0
+    return table.frequencies.hottest(choice.hot + choice.warm) / share
+
+
+def _other_kinds(problem: Problem, chosen: Kind) -> list[Kind]:
+    """Kinds that differ in more than where rows are kept."""
+    return [kind for kind in problem.kinds if (kind.sharding, kind.send) != (chosen.sharding, chosen.send)]

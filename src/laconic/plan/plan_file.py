@@ -1,0 +1,281 @@
+"""The plan file: where every table and its hot and warm rows live, as TOML that a person can read and edit.
+
+::
+
+    format = 1
+    ranks = 2
+    batch = 1024                     # samples per rank and step that the predictions are for
+    dim = 16
+    hot_rows = "plan.hot.npz"        # beside the plan; one int64 array of ascending ids for each table with hot rows
+    hot_rows_sha256 = "9f86..."
+
+    [tables.c_user]
+    rows = 92108
+    sharding = "row"
+    send = "rows"
+    hot = 1200
+    why = "..."
+    [tables.c_user.predicted]        # bytes per rank and step
+    ids = 1811.2
+    ...
+
+Normative text: ``docs/formats/plan.md``. ``laconic plan`` writes it, ``laconic train --plan`` carries it out.
+Shape legend: ``N`` ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+import tomli_w
+from pydantic import Field, field_validator, model_validator
+
+from laconic.config import Bytes, Settings, load
+from laconic.cost.load import PredictedBytes
+from laconic.errors import ConfigError, FormatError, PlanError
+from laconic.files import write_whole
+from laconic.plan.row_ids_file import RowIds, read_row_ids, write_row_ids
+
+__all__ = [
+    "EmbeddingsMemory",
+    "HotSettings",
+    "PlacementPlan",
+    "PredictedStep",
+    "TablePlan",
+    "check_plan",
+    "read_plan",
+    "write_plan",
+]
+
+
+class TablePlan(Settings):
+    """Where one table lives and what it sends."""
+
+    rows: int = Field(ge=1, lt=2**40)
+    """Of the table that the plan was made for."""
+
+    sharding: Literal["table", "row", "replicated"]
+    """``table``: whole, on ``owner``; ``row``: rows dealt to all ranks; ``replicated``: on every rank."""
+
+    send: Literal["rows", "pooled"] = "rows"
+    """``rows``: each distinct row once per destination; ``pooled``: one vector for every sample."""
+
+    owner: int | None = Field(default=None, ge=0)
+    """Rank that has the whole table; left out: the trainer spreads such tables itself."""
+
+    hot: int = Field(default=0, ge=0)
+    """Rows that every rank has a copy of; their ids are in the file of hot rows."""
+
+    cold: bool = False
+    """The table's shards live in memory-mapped files."""
+
+    warm: int = Field(default=0, ge=0)
+    """Rows of a cold table that are in memory all the same; their ids are in the file of warm rows."""
+
+    bound: float | None = Field(default=None, gt=0)
+    """Error bound of its rows; left out: as the run says."""
+
+    gradient_bound: float | None = Field(default=None, gt=0)
+    """Error bound of its gradients; left out: as the run says."""
+
+    exact: Literal["rows", "gradients", True, False] = False
+    """Its rows and gradients travel as they are, or one of them."""
+
+    why: str = ""
+    """For people: the reason."""
+
+    predicted: PredictedBytes = PredictedBytes()
+    """What it will send."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.owner is not None and self.sharding != "table":
+            raise ValueError(
+                f"only sharding 'table' has an owner, got owner {self.owner} and {self.sharding!r}"
+            )
+        if self.sharding == "replicated" and (self.hot or self.send == "pooled"):
+            raise ValueError(
+                f"a replicated table is everywhere already, got hot {self.hot} and send {self.send!r}; "
+                "leave both out"
+            )
+        if self.hot and self.send == "pooled":
+            raise ValueError(
+                f"only a table that sends rows has hot ones, got hot {self.hot} and send 'pooled'"
+            )
+        if self.hot > self.rows:
+            raise ValueError(f"expected at most {self.rows} hot rows, one for each row, got {self.hot}")
+        if self.warm and not self.cold:
+            raise ValueError(
+                f"only a table with cold = true has warm rows, got warm {self.warm}; all its rows are in memory, leave it out"
+            )
+        if self.hot + self.warm > self.rows:
+            raise ValueError(
+                f"expected at most {self.rows} rows that are hot or warm, got {self.hot} and {self.warm}"
+            )
+        both = {True: (True, True), "rows": (True, False), "gradients": (False, True), False: (False, False)}
+        for name, is_exact in zip(("bound", "gradient_bound"), both[self.exact], strict=True):
+            if is_exact and getattr(self, name) is not None:
+                raise ValueError(f"expected {name} or exact = {self.exact!r}, got both; leave one out")
+        return self
+
+
+class EmbeddingsMemory(Settings):
+    """Bytes of embeddings and their optimizer state."""
+
+    ram_N: tuple[int, ...] = ()
+    """In memory, on every rank; hot and warm rows and replicated tables included."""
+
+    hot: int = Field(default=0, ge=0)
+    """Of these for hot rows, on each rank."""
+
+    files_N: tuple[int, ...] = ()
+    """In memory-mapped files, on every rank."""
+
+
+class PredictedStep(Settings):
+    """What the plan should bring."""
+
+    step_ms: float = Field(ge=0)
+    """A step of training."""
+
+    samples_per_s: float = Field(ge=0)
+    """Of all ranks."""
+
+    bottleneck: str
+    """What the step waits for most."""
+
+    ids_bytes: Bytes
+    """Sent by a rank in a step, the mean over ranks; likewise the next."""
+
+    forward_bytes: Bytes
+    backward_bytes: Bytes
+    hot_bytes: Bytes
+    dense_bytes: Bytes
+
+
+class HotSettings(Settings):
+    """How copies of hot rows are kept equal."""
+
+    every: int = Field(default=1, ge=1)
+    """Steps between two synchronizations; 1: copies are always equal, and training is exact."""
+
+
+class PlacementPlan(Settings):
+    """All tables, in their order."""
+
+    format: Literal[1] = 1
+    """Version of this format."""
+
+    ranks: int = Field(ge=1)
+    """That the plan was made for."""
+
+    batch: int = Field(ge=1)
+    """Samples per rank and step that the predictions are for."""
+
+    dim: int = Field(ge=1)
+    """Dimensions of every embedding."""
+
+    hot_rows: str | None = None
+    """File of the ids of hot rows, in the plan's folder."""
+
+    hot_rows_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """Checksum of that file."""
+
+    warm_rows: str | None = None
+    """File of the ids of warm rows, in the plan's folder."""
+
+    warm_rows_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    """Checksum of that file."""
+
+    look_ahead: bool = False
+    """Rows of the next step that this one does not change travel while it computes, where they travel exactly."""
+
+    hot: HotSettings = HotSettings()
+    predicted: PredictedStep | None = None
+    embeddings_memory: EmbeddingsMemory = EmbeddingsMemory()
+    tables: dict[str, TablePlan] = Field(min_length=1)
+
+    @field_validator("hot_rows", "warm_rows")
+    @classmethod
+    def _beside(cls, name: str | None) -> str | None:
+        if name is not None and (name != Path(name).name or "\0" in name):
+            raise ValueError(f"expected the name of a file in the plan's folder, got {name!r}")
+        return name
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        for name, table in self.tables.items():
+            if table.owner is not None and table.owner >= self.ranks:
+                raise ValueError(
+                    f"tables.{name}.owner: expected a rank below {self.ranks}, got {table.owner}"
+                )
+        return self
+
+
+def read_plan(path: str | Path) -> tuple[PlacementPlan, RowIds, RowIds]:
+    """Read a plan, and the ids of its hot and warm rows by table; ``ConfigError`` or ``FormatError`` says what is wrong."""
+    path = Path(path)
+    plan = load(path, PlacementPlan)
+    return plan, _read_ids(path, plan, "hot"), _read_ids(path, plan, "warm")
+
+
+def _read_ids(path: Path, plan: PlacementPlan, kind: Literal["hot", "warm"]) -> RowIds:
+    file: str | None = getattr(plan, f"{kind}_rows")
+    checksum: str | None = getattr(plan, f"{kind}_rows_sha256")
+    counts = _counts(plan, kind)
+    if bool(counts) != (file is not None):
+        raise ConfigError(
+            f"{path}: {kind}_rows: expected where a table has {kind} rows, and only there, got {file!r}"
+        )
+    if file is None:
+        return {}
+    if checksum is None:
+        raise ConfigError(f"{path}: {kind}_rows_sha256: required beside {kind}_rows, but not given")
+    expected = {name: (count, plan.tables[name].rows) for name, count in counts.items()}
+    return read_row_ids(path.parent / file, checksum, expected)
+
+
+def _counts(plan: PlacementPlan, kind: Literal["hot", "warm"]) -> dict[str, int]:
+    """Rows of this kind, by table, where there are any."""
+    return {name: count for name, table in plan.tables.items() if (count := getattr(table, kind))}
+
+
+def write_plan(path: Path, plan: PlacementPlan, hot_ids: RowIds, warm_ids: RowIds) -> PlacementPlan:
+    """Write a plan, and beside it the ids of its hot and warm rows; return the plan as it was written.
+
+    ``plan`` itself needs no names of these files. They are written first: a plan that can be read is whole.
+    """
+    kinds: dict[Literal["hot", "warm"], RowIds] = {"hot": hot_ids, "warm": warm_ids}
+    for kind, ids in kinds.items():
+        found = {name: len(ids_R) for name, ids_R in ids.items()}
+        if _counts(plan, kind) != found:
+            raise FormatError(f"plan: expected ids of {kind} rows {_counts(plan, kind)}, got {found}")
+    files: dict[str, str | None] = {}
+    for kind, ids in kinds.items():
+        name = f"{path.stem}.{kind}.npz" if ids else None
+        checksum = write_row_ids(path.parent / name, ids) if name else None
+        files |= {f"{kind}_rows": name, f"{kind}_rows_sha256": checksum}
+    plan = plan.model_copy(update=files)
+    write_whole(path, tomli_w.dumps(plan.model_dump(mode="json", exclude_none=True)))
+    return plan
+
+
+def check_plan(plan: PlacementPlan, *, ranks: int, dim: int, rows: Mapping[str, int]) -> None:
+    """Refuse a plan that was made for another run: other ranks, dimensions, tables or rows."""
+    if plan.ranks != ranks:
+        raise PlanError(f"plan: made for {plan.ranks} ranks, got {ranks}; start {plan.ranks}, or plan again")
+    if plan.dim != dim:
+        raise PlanError(f"plan: made for embeddings of {plan.dim} dimensions, got {dim}; plan again")
+    for name, count in rows.items():
+        table = plan.tables.get(name)
+        if table is None:
+            raise PlanError(f"plan: no table {name!r} (known: {', '.join(plan.tables)}); plan again")
+        if table.rows != count:
+            raise PlanError(
+                f"plan: table {name!r} has {table.rows} rows, that of the run {count}; plan again"
+            )
+    unknown = [name for name in plan.tables if name not in rows]
+    if unknown:
+        raise PlanError(f"plan: the run has no table {unknown[0]!r} (known: {', '.join(rows)}); plan again")

@@ -1,0 +1,335 @@
+"""Scale on paper: what a step takes on clusters that nobody has, and where each method stops paying.
+
+Equal devices on one switch. All methods off is the classic hybrid of DLRM: pooled vectors, float32, ids of eight bytes, dense
+gradients summed along a ring; whole tables, or pieces of them where there are more devices than tables, in perfect
+balance, which flatters it. Each method changes that::
+
+    dedup      rows dealt to all; each distinct row once for each device, ids coded
+    bounded    rows and gradients within an error bound: fewer bytes, codec time for rows and for blocks
+    dense      dense gradients compressed
+    hot rows   the hottest rows on every device: no exchange for them, their gradients are summed along a ring
+
+::
+
+    step = compute + codecs + max(0, wire - overlap x compute)
+    wire = ids + rows + gradients + max(0, sums - dense overlap x compute), each: latency of its rounds + bytes / bandwidth
+
+Sums of dense gradients and hot rows travel beside the backward pass, and beside the gradients of rows: where an all-to-all gets
+a share of the bandwidth only, they take what it leaves.
+
+The hot set is the best one: rows whose exchange costs more than their sum, as long as they fit (``docs/papers/avoidance.md``,
+proposition 4). Shape legend: ``T`` tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from laconic.cost.calibration import CodecFigures
+from laconic.cost.distinct import distinct_rows, needed_G
+from laconic.cost.expectation import ring_all_reduce_bytes, size_message_bytes
+from laconic.cost.frequencies import Frequencies
+from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes
+from laconic.cost.threshold import hottest_of_all
+from laconic.errors import ConfigError
+
+__all__ = [
+    "METHODS",
+    "PAYS",
+    "Cell",
+    "Methods",
+    "Model",
+    "Network",
+    "StepCost",
+    "paying_spans",
+    "simulate",
+    "step_cost",
+    "stops_paying",
+]
+
+METHODS = ("dedup", "bounded", "dense", "hot")
+PAYS = 1.01
+"""A method pays where it makes the best step this much faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Methods:
+    """Which are on."""
+
+    dedup: bool = False
+    bounded: bool = False
+    dense: bool = False
+    hot: bool = False
+
+    @property
+    def text(self) -> str:
+        """Names of those that are on."""
+        return " + ".join(name for name in METHODS if getattr(self, name)) or "none"
+
+
+ALL_METHODS = tuple(Methods(*chosen) for chosen in product((False, True), repeat=len(METHODS)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Model:
+    """What is trained, on each device alike."""
+
+    frequencies_T: tuple[Frequencies, ...]
+    dim: int
+    samples: int
+    """Of a device in a step."""
+    compute_s: float
+    dense_bytes: float
+    forward: CodecFigures
+    backward: CodecFigures
+    codec_threads: float
+    """Cores that code at the same time."""
+    dense_ratio: float
+    dense_s_per_byte: float
+    """Of encoding a dense gradient, and decoding it and the sum."""
+    hot_bytes: float
+    """Memory of a device for copies of hot rows."""
+    sync_every: int
+    """Steps between sums of hot rows' gradients; more than 1 is bounded staleness."""
+    overlap: float
+    """Share of the computation that transfers hide behind."""
+    dense_overlap: float
+    """Share of it beside which sums of dense gradients and hot rows travel: the backward pass goes on meanwhile."""
+
+    def __post_init__(self) -> None:
+        if not self.frequencies_T or self.dim < 1 or self.samples < 1 or self.sync_every < 1:
+            raise ConfigError(
+                f"simulate: expected tables, and dim, samples and sync_every of at least 1, got {len(self.frequencies_T)} "
+                f"tables, {self.dim!r}, {self.samples!r} and {self.sync_every!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What joins the devices."""
+
+    bytes_per_s: float
+    """In each direction of a device's link."""
+    latency_s: float
+    message_s: float
+    """A processor's time for one message."""
+    all_to_all: float = 1.0
+    """Share of the bandwidth that an all-to-all gets, where the core of the network is narrower than its edge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """Seconds of a step, and the bytes that a device sends in it."""
+
+    step_s: float
+    wire_s: float
+    codec_s: float
+    ids_bytes: float
+    """Coded ids, and all size messages."""
+    rows_bytes: float
+    """Rows and their gradients."""
+    dense_bytes: float
+    hot_bytes: float
+    hot_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All choices of methods for one number of devices and one bandwidth."""
+
+    ranks: int
+    gbps: float
+    costs: dict[Methods, StepCost]
+
+    @property
+    def best(self) -> Methods:
+        """The fastest choice; of equals that with fewer methods."""
+        return min(
+            self.costs, key=lambda m: (self.costs[m].step_s, sum(getattr(m, name) for name in METHODS))
+        )
+
+    def alone(self, method: str) -> float:
+        """How much faster than with all methods off a step is with only this one."""
+        return self.costs[Methods()].step_s / self.costs[Methods(**{method: True})].step_s
+
+    def gain(self, method: str) -> float:
+        """How much faster the best choice with a method is than the best without it; below 1 it does not pay."""
+        with_s, without_s = (
+            min(cost.step_s for methods, cost in self.costs.items() if getattr(methods, method) is on)
+            for on in (True, False)
+        )
+        return without_s / with_s
+
+
+def simulate(
+    model: Model,
+    ranks: Sequence[int],
+    gbps: Sequence[float],
+    *,
+    latency_s: float,
+    message_s: float,
+    all_to_all: float = 1.0,
+) -> Iterator[Cell]:
+    """Yield a cell for each number of devices and bandwidth."""
+    for number in ranks:
+        for speed in gbps:
+            network = Network(
+                bytes_per_s=speed * 1e9 / 8, latency_s=latency_s, message_s=message_s, all_to_all=all_to_all
+            )
+            yield Cell(number, speed, {m: step_cost(model, network, number, m) for m in ALL_METHODS})
+
+
+def stops_paying(cells: Sequence[Cell], method: str) -> float:
+    """Gbit/s from which on a method does not pay any more; infinite if it still does at the largest, 0 if it never does.
+
+    ``cells`` are those of one number of devices.
+    """
+    by_speed = sorted(cells, key=lambda cell: cell.gbps)
+    spans = paying_spans([cell.gbps for cell in by_speed], [cell.gain(method) for cell in by_speed])
+    return spans[-1][1] if spans else 0.0
+
+
+def paying_spans(gbps: Sequence[float], gains: Sequence[float]) -> list[tuple[float, float]]:
+    """Bandwidths between which a method pays, rising: from 0 if it does at the lowest one, to infinity at the largest.
+
+    Between two bandwidths, which rise, the gain is taken for linear in their logarithm.
+    """
+    spans: list[tuple[float, float]] = []
+    begin = 0.0 if gains[0] >= PAYS else None
+    for at in range(1, len(gains)):
+        before, now = gains[at - 1], gains[at]
+        if (before >= PAYS) == (now >= PAYS):
+            continue
+        left, right = math.log(gbps[at - 1]), math.log(gbps[at])
+        crossing = math.exp(left + (right - left) * (before - PAYS) / (before - now))
+        if begin is None:
+            begin = crossing
+        else:
+            spans.append((begin, crossing))
+            begin = None
+    return spans if begin is None else [*spans, (begin, math.inf)]
+
+
+def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> StepCost:
+    """Add up one step of one device."""
+    if ranks < 1:
+        raise ConfigError(f"simulate: expected at least one rank, got {ranks!r}")
+    least = _least_hot_rate(model, network, methods) if methods.hot and ranks > 1 else math.inf
+    traffic = _exchange(model, ranks, methods.dedup, least)
+    rows_bytes, codec_s = _rows_on_the_wire(model, traffic, methods.bounded)
+    dense_ratio = model.dense_ratio if methods.dense else 1.0
+    dense_bytes = ring_all_reduce_bytes(model.dense_bytes, ranks) / dense_ratio
+    summed = 4.0 * model.dim * traffic.hot_rows / model.sync_every
+    hot_bytes = ring_all_reduce_bytes(summed, ranks) / dense_ratio
+    if methods.dense and ranks > 1:
+        codec_s += (model.dense_bytes + summed) * model.dense_s_per_byte / model.codec_threads
+    tables = len(model.frequencies_T)
+    messages = (ranks - 1) * (size_message_bytes(2 * tables) + 2 * size_message_bytes(tables))
+    ids_bytes = traffic.ids_bytes + messages
+    exchanged_s = (ids_bytes + rows_bytes) / (network.bytes_per_s * network.all_to_all)
+    summed_s = (dense_bytes + hot_bytes) / network.bytes_per_s
+    # gradients are about half of rows_bytes
+    left_s = (1 / network.all_to_all - 1) * rows_bytes / 2 / network.bytes_per_s
+    left_s += model.dense_overlap * model.compute_s
+    sums = 1 + (traffic.hot_rows > 0) / model.sync_every
+    wire_s = exchanged_s + max(0.0, summed_s - left_s) + _rounds_s(network, ranks, sums)
+    step_s = model.compute_s + codec_s + max(0.0, wire_s - model.overlap * model.compute_s)
+    return StepCost(
+        step_s=step_s,
+        wire_s=wire_s,
+        codec_s=codec_s,
+        ids_bytes=ids_bytes,
+        rows_bytes=rows_bytes,
+        dense_bytes=dense_bytes,
+        hot_bytes=hot_bytes,
+        hot_rows=traffic.hot_rows,
+    )
+
+
+def _rounds_s(network: Network, ranks: int, sums: float) -> float:
+    """Latency, and time for messages: three directions, each announced and moved; and sums."""
+    if ranks == 1:
+        return 0.0
+    exchanges, steps = 6, 2 * math.log2(ranks)  # sums of short messages go by halves, not along a ring
+    messages = exchanges * (ranks - 1) + sums * steps
+    return (exchanges + sums * steps) * network.latency_s + messages * network.message_s
+
+
+def _rows_on_the_wire(model: Model, traffic: _Exchange, bounded: bool) -> tuple[float, float]:
+    """Bytes of rows and gradients, and seconds of coding them. A block is never larger than its rows are."""
+    exact = 4.0 * model.dim * traffic.rows
+    if not bounded:
+        return 2 * exact, 0.0
+    nbytes = seconds = 0.0
+    for codec in (model.forward, model.backward):
+        coded = (
+            traffic.distinct * codec.row_bytes + traffic.reference_bytes + traffic.blocks * codec.block_bytes
+        )
+        nbytes += min(coded, exact + 2 * traffic.blocks)
+        seconds += traffic.rows * codec.row_s + traffic.blocks * codec.block_s
+    return nbytes, seconds / model.codec_threads
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """What one device sends another way than by sums."""
+
+    rows: float
+    """Rows that it gets, which are as many as it sends, and as the gradients back."""
+    distinct: float
+    """Of these that differ within their block: the bounded codec finds the others."""
+    reference_bytes: float
+    """Of what it says instead of rows that it found."""
+    blocks: float
+    """In which rows travel one way."""
+    ids_bytes: float
+    hot_rows: int
+
+
+@lru_cache(maxsize=4096)
+def _exchange(model: Model, ranks: int, dedup: bool, least_hot_rate: float) -> _Exchange:
+    """Expect what a device exchanges; as ``expected_traffic``, for equal devices of any number."""
+    rows = distinct = references = ids = 0.0
+    tables, away = len(model.frequencies_T), (ranks - 1) / ranks
+    budget = int(model.hot_bytes / (4 * model.dim)) if least_hot_rate < math.inf else 0
+    hot_T = hottest_of_all(model.frequencies_T, budget, least_hot_rate)
+    for frequencies, hot in zip(model.frequencies_T, hot_T, strict=True):
+        cold = frequencies.cut(hot.rows)[1] if hot.rows else frequencies
+        lookups = model.samples * frequencies.lookups_per_sample
+        needed = away * distinct_rows(cold, lookups)
+        if dedup:
+            rows, distinct = rows + needed, distinct + needed
+            held_G = cold.count_G / ranks
+            ids += (ranks - 1) * (
+                sorted_ids_bytes(held_G, needed_G(cold, lookups), "ranked") + EMPTY_LIST_BYTES
+            )
+            continue
+        # a sample needs no vector only if all of its ids are hot
+        vectors = away * model.samples * (1 - (1 - cold.share) ** frequencies.lookups_per_sample)
+        repeats = frequencies.lookups_per_sample == 1 and needed < vectors
+        rows += vectors
+        distinct += needed if repeats else vectors
+        references += vectors * math.log2(max(needed, 2)) / 8 if repeats else 0.0
+        ids += away * 8 * lookups * cold.share
+    blocks = (ranks - 1) * (tables if dedup else max(tables / ranks, 1.0))
+    return _Exchange(rows, distinct, references, blocks, ids, sum(hot.rows for hot in hot_T))
+
+
+def _least_hot_rate(model: Model, network: Network, methods: Methods) -> float:
+    """Rate of lookups from which on copies of a row pay (proposition 4).
+
+    A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their bytes within a bound,
+    for each lookup (pooled), or with the probability q that the row is needed (dedup).
+    """
+    summed = 2 * 4.0 * model.dim / (model.dense_ratio if methods.dense else 1.0) / model.sync_every
+    sent = 2 * 4.0 * model.dim
+    if methods.bounded:
+        sent = model.forward.row_bytes + model.backward.row_bytes
+    worth = summed / (sent / network.all_to_all)
+    if not methods.dedup:
+        return worth / model.samples
+    return -math.log1p(-worth) / model.samples if worth < 1 else math.inf

@@ -1,0 +1,1 @@
+"""Places for all tables that make a step as short as it can be."""

@@ -1,0 +1,162 @@
+"""Better places, one table or two at a time, until none is found: the cost model itself judges, rank by rank.
+
+Memory comes first: of two plans the one that lacks less of it is better, then the one with the shorter step, then
+the one that sends less. So a start that does not fit is repaired, if such moves can do it. Shape legend: ``K``
+resources, ``N`` ranks, ``A`` alternatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.cost.choice import Choice, Kind
+from laconic.cost.load import Resource
+from laconic.plan.solve.problem import Problem
+
+__all__ = ["Score", "best_of_kind", "improve", "score", "spread_owners", "with_best_owner"]
+
+Floats = NDArray[np.float64]
+Score = tuple[float, float]
+"""Bytes of memory that are missing, and seconds; the smaller the better."""
+_MOST_SWEEPS = 12
+_TIE = 1e-4  # weight of what is hidden, as in table_program
+_WORTH = 1 - 1e-7  # a gain below that is rounding
+
+
+def score(problem: Problem, choices: Sequence[Choice]) -> Score:
+    """Say how good a plan is."""
+    short, seconds = _scores(problem, problem.total_KN(choices))
+    return float(short), float(seconds)
+
+
+def improve(problem: Problem, start: Sequence[Choice]) -> list[Choice]:
+    """Move and swap tables while that helps."""
+    choices = list(start)
+    for _ in range(_MOST_SWEEPS):
+        moved = [_move(problem, choices, t) for t in range(len(choices))]
+        if not (_swap_owners(problem, choices) or any(moved)):
+            break
+    return choices
+
+
+def spread_owners(
+    problem: Problem, choices: Sequence[Choice], *, within_groups: bool = False
+) -> list[Choice]:
+    """Give whole tables owners, the heaviest table first; or only move them within the group that they are on."""
+    group_N = problem.cluster.group_N
+    spread = list(choices)
+    whole = {t for t, choice in enumerate(choices) if choice.owner is not None}
+    rest = [problem.spread_KN(t, choice) for t, choice in enumerate(choices) if t not in whole]
+    base_KN = np.sum([np.zeros((len(Resource), problem.ranks)), *rest], axis=0)
+    for t in sorted(whole, key=lambda t: -float(problem.load(t, choices[t]).owner_K @ _weights_K(problem))):
+        owners = problem.owners(choices[t].kind)
+        if within_groups:
+            owners = np.flatnonzero(group_N == group_N[choices[t].owner])
+        spread[t], _ = with_best_owner(problem, base_KN, t, choices[t], owners)
+        base_KN = base_KN + problem.spread_KN(t, spread[t])
+    return spread
+
+
+def with_best_owner(
+    problem: Problem, base_KN: Floats, t: int, choice: Choice, owners: NDArray[np.int64]
+) -> tuple[Choice, Score]:
+    """Find who should have a whole table on top of ``base_KN``, and how good that is."""
+    load = problem.load(t, choice)
+    alternatives = np.arange(len(owners))
+    total_AKN = np.repeat((base_KN + (load.even_K + load.other_K)[:, None])[None], len(owners), axis=0)
+    total_AKN[alternatives, :, owners] += load.star_K
+    short_A, seconds_A = _scores(problem, total_AKN)
+    # of equals the one with least to do: the next table may need the room
+    busy_A = total_AKN[alternatives, :, owners] @ _weights_K(problem)
+    best = int(np.lexsort((busy_A, seconds_A, short_A))[0])
+    return replace(choice, owner=int(owners[best])), (float(short_A[best]), float(seconds_A[best]))
+
+
+def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Kind, hot: int) -> tuple[Choice, Score]:
+    """Find a table's best place of one kind on top of ``base_KN``; numbers of hot rows around ``hot``, and none.
+
+    A cold one gets as many warm rows as there is room for.
+    """
+    found: list[tuple[Choice, Score]] = []
+    for count in _hot_counts(problem.cuts(t), hot) if kind.can_have_hot_rows else (0,):
+        choice = Choice(kind, None, count)
+        if kind.cold:
+            choice = replace(choice, warm=_fitting(problem, base_KN, t, choice))
+        if kind.sharding == "table":
+            found.append(with_best_owner(problem, base_KN, t, choice, problem.owners(kind)))
+        else:
+            short, seconds = _scores(problem, base_KN + problem.spread_KN(t, choice))
+            found.append((choice, (float(short), float(seconds))))
+    return min(found, key=lambda pair: pair[1])
+
+
+def _fitting(problem: Problem, base_KN: Floats, t: int, choice: Choice) -> int:
+    """Warm rows that memory has room for, on the rank that has most of it if the table is on one."""
+    size = problem.workload.row_bytes * (1 + 1e-12)  # rounding must not make room
+    room_N = problem.cluster.memory_N - (base_KN + problem.spread_KN(t, choice))[Resource.RAM]
+    if choice.kind.sharding == "table":
+        return problem.warm_rows(t, choice, float(room_N[problem.owners(choice.kind)].max()) / size)
+    return problem.warm_rows(t, choice, problem.ranks * float(room_N.min()) / size)
+
+
+def _move(problem: Problem, choices: list[Choice], t: int) -> bool:
+    """Put one table where it is best, all others being where they are."""
+    total_KN = problem.total_KN(choices)
+    base_KN = total_KN - problem.spread_KN(t, choices[t])
+    short, seconds = _scores(problem, total_KN)
+    now = best = (float(short), float(seconds))
+    hot = choices[t].hot
+    for kind in problem.kinds:
+        placed, found = best_of_kind(problem, base_KN, t, kind, hot)
+        if _better(found, best):
+            best, choices[t] = found, placed
+    return best < now
+
+
+def _hot_counts(cuts: Sequence[int], hot: int) -> list[int]:
+    at = int(np.searchsorted(cuts, hot))
+    near = (cuts[i] for i in (at - 4, at - 2, at - 1, at, at + 1, at + 2, at + 4) if 0 <= i < len(cuts))
+    return sorted({0, hot, *near})
+
+
+def _swap_owners(problem: Problem, choices: list[Choice]) -> bool:
+    """Exchange owners of two whole tables, wherever that is better."""
+    swapped = False
+    files_N = problem.timeline.file_space_N > 0
+    total_KN, now = problem.total_KN(choices), score(problem, choices)
+    for a, b in combinations(range(len(choices)), 2):
+        left, right = choices[a], choices[b]
+        if left.owner is None or right.owner is None or left.owner == right.owner:
+            continue
+        if (left.kind.cold or right.kind.cold) and not (files_N[left.owner] and files_N[right.owner]):
+            continue
+        other = total_KN.copy()
+        difference_K = problem.load(b, right).star_K - problem.load(a, left).star_K
+        other[:, left.owner] += difference_K
+        other[:, right.owner] -= difference_K
+        short, seconds = _scores(problem, other)
+        if _better((float(short), float(seconds)), now):
+            choices[a], choices[b] = replace(left, owner=right.owner), replace(right, owner=left.owner)
+            total_KN, now, swapped = other, (float(short), float(seconds)), True
+    return swapped
+
+
+def _better(found: Score, than: Score) -> bool:
+    return found[0] < than[0] * _WORTH or (found[0] <= than[0] and found[1] < than[1] * _WORTH)
+
+
+def _scores(problem: Problem, total_KN: Floats) -> tuple[Any, Any]:
+    seconds, wire = problem.timeline.seconds(total_KN)
+    return problem.timeline.shortage(total_KN), seconds + _TIE * wire
+
+
+def _weights_K(problem: Problem) -> Floats:
+    """Seconds, and shares of memory, behind a unit of each resource."""
+    weights: Floats = 1 / problem.timeline.rate_KN.max(axis=1)
+    return weights

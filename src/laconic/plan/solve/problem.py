@@ -1,0 +1,115 @@
+"""A placement problem: tables, machines, and what any choice of places would take.
+
+Shape legend: ``T`` tables, ``K`` resources, ``N`` ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.cost.choice import Choice, Kind
+from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.load import Load, TableCosts
+from laconic.cost.timeline import StepTime, Timeline
+from laconic.cost.topology import Cluster
+from laconic.cost.workload import TableLoad, Workload
+
+__all__ = ["Problem"]
+
+Floats = NDArray[np.float64]
+_CUTS = 20  # numbers of hot rows that are tried per table
+
+
+class Problem:
+    """What a planner, and every baseline, is given."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, speeds: EngineSpeeds | None = None) -> None:
+        self.cluster, self.workload = cluster, workload
+        self.speeds = speeds or EngineSpeeds()
+        self.ranks = cluster.ranks
+        self.timeline = Timeline(cluster, workload, self.speeds)
+        self.costs = [TableCosts(table, workload, self.speeds, self.ranks) for table in workload.tables]
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of places that there are on this cluster; whole tables in files need a rank that has them."""
+        warm = [
+            Kind("row"),
+            Kind("row", "pooled"),
+            Kind("table"),
+            Kind("table", "pooled"),
+            Kind("replicated"),
+        ]
+        if self.ranks == 1:
+            warm = [Kind("row")]
+        files_N = self.timeline.file_space_N > 0
+        cold = [
+            Kind(kind.sharding, kind.send, cold=True)
+            for kind in warm
+            if kind.sharding != "replicated"
+            and (files_N.any() if kind.sharding == "table" else files_N.all())
+        ]
+        return (*warm, *cold)
+
+    def owners(self, kind: Kind) -> NDArray[np.int64]:
+        """Ranks that a whole table of this kind can be on."""
+        ranks = np.arange(self.ranks)
+        return ranks[self.timeline.file_space_N > 0] if kind.cold else ranks
+
+    def cuts(self, t: int) -> tuple[int, ...]:
+        """Numbers of hot rows that are considered for a table, rising: none, then by a constant factor."""
+        return self._cuts[t]
+
+    @cached_property
+    def _cuts(self) -> list[tuple[int, ...]]:
+        smallest = float(self.cluster.memory_N.min())
+        return [self._cuts_of(table, smallest) for table in self.workload.tables]
+
+    def _cuts_of(self, table: TableLoad, memory: float) -> tuple[int, ...]:
+        most = min(table.candidates, int(memory / self.workload.row_bytes))
+        if self.ranks == 1 or most < 1:
+            return (0,)
+        return (0, *(int(k) for k in np.unique(np.rint(np.geomspace(1, most, _CUTS)))))
+
+    def warm_rows(self, t: int, choice: Choice, rows: float) -> int:
+        """At most so many warm rows of a table: whole ones, known ones, and as many on each rank of a dealt one."""
+        count = int(min(rows, self.workload.tables[t].candidates - choice.hot))
+        return max(count - count % self.ranks if choice.kind.sharding == "row" else count, 0)
+
+    def load(self, t: int, choice: Choice) -> Load:
+        """Load of one table; who its owner is does not matter to it."""
+        return self.costs[t].load(replace(choice, owner=None))
+
+    def spread_KN(self, t: int, choice: Choice) -> Floats:
+        """Load of one table on every rank."""
+        load = self.load(t, choice)
+        load_KN: Floats = np.repeat((load.even_K + load.other_K)[:, None], self.ranks, axis=1)
+        if choice.owner is not None:
+            load_KN[:, choice.owner] += load.star_K
+        return load_KN
+
+    def total_KN(self, choices: Sequence[Choice]) -> Floats:
+        """Load of all tables on every rank."""
+        total_KN: Floats = np.sum([self.spread_KN(t, choice) for t, choice in enumerate(choices)], axis=0)
+        return total_KN
+
+    def step(self, choices: Sequence[Choice], *, look_ahead: bool = False) -> StepTime:
+        """Say what a step takes with these places."""
+        total_KN = self.total_KN(choices)
+        ahead_s = self.timeline.ahead_s(total_KN, self._early_KN(choices)) if look_ahead else 0.0
+        return self.timeline.explain(total_KN, ahead_s)
+
+    def _early_KN(self, choices: Sequence[Choice]) -> Floats:
+        """Load of rows that may travel a step early."""
+        loads = [self.load(t, choice).early * self.spread_KN(t, choice) for t, choice in enumerate(choices)]
+        early_KN: Floats = np.sum(loads, axis=0)
+        return early_KN
+
+    def shortage(self, choices: Sequence[Choice]) -> float:
+        """Bytes of memory that are missing with these places."""
+        return float(self.timeline.shortage(self.total_KN(choices)))
