@@ -51,12 +51,12 @@ def bags(samples):
     """Every sample as plain values: label, dense features, a tuple of ids for each table."""
     lookups = samples.lookups
     offsets = lookups.offsets.tolist()
-    ids = lookups.ids_L.tolist()
+    ids, labels, dense = lookups.ids_L.tolist(), samples.label_B.tolist(), samples.dense_BF.tolist()
     count = len(samples)
     return [
         (
-            samples.label_B[b].item(),
-            tuple(samples.dense_BF[b].tolist()),
+            labels[b],
+            tuple(dense[b]),
             tuple(
                 tuple(ids[offsets[t * count + b] : offsets[t * count + b + 1]]) for t in range(lookups.tables)
             ),

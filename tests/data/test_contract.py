@@ -18,7 +18,7 @@ SOURCES = ["synthetic", "synthetic bags", "parquet", "parquet in one window", "p
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    folder = write(tmp_path_factory.mktemp("contract") / "set", rows=270, row_group=30)
+    folder = write(tmp_path_factory.mktemp("contract") / "set", rows=270, row_group=45)
     split = TimeSplit(kind="time", fraction=0.25, column="time")
     by_time = COLUMNS.model_copy(update={"split": split})
 
@@ -69,7 +69,7 @@ def test_an_epoch_has_every_sample_and_types_are_right(source, split):
 
 
 @pytest.mark.parametrize("split", ["train", "eval"])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("ranks", [2, 5])
 @pytest.mark.parametrize("global_batch", [3, 64, 10_000])
 def test_parts_of_ranks_are_the_global_batch(source, split, ranks, global_batch):
     whole = read(source, split, global_batch)
@@ -96,13 +96,9 @@ def test_an_empty_part_has_the_right_shapes(source):
 def test_resuming_anywhere_gives_what_would_have_come_on_any_number_of_ranks(source, split):
     samples = flat(read(source, split, epoch=1))
     last = source.samples_in(split)
-    for start in (
-        *range(0, last, 5),
-        last - 1,
-        last,
-    ):  # in batches of 20 and on three numbers of ranks: all there is
+    for start in (*range(0, last, 11), last - 1, last):  # in batches of 20 and on three numbers of ranks
         ranks = 1 + start % 3
-        some = 2 if start % 40 else None  # batches to compare: all of them now and then
+        some = 2 if start % 55 else None  # batches to compare: all of them now and then
         parts = [
             islice(source.batches(split, global_batch=20, rank=rank, ranks=ranks, epoch=1, start=start), some)
             for rank in range(ranks)

@@ -21,6 +21,7 @@ from tests.hostile.decoding import (
 )
 
 every_kernels = pytest.mark.parametrize("name", NAMES)
+OTHERS = [name for name in NAMES if name != "scalar"]
 
 
 def normal(rows: int, cols: int, spread: float) -> Tensor:
@@ -123,6 +124,7 @@ IDS = {
 }
 
 DAMAGE = (0x01, 0x80, 0xFF)  # bits to flip in one byte
+HEADS = 24  # bytes with fields of their own, where all of that is done; to codes behind them in turn
 
 
 def block_of(kind: Kind, x: Tensor) -> bytes:
@@ -131,8 +133,16 @@ def block_of(kind: Kind, x: Tensor) -> bytes:
 
 def damaged(block: bytes) -> list[bytes]:
     return [
-        block[:i] + bytes([block[i] ^ bits]) + block[i + 1 :] for i in range(len(block)) for bits in DAMAGE
+        block[:i] + bytes([block[i] ^ bits]) + block[i + 1 :]
+        for i in range(len(block))
+        for bits in (DAMAGE if i < HEADS else DAMAGE[i % 3 : i % 3 + 1])
     ]
+
+
+def assert_alike(decode, *arguments) -> None:
+    """All kernels give the same values, or refuse with the same words."""
+    expected = outcome(decode, "scalar", *arguments)
+    assert [name for name in OTHERS if outcome(decode, name, *arguments) != expected] == []
 
 
 def words(fields: list[Field]) -> str:
@@ -170,18 +180,15 @@ def test_a_byte_more_is_refused(name, case):
         decode_block(name, kind, tuple(x.shape), block_of(kind, x) + b"\0")
 
 
-@every_kernels
 @pytest.mark.parametrize("case", BLOCKS)
-def test_a_block_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(name, case):
+def test_a_block_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(case):
     kind, x, _ = BLOCKS[case]
     for block in damaged(block_of(kind, x)):
-        arguments = (kind, tuple(x.shape), block)
-        assert outcome(decode_block, name, *arguments) == outcome(decode_block, "scalar", *arguments)
+        assert_alike(decode_block, kind, tuple(x.shape), block)
 
 
-@every_kernels
 @pytest.mark.parametrize("case", [case for case in BLOCKS if BLOCKS[case][2]])
-def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(name, case):
+def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(case):
     kind, x, _ = BLOCKS[case]
     rows, cols = x.shape
     block = block_of(kind, x)
@@ -194,9 +201,7 @@ def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(name, c
         (1, 1),
     ]:
         for other in (Kind.ROWS, Kind.HYBRID):
-            assert outcome(decode_block, name, other, shape, block) == outcome(
-                decode_block, "scalar", other, shape, block
-            )
+            assert_alike(decode_block, other, shape, block)
 
 
 @every_kernels
@@ -212,10 +217,8 @@ def test_a_list_of_ids_cut_anywhere_is_refused(name, case):
         decode_ids(name, len(ids), block + b"\0")
 
 
-@every_kernels
 @pytest.mark.parametrize("case", IDS)
-def test_a_list_of_ids_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(name, case):
+def test_a_list_of_ids_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(case):
     ids, _ = IDS[case]
-    count = len(ids)
     for block in damaged(encode_ids("scalar", ids)):
-        assert outcome(decode_ids, name, count, block) == outcome(decode_ids, "scalar", count, block)
+        assert_alike(decode_ids, len(ids), block)

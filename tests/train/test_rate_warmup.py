@@ -50,10 +50,10 @@ def test_the_first_step_is_as_small_as_its_rate():
     assert (moved[0] / 4 - moved[1]).abs().max() <= 2**-26
 
 
-@pytest.mark.parametrize("at", [2, 3, 4, 9])
+@pytest.mark.parametrize("at", [2, 4, 6])
 def test_a_resumed_run_warms_up_as_the_uninterrupted_one(tmp_path, at):
     settings = warming(4)
-    batches = batches_of(settings, 10)
+    batches = batches_of(settings, 7)
     straight, first, second = (trainer_of(settings) for _ in range(3))
     for samples in batches:
         straight.step(samples)
@@ -66,11 +66,10 @@ def test_a_resumed_run_warms_up_as_the_uninterrupted_one(tmp_path, at):
     assert row_rate(second) == row_rate(straight)
 
 
-@pytest.mark.parametrize("trial", [1, 2, 6])
-@pytest.mark.parametrize("warmup", [3, 4, 5, 9])
+@pytest.mark.parametrize(("warmup", "trial"), [(3, 2), (4, 1), (4, 6), (9, 2)])
 def test_steps_that_were_taken_back_leave_rates_as_they_should_be(warmup, trial):
     settings = warming(warmup)
-    batches = batches_of(settings, 12)
+    batches = batches_of(settings, 10)
     straight, reviewed = trainer_of(settings), trainer_of(settings)
     for k, samples in enumerate(batches):
         straight.step(samples)
