@@ -122,30 +122,6 @@ std::tuple<int64_t, int64_t> py_compact_sum(const ConstBytes& index, const Const
   return {int64_t(size.index_bytes), int64_t(size.words)};
 }
 
-std::tuple<int64_t, int64_t> py_unite(const ConstBytes& index, const ConstLongs& bounds, int64_t words, int64_t unit,
-                                      const Bytes& index_out) {
-  check_unit(unit);
-  check_bounds(bounds, index.shape(0));
-  check(words >= 0 && index_out.shape(0) >= sparse_index_room(size_t(words), size_t(unit)),
-        "index_out: expected room for an index of so many words");
-  std::vector<IndexPart> parts;
-  for (size_t p = 0; p + 1 < bounds.shape(0); ++p) {
-    const int64_t* at = bounds.data() + p;
-    parts.push_back({index.data() + at[0], size_t(at[1] - at[0])});
-  }
-  const nb::gil_scoped_release release;
-  const SparseSize size = unite(parts.data(), parts.size(), size_t(words), size_t(unit), index_out.data());
-  return {int64_t(size.index_bytes), int64_t(size.words)};
-}
-
-template <typename T>
-int64_t py_pick(const ConstBytes& index, const Row<const T>& x, int64_t unit, const Row<T>& values) {
-  check_unit(unit);
-  check(values.shape(0) >= x.shape(0), "values: expected room for all of x");
-  const nb::gil_scoped_release release;
-  return int64_t(pick<T>({index.data(), index.shape(0)}, x.data(), x.shape(0), size_t(unit), values.data()));
-}
-
 template <typename T>
 void define(nb::module_& m) {
   m.def("compact", &py_compact<T>, "kernels"_a, "x"_a.noconvert(), "bounds"_a.noconvert(), "unit"_a,
@@ -155,7 +131,6 @@ void define(nb::module_& m) {
   m.def("compact_sum", &py_compact_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(),
         "values"_a.noconvert(), "value_bounds"_a.noconvert(), "words"_a, "unit"_a, "index_out"_a.noconvert(),
         "values_out"_a.noconvert());
-  m.def("pick", &py_pick<T>, "index"_a.noconvert(), "x"_a.noconvert(), "unit"_a, "values"_a.noconvert());
 }
 
 }  // namespace
@@ -165,8 +140,6 @@ void define_sparse(nb::module_& m) {
   m.def("compact_large", &py_compact_large, "kernels"_a, "gradient"_a.noconvert(), "memory"_a.noconvert(),
         "bounds"_a.noconvert(), "thresholds"_a.noconvert(), "index"_a.noconvert(), "values"_a.noconvert(),
         "counts"_a.noconvert());
-  m.def("unite", &py_unite, "index"_a.noconvert(), "bounds"_a.noconvert(), "words"_a, "unit"_a,
-        "index_out"_a.noconvert());
   define<float>(m);
   define<double>(m);
   define<int32_t>(m);

@@ -77,8 +77,8 @@ class IndexWriter {
 // The inverse.
 class IndexReader {
  public:
-  IndexReader(const IndexPart& part, size_t words)
-      : counts_(part.data, part.size, part.data + part.size), places_(part.data, part.size, part.data + part.size) {
+  IndexReader(const uint8_t* data, size_t size, size_t words)
+      : counts_(data, size, data + size), places_(data, size, data + size) {
     places_.take(2 * chunks_of(words), "index");
   }
 
@@ -101,7 +101,7 @@ template <typename T>
 class PartReader {
  public:
   PartReader(const SparsePart<T>& part, size_t words)
-      : index_({part.index, part.index_bytes}, words), values_(part.values), left_(part.words) {}
+      : index_(part.index, part.index_bytes, words), values_(part.values), left_(part.words) {}
 
   size_t chunk(size_t places, uint16_t* places_of) { return index_.chunk(places, places_of); }
 
@@ -264,51 +264,10 @@ SparseSize compact_sum(const SparsePart<T>* parts, size_t count, size_t words, s
   return {writer.size(), size_t(at - values)};
 }
 
-SparseSize unite(const IndexPart* parts, size_t count, size_t words, size_t unit, uint8_t* index) {
-  std::vector<IndexReader> readers;
-  for (size_t p = 0; p < count; ++p) readers.emplace_back(parts[p], words);
-  std::vector<uint16_t> places(std::min(words, kChunkWords) / unit + 1);
-  IndexWriter writer(index, words);
-  uint64_t bits[kChunkBitWords];
-  size_t united = 0;
-  for (size_t first = 0; first < words; first += kChunkWords) {
-    const size_t here = std::min(kChunkWords, words - first), units = (here + unit - 1) / unit;
-    std::memset(bits, 0, (units + 63) / 64 * 8);
-    for (IndexReader& reader : readers) {
-      const size_t taken = reader.chunk(units, places.data());
-      for (size_t i = 0; i < taken; ++i) bits[places[i] / 64] |= uint64_t(1) << places[i] % 64;
-    }
-    const size_t taken = count_bits(bits, units);
-    writer.chunk(bits, units, taken);
-    const bool cut = here % unit && bits[(units - 1) / 64] >> (units - 1) % 64 & 1;
-    united += taken * unit - (cut ? unit - here % unit : 0);
-  }
-  for (const IndexReader& reader : readers) reader.finish();
-  return {writer.size(), united};
-}
-
-template <typename T>
-size_t pick(const IndexPart& index, const T* x, size_t words, size_t unit, T* values) {
-  IndexReader reader(index, words);
-  std::vector<uint16_t> places(std::min(words, kChunkWords) / unit + 1);
-  T* at = values;
-  for (size_t first = 0; first < words; first += kChunkWords) {
-    const size_t here = std::min(kChunkWords, words - first), units = (here + unit - 1) / unit;
-    const size_t taken = reader.chunk(units, places.data());
-    for (size_t i = 0; i < taken; ++i) {
-      const size_t start = places[i] * unit, width = unit == 1 ? 1 : std::min(unit, here - start);
-      for (size_t k = 0; k < width; ++k) *at++ = x[first + start + k];
-    }
-  }
-  reader.finish();
-  return size_t(at - values);
-}
-
 #define LACONIC_SPARSE(T)                                                                                   \
   template SparseSize compact<T>(const Kernels&, const T*, size_t, size_t, uint8_t*, T*);                   \
   template void place_sum<T>(const SparsePart<T>*, size_t, size_t, size_t, T*);                             \
-  template SparseSize compact_sum<T>(const SparsePart<T>*, size_t, size_t, size_t, uint8_t*, T*);           \
-  template size_t pick<T>(const IndexPart&, const T*, size_t, size_t, T*);
+  template SparseSize compact_sum<T>(const SparsePart<T>*, size_t, size_t, size_t, uint8_t*, T*);
 LACONIC_SPARSE(float)
 LACONIC_SPARSE(double)
 LACONIC_SPARSE(int32_t)

@@ -55,17 +55,4 @@ void place_sum(const SparsePart<T>* parts, size_t count, size_t words, size_t un
 template <typename T>
 SparseSize compact_sum(const SparsePart<T>* parts, size_t count, size_t words, size_t unit, uint8_t* index, T* values);
 
-// Bytes of an index.
-struct IndexPart {
-  const uint8_t* data;
-  size_t size;
-};
-
-// The index of the units that any part has. Writes to `index`, which has sparse_index_room.
-SparseSize unite(const IndexPart* parts, size_t count, size_t words, size_t unit, uint8_t* index);
-
-// The words of x that an index says, there or not. Returns how many; `values` has room for all of x.
-template <typename T>
-size_t pick(const IndexPart& index, const T* x, size_t words, size_t unit, T* values);
-
 }  // namespace laconic

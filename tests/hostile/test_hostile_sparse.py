@@ -51,8 +51,6 @@ def refusals(name, words, index, value_count):
     calls = {
         "place_sum": lambda: backend.place_sum(data, bounds, values, value_bounds, 1, out),
         "compact_sum": lambda: backend.compact_sum(data, bounds, values, value_bounds, words, 1, room, out),
-        "unite": lambda: backend.unite(data, bounds, words, 1, room),
-        "pick": lambda: backend.pick(data[len(empty) :].copy(), out.copy(), 1, out),
     }
     said = {}
     for function, call in calls.items():
@@ -67,10 +65,7 @@ def refusals(name, words, index, value_count):
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_index_is_refused_in_the_same_words_by_all_kernels(name, lie):
     *arguments, message = LIES[lie]
-    functions = ["place_sum", "compact_sum"]
-    if not message.startswith("values"):  # the others have none
-        functions += ["unite", "pick"]
-    assert refusals(name, *arguments) == dict.fromkeys(functions, message)
+    assert refusals(name, *arguments) == dict.fromkeys(["place_sum", "compact_sum"], message)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,5 +80,3 @@ def test_of_several_lies_all_kernels_name_the_same(name):
         backend.place_sum(
             data, np.array([0, 4, 9]), values, np.array([0, 32768, 40000]), 1, np.empty(32770, np.float32)
         )
-    with pytest.raises(FormatError, match=r"^index: a chunk of more units than it has places for$"):
-        backend.unite(data, np.array([0, 4, 9]), 32770, 1, np.empty(9000, np.uint8))

@@ -99,27 +99,6 @@ def test_the_sum_is_the_dense_one_in_rank_order_and_all_kernels_agree(situation)
     assert all(one == written[0] for one in written)
 
 
-@settings(max_examples=30, deadline=None)
-@given(situations())
-def test_the_union_and_what_a_rank_has_of_it(situation):
-    tensors, unit, _ = situation
-    words, dtype = len(tensors[0]), tensors[0].dtype
-    results = []
-    for backend in ALL:
-        index, bounds, _, _ = parts([compacted(backend, x, unit) for x in tensors])
-        room = np.empty(backend.sparse_index_room(words, unit), np.uint8)
-        size = backend.unite(index, bounds, words, unit, room)
-        picked = np.empty((len(tensors), words), dtype)
-        counts = [backend.pick(room[: size[0]], x, unit, out) for x, out in zip(tensors, picked, strict=True)]
-        assert counts == [size[1]] * len(tensors)
-        packed = rank_order_sum(list(picked[:, : size[1]]))
-        out = np.zeros(words, dtype)
-        backend.place_sum(*parts([(room[: size[0]], packed)]), unit, out)
-        assert_same_bits(out, rank_order_sum(tensors))
-        results.append(room[: size[0]].tobytes())
-    assert all(result == results[0] for result in results)
-
-
 @settings(max_examples=25, deadline=None)
 @given(situations(), st.integers(1, 6))
 def test_segments_are_tensors_of_their_own(situation, segments):

@@ -18,7 +18,7 @@ from laconic.collectives.reduction import Reducer
 from tests.reduction.cases import Case, random_case
 from tests.reduction.threads import ThreadWorld, in_threads
 
-METHODS = ("union", "sketch", "owners", "gather")
+METHODS = ("sketch", "owners", "gather")
 
 
 def wrong_ranks(case: Case, ranks: int, method: str) -> tuple[int, int]:

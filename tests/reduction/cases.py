@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-METHODS = ("auto", "dense", "gather", "owners", "union")
+METHODS = ("auto", "dense", "gather", "owners")
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,6 @@ def test_what_is_mostly_zero_sends_little():
     dense = 2 * 3 / 4 * 4e6
     assert max(sent["dense"]) == pytest.approx(dense, rel=0.001)
     assert max(sent["gather"]) < dense / 35
-    assert max(sent["union"]) < dense / 50
     assert max(sent["owners"]) < dense / 70  # an index entry is about a quarter of a value
 
 
@@ -196,6 +195,11 @@ def test_ranks_that_sum_different_things_all_raise():
     ("tensor", "method", "message"),
     [
         (torch.ones(3), "ring", "no such method 'ring'"),
+        (
+            torch.ones(3),
+            "union",
+            r"^all-reduce: no such method 'union' \(known: auto, dense, gather, owners, sketch\)$",
+        ),
         (torch.ones(3, dtype=torch.float16), "auto", "torch.float16"),
         (torch.ones(3, dtype=torch.bool), "auto", "torch.bool"),
         (torch.ones(3), "sketch", "step="),
@@ -216,5 +220,5 @@ def test_a_few_of_the_campaign(number):
     """``python -m tests.reduction.campaign --cases 10000`` does the rest."""
     rng = np.random.default_rng(number)
     case = random_case(rng, 100_000, ("int32", "int64"))
-    wrong, _ = wrong_ranks(case, int(rng.integers(1, 17)), CAMPAIGN_METHODS[number % 4])
+    wrong, _ = wrong_ranks(case, int(rng.integers(1, 17)), CAMPAIGN_METHODS[number % len(CAMPAIGN_METHODS)])
     assert wrong == 0

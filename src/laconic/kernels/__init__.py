@@ -138,14 +138,6 @@ class Kernels(Protocol):
         """Undo ``to_levels``; any float is taken for the nearest level, and none that there is for NaN."""
         ...
 
-    def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
-        """Write the index of the units that any part has; returns its bytes and how many words it says."""
-        ...
-
-    def pick(self, index: Array, x: Array, unit: int, values: Array) -> int:
-        """Copy the words of ``x`` that an index says to ``values``, zeros too; returns how many they are."""
-        ...
-
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """``out[index[i]] += source[source_index[i]]`` for every ``i`` in order; None: ``source[i]``."""
         ...

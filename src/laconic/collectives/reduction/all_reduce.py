@@ -23,7 +23,7 @@ def all_reduce(tensor: Tensor, method: Method = "auto", *, step: float | None = 
     bit the same on every rank and by every method. All ranks call it with tensors of the same size, one after the
     other in the same order.
 
-    ``method``: ``"dense"``; ``"gather"``, ``"owners"`` and ``"union"`` for tensors that are mostly zero; ``"sketch"``
+    ``method``: ``"dense"``; ``"gather"`` and ``"owners"`` for tensors that are mostly zero; ``"sketch"``
     for sparse integers, or floats rounded to multiples of ``step``; ``"auto"`` looks how full they are, knows how fast
     the link is, and takes what will be fastest.
     """

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from math import log2
 
 from laconic.collectives.reduction.sample import UNITS, Fullness
-from laconic.cost import Link
+from laconic.cost.link import Link
 
 __all__ = ["METHODS", "Choice", "Speeds", "choose", "predict"]
 
-METHODS = ("dense", "gather", "owners", "union")
+METHODS = ("dense", "gather", "owners")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def predict(
     """Seconds of one method, for tensors of which a share ``own`` is there on a rank and ``union`` on any."""
     others, part = ranks - 1, (ranks - 1) / ranks
     own_words, union_words = own * words, union * words
-    own_index, union_index = (_index_bytes(words / unit, share) for share in (own, union))
-    own_bytes, union_bytes = own_words * item_bytes + own_index, union_words * item_bytes + union_index
+    own_bytes = own_words * item_bytes + _index_bytes(words / unit, own)
+    union_bytes = union_words * item_bytes + _index_bytes(words / unit, union)
     scale = item_bytes / 4
     read = scale * words / speeds.read
     if method == "dense":
@@ -78,12 +78,8 @@ def predict(
     if method == "gather":
         moved = own_words * (1 + ranks)
         return read + 3 * link.latency_s + others * own_bytes / link.bytes_per_s + scale * moved / speeds.move
-    if method == "owners":
-        moved = own_words * 2 + union_words * (1 + 1 / ranks)
-        sent = part * (own_bytes + union_bytes)
-        return read + 6 * link.latency_s + sent / link.bytes_per_s + scale * moved / speeds.move
-    moved = own_words * 2 + union_words * 3
-    sent = part * (own_index + union_index + 2 * union_words * item_bytes)
+    moved = own_words * 2 + union_words * (1 + 1 / ranks)
+    sent = part * (own_bytes + union_bytes)
     return read + 6 * link.latency_s + sent / link.bytes_per_s + scale * moved / speeds.move
 
 

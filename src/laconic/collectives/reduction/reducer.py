@@ -21,16 +21,16 @@ from laconic.collectives.reduction.parcels import Parcels
 from laconic.collectives.reduction.rounded import Network, sum_rounded
 from laconic.collectives.reduction.sample import UNITS, Fullness, sample_fullness
 from laconic.collectives.reduction.sketched import sum_sketched, to_codes
-from laconic.collectives.reduction.sparse import sum_by_owners, sum_gathered, sum_union
+from laconic.collectives.reduction.sparse import sum_by_owners, sum_gathered
 from laconic.collectives.reduction.speeds import measure_speeds
 from laconic.collectives.world import Joined, World
-from laconic.cost import Link
+from laconic.cost.link import Link
 from laconic.errors import ConfigError
 
 __all__ = ["Method", "Reducer", "Report"]
 
 Values = NDArray[Any]
-Method = Literal["auto", "dense", "gather", "owners", "union", "sketch"]
+Method = Literal["auto", "dense", "gather", "owners", "sketch"]
 _TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 _SMALL = 4096  # words; looking costs more than sending them
 
@@ -104,7 +104,7 @@ class Reducer:
             self.parcels.announce_to_all()
             sum_dense(self.parcels, x)
         else:
-            way = {"gather": sum_gathered, "owners": sum_by_owners, "union": sum_union}[choice.method]
+            way = {"gather": sum_gathered, "owners": sum_by_owners}[choice.method]
             way(self.parcels, x, choice.unit)
 
     def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: LargeFirst) -> int:

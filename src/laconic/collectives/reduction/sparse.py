@@ -1,16 +1,14 @@
-"""Sums of tensors that are mostly zero: three ways, one result.
+"""Sums of tensors that are mostly zero: two ways, one result.
 
 ========  ===============================================  =======================================  ======
 method    what travels                                     bytes sent, of r there and u in the union rounds
 ========  ===============================================  =======================================  ======
 gather    what each rank has, to everyone                  (N - 1) r                                2
 owners    segments to their owners, their sums to all      (N - 1) / N (r + u)                      4
-union     the index first; then the union, densely         (N - 1) / N (2 u + index of r and u)     5
 ========  ===============================================  =======================================  ======
 
 ``gather`` is best for two ranks, and where ranks have different places; ``owners`` for many ranks with places in
-common. ``union`` has no index with its values, so that a plain
-sum can carry them: a switch, or another library's all-reduce. Each round of data is announced by a round of sizes.
+common. Each round of data is announced by a round of sizes.
 """
 
 from __future__ import annotations
@@ -22,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.collectives.reduction.dense import sum_dense
 from laconic.collectives.reduction.parcels import Parcels, bounds_of, even_bounds
 
-__all__ = ["sum_by_owners", "sum_gathered", "sum_union"]
+__all__ = ["sum_by_owners", "sum_gathered"]
 
 _PIECE, _PIECES = 1 << 20, 2  # words that are worth a round of messages; more pieces cost more than they hide
 Ints = NDArray[np.int64]
@@ -64,43 +61,6 @@ def sum_by_owners(parcels: Parcels, x: Values, unit: int) -> None:
     for segment, (start, end) in enumerate(pairwise(bounds.tolist())):
         i, v = index_bounds[segment : segment + 2], value_bounds[segment : segment + 2]
         active.place_sum(index[i[0] : i[1]], i - i[0], values[v[0] : v[1]], v - v[0], unit, x[start:end])
-
-
-def sum_union(parcels: Parcels, x: Values, unit: int) -> None:
-    """Sum over all ranks, in place: agree where anyone has something, then sum that densely."""
-    active = kernels.active()
-    index = unite_index(parcels, x, unit)
-    packed = parcels.room("packed", len(x), x.dtype)
-    packed = packed[: active.pick(index, x, unit, packed)]
-    sum_dense(parcels, packed)
-    ends = (np.array([0, len(index)]), np.array([0, len(packed)]))
-    active.place_sum(index, ends[0], packed, ends[1], unit, x)
-
-
-def unite_index(parcels: Parcels, x: Values, unit: int) -> Bytes:
-    """Find the index of the units that any rank has."""
-    active = kernels.active()
-    bounds = even_bounds(len(x), parcels.ranks, 32768)  # whole chunks: indices of segments join
-    own, _, sizes_N2 = _compact(parcels, x, bounds, unit)
-    sizes_N = np.ascontiguousarray(sizes_N2[:, 0])
-    coming_N = parcels.announce(sizes_N[:, None], parcels.for_each(own, sizes_N))[:, 0]
-    theirs = parcels.room("indices", int(coming_N.sum()), np.uint8)
-    parcels.take(theirs, coming_N)
-    words = int(bounds[parcels.rank + 1] - bounds[parcels.rank])
-    room = parcels.room("index of sum", active.sparse_index_room(words, unit), np.uint8)
-    size, _ = active.unite(theirs, bounds_of(coming_N), words, unit, room)
-    coming_N = parcels.announce_to_all(size, messages=[parcels.for_all(room[:size])])[:, 0]
-    united = parcels.room("united", int(coming_N.sum()), np.uint8)
-    parcels.take(united, coming_N)
-    return _joined(united, coming_N, -(-np.diff(bounds) // 32768))
-
-
-def _joined(parts: Bytes, sizes_N: Ints, chunks_N: Ints) -> Bytes:
-    """One index out of those of segments: all counts first, then all places."""
-    each = np.split(parts, np.cumsum(sizes_N)[:-1])
-    heads = [part[: 2 * chunks] for part, chunks in zip(each, chunks_N, strict=True)]
-    tails = [part[2 * chunks :] for part, chunks in zip(each, chunks_N, strict=True)]
-    return np.concatenate(heads + tails)
 
 
 def _compact(

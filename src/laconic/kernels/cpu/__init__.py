@@ -117,14 +117,6 @@ class NativeKernels:
         """Undo ``to_levels``."""
         _native.from_levels(self.name, levels, counts, bases, out)
 
-    def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
-        """Unite indices."""
-        return _native.unite(index, bounds, words, unit, index_out)
-
-    def pick(self, index: Array, x: Array, unit: int, values: Array) -> int:
-        """Pick what an index says."""
-        return _native.pick(index, x, unit, values)
-
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """Add rows to rows."""
         _native.add_rows(self.name, out, index, source, source_index)

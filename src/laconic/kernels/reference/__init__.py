@@ -150,14 +150,6 @@ class ReferenceKernels:
         """Undo ``to_levels``."""
         levels_of.from_levels(levels, counts, bases, out)
 
-    def unite(self, index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
-        """Unite indices."""
-        return sparse.unite(index, bounds, words, unit, index_out)
-
-    def pick(self, index: Array, x: Array, unit: int, values: Array) -> int:
-        """Pick what an index says."""
-        return sparse.pick(index, x, unit, values)
-
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """Add one row after the other."""
         add_rows(out, index, source, source_index)

@@ -19,7 +19,7 @@ from laconic.kernels.reference.batch import Array, check
 from laconic.kernels.reference.byte_io import Reader, expect
 from laconic.kernels.reference.positions import decode_positions, encode_positions, positions_bytes
 
-__all__ = ["compact", "compact_large", "compact_sum", "pick", "place_sum", "sparse_index_room", "unite"]
+__all__ = ["compact", "compact_large", "compact_sum", "place_sum", "sparse_index_room"]
 
 CHUNK_WORDS = 32768
 MOST_UNIT = 64
@@ -94,32 +94,6 @@ def compact_sum(
     """Write the sum as a tensor of its own."""
     sums, there = _sum(index, index_bounds, values, value_bounds, words, unit)
     return _write(sums, there, unit, index_out, values_out)
-
-
-def unite(index: Array, bounds: Array, words: int, unit: int, index_out: Array) -> tuple[int, int]:
-    """Write the index of the units that any part has."""
-    _check_unit(unit)
-    _check_bounds(bounds, len(index))
-    there = np.zeros(-(-words // unit), bool)
-    readers = [_IndexReader(index[begin:end], words) for begin, end in pairwise(bounds.tolist())]
-    for first, _, units in _chunks(words, unit):
-        for reader in readers:
-            there[first // unit + reader.chunk(units)] = True
-    for reader in readers:
-        reader.finish()
-    return _write(np.zeros(words, np.int32), there, unit, index_out, np.empty(words, np.int32))
-
-
-def pick(index: Array, x: Array, unit: int, values: Array) -> int:
-    """Copy the words that an index says."""
-    _check_unit(unit)
-    reader, there = _IndexReader(index, len(x)), np.zeros(-(-len(x) // unit), bool)
-    for first, _, units in _chunks(len(x), unit):
-        there[first // unit + reader.chunk(units)] = True
-    reader.finish()
-    picked = x[np.repeat(there, unit)[: len(x)]]
-    values[: len(picked)] = picked
-    return len(picked)
 
 
 def _units(words: NDArray[np.bool_], unit: int) -> NDArray[np.bool_]:
