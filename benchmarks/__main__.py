@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from laconic.cli import run
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
 from laconic.cli.parts_bar import parts_bar
 
 app = typer.Typer(
@@ -29,9 +29,7 @@ def codecs(
     data: Path | None = typer.Option(
         None, help="Folder of dumps NAME_ROWSxDIM.f32 (raw float32) to measure beside the generated ones."
     ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
     repeats: int = typer.Option(7, min=1, help="Best of this many interleaved runs."),
     quick: bool = typer.Option(False, help="A smaller random table and fewer runs: half a minute."),
 ) -> None:
@@ -41,7 +39,7 @@ def codecs(
 
     from benchmarks.codecs import render, run_codec_benchmark
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     to_stdout = json_file is not None and str(json_file) == "-"
     console = Console(stderr=to_stdout)
     console.width = max(console.width, 100)  # a narrower table would lose its last columns
@@ -67,20 +65,16 @@ def train(
     full: bool = typer.Option(
         False, help="More rounds, whole epochs, every method and data set: an hour or two."
     ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Step time, bytes and accuracy of training, against what you would use instead, on a real wire."""
-    from rich.console import Console
-
     from benchmarks.machine import Machine
     from benchmarks.training.benchmark import run_training_benchmark
     from benchmarks.training.tables import render
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     rates_mbit = _rates(rates)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     console.width = max(console.width, 110)
     console.print(str(Machine.this()))
     with console.status("starting") as status:
@@ -99,19 +93,15 @@ def switch(
     values: int = typer.Option(4_000_000, min=1, help="Integers of 32 bits that each host contributes."),
     rounds: int = typer.Option(5, min=1, help="Sums of every run; the fastest counts."),
     turns: int = typer.Option(2, min=1, help="Runs of every method, in turn."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Sum of integers by a switch, in the kernel and in user space, against gloo's ring all-reduce."""
-    from rich.console import Console
-
     from benchmarks.machine import Machine
     from benchmarks.reduction.switch import render, run_switch_benchmark
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     rates_mbit = _rates(rates)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     console.print(str(Machine.this()))
     with console.status("starting") as status:
         rows = run_switch_benchmark(
@@ -133,19 +123,15 @@ def adapt(
         help="Links to time at, in Mbit/s or loopback, separated by commas; empty: none.",
     ),
     full: bool = typer.Option(False, help="All bounds, budgets and decays: an hour or two."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
-    from rich.console import Console
-
     from benchmarks.adaptation.benchmark import run_adaptation_benchmark
     from benchmarks.adaptation.tables import render
     from benchmarks.machine import Machine
     from laconic.errors import ConfigError
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     try:
         rates_mbit = [
             None if rate.strip() == "loopback" else float(rate) for rate in rates.split(",") if rate.strip()
@@ -154,7 +140,7 @@ def adapt(
         raise ConfigError(
             f"--rates: expected numbers or loopback, separated by commas, got {rates!r}"
         ) from error
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     console.width = max(console.width, 120)
     console.print(str(Machine.this()))
     with console.status("starting") as status:
@@ -172,19 +158,15 @@ def placement(
         None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples alone."
     ),
     full: bool = typer.Option(False, help="Many more repeats: half an hour."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
-    from rich.console import Console
-
     from benchmarks.machine import Machine
     from benchmarks.placement.benchmark import as_json, run_placement_benchmark
     from benchmarks.placement.tables import render
 
-    check_json_file(json_file)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    check_outputs(json=json_file)
+    console = console_for(json_file)
     console.width = max(console.width, 110)
     with console.status("starting") as status:
         rows = run_placement_benchmark(data=data, full=full, say=status.update)
@@ -202,24 +184,20 @@ def reduce(
         None, help="Folder with book_crossing.parquet, for the NCF model; left out: generated ids."
     ),
     full: bool = typer.Option(False, help="Three times as many repeats: half an hour."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
     words: int = typer.Option(1 << 24, min=1, hidden=True),
 ) -> None:
     """Time, bytes and exactness of sums over hosts: gloo, torch's hooks, top-k and Laconic, on a real wire."""
     from dataclasses import asdict
-
-    from rich.console import Console
 
     from benchmarks.machine import Machine
     from benchmarks.reduction.benchmark import parts_of, run_reduction_benchmark
     from benchmarks.reduction.plan import usual_plan
     from benchmarks.reduction.tables import render
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     plan = usual_plan(data, full=full, words=words)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     console.width = max(console.width, 120)
     console.print(str(Machine.this()))
     with parts_bar(console, parts_of(plan, hosts)) as say:
@@ -237,23 +215,19 @@ def hybrid(
         help="Rate of the links, in Mbit/s; left out: where plain communicates for 60 % of a step.",
     ),
     full: bool = typer.Option(False, help="Three times as many rounds: a quarter of an hour."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
     from dataclasses import asdict
-
-    from rich.console import Console
 
     from benchmarks.machine import Machine
     from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
     from benchmarks.thresholding.hybrid.plan import usual_plans
     from benchmarks.thresholding.hybrid.tables import render
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     plans = usual_plans(full=full)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     console.width = max(console.width, 120)
     console.print(str(Machine.this()))
     with parts_bar(console, parts_of(plans, rate)) as say:
@@ -274,14 +248,11 @@ def serve(
     full: bool = typer.Option(
         False, help="Whole epochs of training, batch 64 too, more rounds: half an hour."
     ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write rows as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Throughput, latency, size and accuracy of served models, against fp32, torch.compile and other int8."""
     from dataclasses import asdict
 
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from benchmarks.machine import Machine
@@ -290,12 +261,12 @@ def serve(
     from benchmarks.serving.tables import render
     from laconic.errors import ConfigError
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     names = [name.strip() for name in engines.split(",") if name.strip()]
     unknown = [name for name in names if name not in ENGINES]
     if unknown or not names:
         raise ConfigError(f"--engines: expected some of {', '.join(ENGINES)}, got {engines!r}")
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     console.width = max(console.width, 120)
     console.print(str(Machine.this()))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

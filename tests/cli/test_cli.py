@@ -30,14 +30,16 @@ def test_help_lists_the_commands_and_loads_no_torch():
 
 
 def test_info_says_which_kernels_are_in_use():
-    facts = json.loads(laconic("info", "--json").stdout)
+    facts = json.loads(laconic("info", "--json", "-").stdout)
     assert facts["kernels_in_use"] in facts["kernels_available"]
     assert "scalar" in laconic("info", LACONIC_KERNELS="scalar").stdout
 
 
 def test_forced_kernels_are_used():
     for name in ("scalar", "reference"):
-        assert json.loads(laconic("info", "--json", LACONIC_KERNELS=name).stdout)["kernels_in_use"] == name
+        assert (
+            json.loads(laconic("info", "--json", "-", LACONIC_KERNELS=name).stdout)["kernels_in_use"] == name
+        )
 
 
 def test_unknown_forced_kernels_are_an_error_with_the_known_ones():
@@ -53,7 +55,7 @@ def test_inspect_explains_a_frame(frame_file):
     assert done.returncode == 0, done.stderr
     for word in ("magic", "BoundedRows (1)", "entropy (3)", "step", "patches"):
         assert word in done.stdout
-    fields = json.loads(laconic("codec", "inspect", frame_file, "--json").stdout)
+    fields = json.loads(laconic("codec", "inspect", frame_file, "--json", "-").stdout)
     assert sum(field["size"] for field in fields) == frame_file.stat().st_size
 
 

@@ -34,7 +34,7 @@ def test_the_table_of_extras_is_that_of_the_project():
         ("quantize . --report page.html", "plotly", "report"),
         ("prepare raw.txt --out folder", "pyarrow", "data"),
         ("profile raw --out access.parquet", "pyarrow", "data"),
-        ("simulate --page page.html", "plotly", "report"),
+        ("simulate --report page.html", "plotly", "report"),
         ("tune run.toml --report page.html", "plotly", "report"),
         ("plan cluster.toml", "scipy", "plan"),
     ],

@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 
 def test_a_run_becomes_a_file_a_page_and_a_summary(folder):
-    done = laconic("profile", "run.toml", "--page", "a.html", "--json", "a.json", cwd=folder)
+    done = laconic("profile", "run.toml", "--report", "a.html", "--json", "a.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert sorted(os.listdir(folder)) == ["a.html", "a.json", "access.parquet", "run.toml"]
     access = read_access(folder / "access.parquet")
@@ -98,7 +98,7 @@ def test_parquet_is_profiled_with_its_columns(tmp_path, monkeypatch):
         ),
         (("run.toml", "--out", "no/a"), "--out: no folder 'no' to write into; make it first"),
         (("run.toml", "--out", "set"), "--out: expected a file, got the folder 'set'"),
-        (("run.toml", "--page", "no/a"), "--page: no folder 'no' to write into; make it first"),
+        (("run.toml", "--report", "no/a"), "--report: no folder 'no' to write into; make it first"),
         (("run.toml", "--json", "no/a"), "--json: no folder 'no' to write into; make it first"),
     ],
 )
@@ -118,7 +118,7 @@ def test_an_interrupt_leaves_no_file(folder):
         "Profiler.add = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()"
     )
-    command = [*python(), "-c", script, "profile", "run.toml", "--json", "a.json", "--page", "a.html"]
+    command = [*python(), "-c", script, "profile", "run.toml", "--json", "a.json", "--report", "a.html"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 130, -signal.SIGINT)  # as the version of typer has it
     assert "Traceback" not in done.stderr

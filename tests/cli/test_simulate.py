@@ -24,7 +24,7 @@ def run(*arguments: str):
 
 
 def test_a_table_a_file_and_a_page(tmp_path):
-    result = run(*FEW, "--json", str(tmp_path / "s.json"), "--page", str(tmp_path / "s.html"))
+    result = run(*FEW, "--json", str(tmp_path / "s.json"), "--report", str(tmp_path / "s.html"))
     assert result.exit_code == 0, result.output
     assert re.search(r"64 +400 ", result.output)
     written = json.loads((tmp_path / "s.json").read_text())
@@ -42,7 +42,7 @@ def test_a_scenario_file_and_json_alone_on_stdout(tmp_path):
 
 def test_errors_come_before_the_work(tmp_path):
     for arguments, message in (
-        (["--page", str(tmp_path / "no" / "s.html")], "--page: no folder"),
+        (["--report", str(tmp_path / "no" / "s.html")], "--report: no folder"),
         (["--json", str(tmp_path / "no" / "s.json")], "--json: no folder"),
         (["--set", "rank=[1]"], "did you mean 'ranks'"),
     ):

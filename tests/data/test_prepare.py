@@ -311,7 +311,7 @@ def run(*arguments):
 def test_the_command_shows_a_table_or_json(tmp_path, logs):
     shown = run(*logs, "--out", tmp_path / "a", "--min-count", 2)
     assert "12 samples, 0 bad lines left out" in " ".join(shown.split())
-    facts = json.loads(run(*logs, "--out", tmp_path / "b", "--min-count", 2, "--eval-last", "--json"))
+    facts = json.loads(run(*logs, "--out", tmp_path / "b", "--min-count", 2, "--eval-last", "--json", "-"))
     assert facts["samples"] == 12
     assert facts["tables"][0] == {"name": "c1", "rows": 4, "bag": False, "unknown": 2}
     assert 'kind = "time"' in Path(tmp_path / "b" / "schema.toml").read_text()

@@ -8,12 +8,11 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,9 +37,7 @@ def aggregator(
         help="Name of a job, 16 hexadecimal digits; may be repeated. Left out: a random one, which is printed.",
     ),
     workers: int = typer.Option(2, help="Number of workers of every job, 1 to 32."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write jobs and counters as JSON to this file at the end ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
     check: bool = typer.Option(False, "--check", help="Say what this machine lacks for XDP, and stop."),
 ) -> None:
     """Sum what workers send and send back the sum, until interrupted.
@@ -58,8 +55,8 @@ def aggregator(
         needs = check_machine()
         _print_needs(Console(highlight=False), needs)
         raise typer.Exit(0 if all(need.against is None for need in needs) else 1)
-    check_json_file(json_file)
-    console = Console(highlight=False, stderr=json_file is not None and str(json_file) == "-")
+    check_outputs(json=json_file)
+    console = console_for(json_file)
     jobs = [parse_job(name) for name in job] or [random_job()]
     indices = [_index(name) for name in interface]
     signal.signal(signal.SIGTERM, _leave)

@@ -6,28 +6,22 @@ from pathlib import Path
 
 import typer
 
-from laconic.cli.output import write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
 
 
 def demo(
     out: Path = typer.Option(Path("report.html"), help="Page to write."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Also write what the page shows as JSON ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Train a DLRM over a rate-limited network, plain and with Laconic: a table and a page. Two minutes."""
-    from rich.console import Console
     from rich.table import Table
 
     from laconic.demo.run import run_demo
-    from laconic.errors import ConfigError
     from laconic.report import write_report
     from laconic.report.result import seed_changes
 
-    for option, path in (("--out", out), ("--json", json_file)):
-        if path is not None and not path.parent.is_dir():  # say so now, not after the run
-            raise ConfigError(f"{option}: no folder {str(path.parent)!r} to write into; make it first")
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    check_outputs(out=out, json=json_file)
+    console = console_for(json_file)
     console.width = max(console.width, 108)
     with console.status("starting ranks") as status:
         result = run_demo(status.update)

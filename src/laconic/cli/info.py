@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
-from laconic.cli.output import write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
 
 
-def info(as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")) -> None:
+def info(json_file: JsonFile = None) -> None:
     """Show versions, kernels and the instruction set in use."""
-    facts = gather()
-    if as_json:
-        write_json(facts, None)
-        return
-    from rich.console import Console
     from rich.table import Table
+
+    check_outputs(json=json_file)
+    facts = gather()
+    if json_file is not None:
+        write_json(facts, json_file)
 
     table = Table(show_header=False, box=None, padding=(0, 2))
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else str(value)
         table.add_row(f"[bold]{name.replace('_', ' ')}", shown)
-    Console().print(table)
+    console_for(json_file).print(table)
 
 
 def gather() -> dict[str, Any]:

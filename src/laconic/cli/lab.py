@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, check_outputs, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,9 +38,7 @@ def lab(
     grace: float = typer.Option(
         2.0, min=0.0, help="Seconds that hosts have to notice that another failed, before they are ended."
     ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write exit codes, seconds and bytes as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
     check: bool = typer.Option(False, "--check", help="Say what this machine lacks for a lab, and stop."),
 ) -> None:
     """Run COMMAND on every host of a network made of namespaces, as torchrun would, one rank per host.
@@ -63,7 +60,7 @@ def lab(
         raise ConfigError(
             "lab: command: expected a program after '--', got nothing; write 'laconic lab --hosts 2 -- python train.py'"
         )
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     to_stdout = json_file is not None and str(json_file) == "-"
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

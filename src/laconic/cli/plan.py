@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from laconic.cli.extras import need
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, Overrides, check_outputs, console_for, write_json
 from laconic.cli.plan_output import comparison, plan_result, show_plan
 from laconic.errors import ConfigError
 
@@ -32,12 +32,7 @@ def plan(
     run: Path | None = typer.Option(
         None, metavar="RUN.TOML", help="Settings of the run: tables, batch, dimensions, dense part."
     ),
-    overrides: list[str] = typer.Option(
-        [],
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting of the run, as train.batch=512; may be repeated.",
-    ),
+    overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
     batch: int | None = typer.Option(
         None, min=1, help="Samples per rank and step. Default: the run's, or 1024."
     ),
@@ -73,9 +68,7 @@ def plan(
         Path("plan.toml"), help="Plan file to write; ids of hot and warm rows go beside it."
     ),
     force: bool = typer.Option(False, "--force", help="Replace the plan if it exists."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write all as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Place tables and rows so that a step is as short as memory, computation and links allow."""
     from rich.console import Console
@@ -111,7 +104,7 @@ def plan(
     written = write_plan(out, plan_of(problem, planned, explained, warm), hot, warm)
     if json_file is not None:
         write_json(plan_result(problem, planned, explained, others, written), json_file)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     show_plan(console, problem, planned, explained)
     console.print(_what_codecs_do(workload, ratios), soft_wrap=True, markup=False)
     if compare:
@@ -130,7 +123,7 @@ def _check_outputs(out: Path, force: bool, json_file: Path | None) -> None:
         raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
     if not out.parent.is_dir():
         raise ConfigError(f"--out: no folder {str(out.parent)!r} to write into; make it first")
-    check_json_file(json_file)
+    check_outputs(json=json_file)
 
 
 def _run_settings(

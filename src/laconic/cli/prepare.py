@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from laconic.cli.output import write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _ODD = "taken for 0 (numbers), for unknown (values) or for an empty bag"
 
@@ -29,7 +32,7 @@ def prepare(
         False, help="Evaluate on the last rows in the order of the input, not on random ones."
     ),
     skip_bad_lines: bool = typer.Option(False, help="Leave out and count lines that are not Criteo's."),
-    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
+    json_file: JsonFile = None,
 ) -> None:
     """Count values, map them to ids and write Parquet: whole, or not at all."""
     from rich.console import Console
@@ -38,6 +41,7 @@ def prepare(
     from laconic.data.columns import RandomSplit, TimeSplit
     from laconic.data.prepare import prepare as run
 
+    check_outputs(json=json_file)
     split: RandomSplit | TimeSplit | None = None
     if eval_last or eval_fraction is not None:
         fraction = 0.1 if eval_fraction is None else eval_fraction
@@ -64,14 +68,13 @@ def prepare(
             progress=show,
         )
     facts = {"folder": str(result.folder), **result.facts()}
-    if as_json:
-        write_json(facts, None)
-    else:
-        _show(facts, f"{result.folder}: {result.rows:,} samples, {result.skipped:,} bad lines left out")
+    if json_file is not None:
+        write_json(facts, json_file)
+    title = f"{result.folder}: {result.rows:,} samples, {result.skipped:,} bad lines left out"
+    _show(console_for(json_file), facts, title)
 
 
-def _show(facts: dict[str, Any], title: str) -> None:
-    from rich.console import Console
+def _show(console: Console, facts: dict[str, Any], title: str) -> None:
     from rich.table import Table
 
     shown = Table("table", "rows", "lookups of unknown", title=title, title_justify="left")
@@ -79,7 +82,7 @@ def _show(facts: dict[str, Any], title: str) -> None:
     for table in facts["tables"]:
         name = f"{table['name']} (bags)" if table["bag"] else table["name"]
         shown.add_row(name, f"{table['rows']:,}", f"{table['unknown']:,}")
-    Console().print(shown)
+    console.print(shown)
     if not facts["odd_values"]:
         return
     odd = Table("column", "null", "NaN", "infinite", "negative", title=_ODD, title_justify="left")
@@ -88,4 +91,4 @@ def _show(facts: dict[str, Any], title: str) -> None:
         odd.add_row(column["name"], *(f"{count:,}" if count else "" for count in counts))
     for shown_column in odd.columns[1:]:
         shown_column.justify = "right"
-    Console().print(odd)
+    console.print(odd)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from laconic.cli.extras import need
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,49 +27,26 @@ def profile(
     columns: Path | None = typer.Option(
         None, help="Parquet that was not prepared: TOML file that says what the columns are."
     ),
-    overrides: list[str] = typer.Option(
-        [],
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting of the run, as data.samples=100; may be repeated.",
-    ),
+    overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
     out: Path = typer.Option(Path("access.parquet"), help="File to write; replaced if it exists."),
-    page: Path | None = typer.Option(
-        None, metavar="FILE.HTML", help="Write a page with a plot of every table."
-    ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write the summary as JSON to this file ('-': stdout)."
-    ),
+    report: ReportFile = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Count lookups of the training samples in one pass, in memory that does not grow with the data."""
-    from rich.console import Console
-
     from laconic.files import write_whole
     from laconic.plan.access.access_file import write_access
     from laconic.report.access_page import render_access
 
-    _check_outputs(out, page, json_file)
+    need("pyarrow")
+    check_outputs(out=out, json=json_file, report=report)
     name = data.resolve().name.encode(errors="replace").decode()  # names of files need not be text
     access = _profiled(_settings(data, columns, overrides), name)
     write_access(access, out)
-    if page is not None:
-        write_whole(page, render_access(access))
+    if report is not None:
+        write_whole(report, render_access(access))
     if json_file is not None:
         write_json(_summary(access), json_file)
-    _show(Console(stderr=json_file is not None and str(json_file) == "-"), access, out, page)
-
-
-def _check_outputs(out: Path, page: Path | None, json_file: Path | None) -> None:
-    """Say now what would go wrong after the pass."""
-    need("pyarrow")
-    for option, file in (("--out", out), ("--page", page)):
-        if file is not None and not file.parent.is_dir():
-            raise ConfigError(f"{option}: no folder {str(file.parent)!r} to write into; make it first")
-        if file is not None and file.is_dir():
-            raise ConfigError(f"{option}: expected a file, got the folder {str(file)!r}")
-    check_json_file(json_file)
-    if page is not None:
-        need("plotly")
+    _show(console_for(json_file), access, out, report)
 
 
 def _settings(data: Path, columns: Path | None, overrides: list[str]) -> ParquetSettings | SyntheticSettings:
@@ -147,7 +124,7 @@ def _table_summary(table: TableAccess) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, access: Access, out: Path, page: Path | None) -> None:
+def _show(console: Console, access: Access, out: Path, report: Path | None) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
@@ -179,5 +156,5 @@ def _show(console: Console, access: Access, out: Path, page: Path | None) -> Non
     console.print(f"Chance alone moves drift by ±{chance:.3f} (standard deviation).")
     for sentence in errors_text(access):
         console.print(escape(sentence))
-    also = f"; {escape(str(page))} has plots" if page else ""
+    also = f"; {escape(str(report))} has plots" if report else ""
     console.print(f"{escape(str(out))} has all counts{also}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from laconic.cli.extras import need
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, ReportFile, check_outputs, console_for, write_json
 from laconic.cli.work_bars import work_bars
 from laconic.errors import ConfigError
 
@@ -56,21 +56,17 @@ def quantize(
         None, help=f"File of measurements, to go on from. Default: {_MEASUREMENTS} in the run's folder."
     ),
     fresh: bool = typer.Option(False, "--fresh", help="Measure again what the file has."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write all that was measured as JSON to this file ('-': stdout)."
-    ),
-    report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of the search."),
+    json_file: JsonFile = None,
+    report: ReportFile = None,
 ) -> None:
     """Search the precision of every table and layer, verify it on unseen samples, and write an artifact."""
-    from rich.console import Console
-
     from laconic.cli.quantize_check import debug_run, refresh_artifact
     from laconic.cli.tune import parse_budget
     from laconic.quantize.search.run import SearchSettings
 
     allowed = None if budget is None else parse_budget(budget)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
-    check_json_file(json_file)
+    console = console_for(json_file)
+    check_outputs(json=json_file, report=report)
     if debug is not None and refresh is not None:
         raise ConfigError("--debug and --refresh: give one of them; each has its own result")
     if (debug or refresh) and report is not None:
@@ -117,8 +113,6 @@ def _search(
     from laconic.report import write_report
 
     need("scipy")
-    if report is not None:
-        _check_report(report)
     with work_bars() as tell:
         bench = open_workbench(run, most=samples, seed=settings.seed, tell=tell)
         file = measurement_file(bench, settings, measurements or run / _MEASUREMENTS, fresh=fresh)
@@ -151,12 +145,6 @@ def check_new_folder(out: Path) -> None:
         raise ConfigError(
             f"--out: {str(out)!r} exists, and artifacts are never changed; choose another folder"
         )
-
-
-def _check_report(report: Path) -> None:
-    if not report.parent.is_dir():
-        raise ConfigError(f"--report: no folder {str(report.parent)!r} to write into; make it first")
-    need("plotly")
 
 
 def _show(console: Console, result: QuantizeResult, out: Path) -> None:

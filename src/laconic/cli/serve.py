@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,25 +36,19 @@ def serve(
     token_file: Path | None = typer.Option(
         None, help=f"File with the token that clients must send as Bearer. Left out: {_TOKEN}, or none."
     ),
-    json_file: Path | None = typer.Option(
-        None,
-        "--json",
-        help="Write address, version and settings as JSON to this file once ready ('-': stdout).",
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Serve a quantized model until SIGTERM, which lets it answer what it has accepted.
 
     SIGHUP loads the artifact again without failing a request. A share of the traffic is scored in fp32 as well, and
     a table or layer that harms scores too much is switched to fp32; see docs/guides/serving.md.
     """
-    from rich.console import Console
-
     from laconic.config import load, parse
     from laconic.serve.scorer import EngineScorer
     from laconic.serve.server import serve as run
     from laconic.serve.settings import ServerSettings
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     overrides = list(setting)
     overrides += [f"{name}={value}" for name, value in (("host", host), ("port", port)) if value is not None]
     settings = (
@@ -63,7 +57,7 @@ def serve(
     token = _read_token(token_file)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    console = Console(highlight=False, stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
 
     def make() -> EngineScorer:
         return EngineScorer.load(artifact, settings.threads)

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.cli.extras import need
-from laconic.cli.output import check_json_file, write_json
-from laconic.errors import ConfigError
+from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,39 +29,26 @@ def simulate(
     scenario_file: Path | None = typer.Argument(
         None, metavar="[SCENARIO.TOML]", help="Model and clusters; left out: DLRM on Criteo Terabyte."
     ),
-    overrides: list[str] = typer.Option(
-        [],
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting, as total_rows=1_000_000_000_000; may be repeated.",
-    ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write all cells as JSON to this file ('-': stdout)."
-    ),
-    page: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of charts."),
+    overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
+    json_file: JsonFile = None,
+    report: ReportFile = None,
 ) -> None:
     """Predict steps for 8 to 4,096 ranks and 1 to 400 Gbit/s from codec speeds measured here."""
-    from rich.console import Console
-
     from laconic.config import load, parse
     from laconic.data.synthetic import TERABYTE_ROWS
     from laconic.plan.scenario import Scenario, model_of
     from laconic.report import write_report
 
-    check_json_file(json_file)
-    if page is not None:
-        if not page.parent.is_dir():
-            raise ConfigError(f"--page: no folder {str(page.parent)!r} to write into; make it first")
-        need("plotly")
+    check_outputs(json=json_file, report=report)
     given = tuple(overrides)
     scenario = parse("", Scenario, given) if scenario_file is None else load(scenario_file, Scenario, given)
     model = model_of(scenario, TERABYTE_ROWS)
     result = _result(scenario, model, _cells(scenario, model))
     if json_file is not None:
         write_json(result.model_dump(mode="json"), json_file)
-    if page is not None:
-        write_report(result, page)
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    if report is not None:
+        write_report(result, report)
+    console = console_for(json_file)
     console.print(_table(result))
     console.print(
         "[dim]gains: best step without the method / best step with it; ms: all methods off -> best choice"

@@ -9,15 +9,13 @@ from typing import NoReturn
 
 import typer
 
-from laconic.cli.output import check_json_file, write_json
+from laconic.cli.output import JsonFile, Overrides, check_outputs, console_for, write_json
 from laconic.errors import LaconicError
 
 
 def train(
     settings_file: Path = typer.Argument(..., metavar="RUN.TOML", help="Settings of the run."),
-    overrides: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Change a setting, as train.steps=100; may be repeated."
-    ),
+    overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
     resume: bool = typer.Option(
         False, help="Continue from the newest checkpoint, or start where there is none."
     ),
@@ -26,23 +24,19 @@ def train(
         metavar="PLAN.TOML",
         help="Where tables and hot rows live: a file of laconic plan. Sharding and send of RUN.TOML do not count then.",
     ),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write the result as JSON to this file ('-': stdout)."
-    ),
+    json_file: JsonFile = None,
 ) -> None:
     """Train on one rank, or on all that torchrun, laconic lab or another launcher starts."""
     from dataclasses import asdict
-
-    from rich.console import Console
 
     from laconic.config import load
     from laconic.train.run import run
     from laconic.train.settings import RunSettings
 
-    check_json_file(json_file)
+    check_outputs(json=json_file)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    console = Console(stderr=json_file is not None and str(json_file) == "-")
+    console = console_for(json_file)
     try:
         result = run(settings, resume=resume or restarted, console=console, plan=plan)
     except (LaconicError, OSError, KeyboardInterrupt) as error:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.cli.extras import need
-from laconic.cli.output import write_json
+from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
 from laconic.errors import ConfigError
 from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
 
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
 def tune(
     settings_file: Path = typer.Argument(..., metavar="RUN.TOML", help="Settings of the run."),
-    overrides: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Change a setting, as train.batch=512; may be repeated."
-    ),
+    overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
     ranks: int = typer.Option(4, min=2, help="Ranks that the run will have."),
     steps: int | None = typer.Option(
         None,
@@ -39,14 +36,10 @@ def tune(
     ),
     out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
     force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),
-    json_file: Path | None = typer.Option(
-        None, "--json", help="Write all that was measured as JSON to this file ('-': stdout)."
-    ),
-    report: Path | None = typer.Option(None, metavar="FILE.HTML", help="Write a page of heat maps."),
+    json_file: JsonFile = None,
+    report: ReportFile = None,
 ) -> None:
     """Train briefly in one process as all ranks would, and choose bounds for every table."""
-    from rich.console import Console
-
     from laconic.config import load
     from laconic.files import write_whole
     from laconic.report import write_report
@@ -65,7 +58,7 @@ def tune(
         write_json(result.model_dump(mode="json"), json_file)
     if report is not None:
         write_report(result, report)
-    _show(Console(stderr=json_file is not None and str(json_file) == "-"), result, out, settings_file)
+    _show(console_for(json_file), result, out, settings_file)
 
 
 def parse_budget(text: str) -> float:
@@ -85,11 +78,7 @@ def _check_outputs(out: Path, force: bool, json_file: Path | None, report: Path 
         raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}; a run knows it by that")
     if out.exists() and not force:
         raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
-    for option, file in (("--out", out), ("--json", json_file), ("--report", report)):
-        if file is not None and not file.parent.is_dir():
-            raise ConfigError(f"{option}: no folder {str(file.parent)!r} to write into; make it first")
-    if report is not None:
-        need("plotly")
+    check_outputs(out=out, json=json_file, report=report)
 
 
 def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
