@@ -26,7 +26,7 @@ ReportFile = Annotated[
 ]
 Overrides = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as train.batch=512; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: its dotted name and a value; may be repeated."),
 ]
 
 
