@@ -49,9 +49,8 @@ def _many_cases(rank, ranks, seed):
     return wrong
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_real_ranks_agree_to_the_bit(ranks):
-    assert run_ranks(ranks, _many_cases, ranks) == [[]] * ranks
+def test_real_ranks_agree_to_the_bit():
+    assert run_ranks(3, _many_cases, 3) == [[]] * 3
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -72,7 +71,7 @@ def test_one_rank_that_has_nothing(method):
     assert all((x == 2).all() for x in in_threads(3, run))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6))
 def test_sketches_of_integers_return_the_sum(seed, ranks):
     case = random_case(np.random.default_rng(seed), 200_000, ("int32", "int64"))

@@ -25,9 +25,9 @@ def gradient(rank):
 
 def summed(ranks, steps=1, codec=CODEC):
     def run(world):
-        reducer, results = Reducer(world), []
+        reducer, results, mine = Reducer(world), [], gradient(world.rank)
         for step in range(steps):
-            x = gradient(world.rank)
+            x = mine.copy()
             reducer.sum_coded(x, LAYERS, codec, step)
             results.append(x)
         return results, reducer.parcels.bytes_sent / steps
@@ -49,14 +49,14 @@ def test_all_ranks_get_the_same_within_what_bounds_allow(ranks):
         assert error[start:end].max() <= allowed + 1e-30
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, 3])
 def test_errors_average_out(ranks):
-    results, _ = summed(ranks, steps=100)[0]
+    results, _ = summed(ranks, steps=49)[0]
     exact = sum(gradient(rank).astype(np.float64) for rank in range(ranks))
     mean = np.mean(results, axis=0, dtype=np.float64)
     one, many = np.abs(results[0] - exact), np.abs(mean - exact)
     large = slice(LAYERS[2], LAYERS[3])
-    assert many[large].mean() < one[large].mean() / 6  # sqrt(100) is 10
+    assert many[large].mean() < one[large].mean() / 5  # sqrt(49) is 7
 
 
 def test_few_bits_are_sent_however_many_ranks():

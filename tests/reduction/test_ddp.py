@@ -19,7 +19,7 @@ from laconic.cost import Link
 from laconic.errors import ConfigError
 from tests.distributed.ranks import run_ranks
 
-STEPS = 6
+STEPS = 4
 
 
 def make_model():
@@ -68,7 +68,7 @@ def _exact(rank, ranks, accumulate):
     ), compressor.summary()
 
 
-@pytest.mark.parametrize(("ranks", "accumulate"), [(1, 1), (2, 1), (3, 1), (2, 3)])
+@pytest.mark.parametrize(("ranks", "accumulate"), [(1, 1), (3, 1), (2, 3)])
 def test_unless_asked_gradients_are_those_of_ddp(ranks, accumulate):
     for same, summary in run_ranks(ranks, _exact, accumulate):
         assert same
@@ -85,9 +85,8 @@ def _as_ddp(rank, ranks):
     ]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_what_bypasses_has_the_bits_of_ddp(ranks):
-    for same in run_ranks(ranks, _as_ddp):
+def test_what_bypasses_has_the_bits_of_ddp():
+    for same in run_ranks(3, _as_ddp):
         assert all(same)
 
 
@@ -97,7 +96,7 @@ CODEC = laconic.Bounded(bound=0.35, relative="rms", dither=0)
 def _replicas_agree(rank, ranks, how):
     model = wrapped()
     laconic.register_ddp(model, **how, bypass=False)
-    train(rank, model, 20)
+    train(rank, model, 8)
     return [p.detach().numpy().tobytes() for p in model.parameters()]
 
 
@@ -119,9 +118,8 @@ def _lossless(rank, ranks):
     return same, compressor.summary()["ratio"]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_lossless_codec_changes_no_bit(ranks):
-    for same, ratio in run_ranks(ranks, _lossless):
+def test_a_lossless_codec_changes_no_bit():
+    for same, ratio in run_ranks(3, _lossless):
         assert all(same)
         assert ratio > 1.1
 
@@ -138,17 +136,17 @@ def _part_of_the_job(rank, ranks, how):
 @pytest.mark.parametrize("how", [{"large": LargeFirst(keep=0.02)}, {}], ids=["large", "exact"])
 def test_a_model_may_be_on_some_ranks_only(how):
     mine = run_ranks(4, _part_of_the_job, how)
-    for part in (0, 1):
-        expected = run_ranks(2, _same_alone, how, part)[0]
+    for part, expected in enumerate(run_ranks(2, _same_alone, how)[0]):
         for replica in (part, part + 2):
             assert all(torch.equal(a, b) for a, b in zip(mine[replica], expected, strict=True))
 
 
-def _same_alone(rank, ranks, how, part):
-    model = wrapped()
-    laconic.register_ddp(model, bypass=False, **how)
-    train(2 * part + rank, model)
-    return [p.detach() for p in model.parameters()]
+def _same_alone(rank, ranks, how):
+    models = [wrapped(), wrapped()]
+    for part, model in enumerate(models):
+        laconic.register_ddp(model, bypass=False, **how)
+        train(2 * part + rank, model)
+    return [[p.detach() for p in model.parameters()] for model in models]
 
 
 def _nothing_lost(rank, ranks, values):
@@ -242,14 +240,14 @@ def _resume(rank, ranks):
         return model, laconic.register_ddp(model, large=LargeFirst(keep=0.03), bypass=False)
 
     whole, _ = fresh()
-    train(rank, whole, 8)
+    train(rank, whole, 6)
     half, compressor = fresh()
-    train(rank, half, 4)
+    train(rank, half, 3)
     saved, weights = compressor.state_dict(), half.state_dict()
     rest, compressor = fresh()
     rest.load_state_dict(weights)
     compressor.load_state_dict(saved)
-    train(rank, rest, 4, start=4)
+    train(rank, rest, 3, start=3)
     return all(torch.equal(a, b) for a, b in zip(whole.parameters(), rest.parameters(), strict=True))
 
 
