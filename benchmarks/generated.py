@@ -24,6 +24,7 @@ from benchmarks.case import ABSOLUTE, OF_RANGE, OF_RMS, Case, distinct_rows, rel
 TABLE_ROWS = 36_084  # as Criteo Terabyte's table 1, whose lookups the Zipf case resembles
 ZIPF_EXPONENT = 1.05
 INITIAL_SCALE = 0.003
+NORMAL_ROWS, QUICK_ROWS = 1_000_000, 65_536
 DIM = 64
 
 Floats = NDArray[np.float32]
@@ -41,7 +42,7 @@ class Generator:
 
 def generators(*, quick: bool) -> list[Generator]:
     """Everything the benchmark makes itself, in the order it is shown."""
-    rows = 65_536 if quick else 1_000_000
+    rows = QUICK_ROWS if quick else NORMAL_ROWS
     return [
         Generator("normal table", rows, DIM, lambda: [normal_table(rows)]),
         Generator("Zipf lookups", 2048, DIM, zipf_lookups),

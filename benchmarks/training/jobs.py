@@ -26,6 +26,8 @@ class Steps(_Job):
     rounds: int
     steps: int
     """Of each method in each round; one more before them is not counted."""
+    settling: int = 45
+    """Steps of what adapts before the clock starts: the guard's second fork is behind them, its third far ahead."""
 
 
 class Epoch(_Job):

@@ -28,8 +28,6 @@ from laconic.train.settings import (
 )
 from laconic.train.trainer import Trainer
 
-_SETTLING = 45  # steps: the guard's second fork is behind them, its third far ahead
-
 
 def main() -> None:
     """Work until told to stop."""
@@ -66,7 +64,7 @@ class _Timed:
                 self._trainers[key, method] = self._trainer(job, source, method)
             # what adapts needs steps for it, and what it is compared with sends as much as its model has learnt
             if "auto" in job.methods and method in ("auto", "laconic_pairwise"):
-                self._settle(self._trainers[key, method], batches)
+                self._settle(self._trainers[key, method], batches, job.settling)
             self._trainers[key, method].embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
         for turn in range(job.rounds):
@@ -84,12 +82,11 @@ class _Timed:
         self._done[id(trainer)] += steps + 1
         return times
 
-    def _settle(self, trainer: Trainer, batches: list[Samples]) -> None:
+    def _settle(self, trainer: Trainer, batches: list[Samples], steps: int) -> None:
         """Let what adapts decide before the clock starts; the link may have changed since the last job."""
         adaptation = self._adaptations.get(id(trainer))
         trainer.embeddings.discard_prefetched()
-        settling = _SETTLING if not self._done[id(trainer)] else 0
-        for _ in range(settling):
+        for _ in range(0 if self._done[id(trainer)] else steps):
             step = self._done[id(trainer)]
             samples = batches[step % len(batches)]
             loss, _ = trainer.step(samples)

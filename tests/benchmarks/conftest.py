@@ -1,18 +1,37 @@
-"""Crews on loopback without the wait for python and torch; those in the lab start as ever."""
+"""Crews whose ranks need not wait for python and torch: forked from a process that has imported both."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import crew
+from laconic.lab import Lab
 from tests.benchmarks.forked_rank import ForkedRank
+from tests.warm import python
+
+
+class WarmLab(Lab):
+    """A lab whose hosts start python in a moment."""
+
+    def start(self, command, **options):
+        return super().start([*python(), *command[1:]], **options)
 
 
 @pytest.fixture(scope="package", autouse=True)
 def forked_ranks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crew, "subprocess", SimpleNamespace(Popen=ForkedRank, STDOUT=subprocess.STDOUT))
+        patch.setattr(crew, "Lab", WarmLab)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_heap():
+    """Benchmarks collect garbage before they time: not in what torch has made, which takes a third of a second."""
+    gc.freeze()
+    yield
+    gc.unfreeze()

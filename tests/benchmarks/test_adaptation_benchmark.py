@@ -21,7 +21,8 @@ from laconic.data import SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms
 from laconic.train.settings import ModelSettings
 
-DATA = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=20 * 1024, eval_samples=2048)
+STEPS = 20
+DATA = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=STEPS * 1024, eval_samples=2048)
 EXCHANGES = {
     "exact": policies.exact(),
     "global 0.02": policies.global_bound(0.02),
@@ -80,17 +81,18 @@ def test_ratios_are_of_all_bytes_of_the_epoch_whatever_bounds_did_in_it(monkeypa
         record(ledger, direction, entry)
 
     monkeypatch.setattr(Ledger, "record", note)
-    wide = dict(policies.decayed(policies.global_bound(0.02), 10, (4.0,)))["constant k=4"]
+    wide = dict(policies.decayed(policies.global_bound(0.02), STEPS // 2, (4.0,)))["constant k=4"]
     threads = torch.get_num_threads()
     decayed = run_trial(Trial("generated", DATA, "global 0.02", "constant k=4", wide, 0))
     torch.set_num_threads(threads)
     sent = {direction: [size for where, size in entries if where == direction] for direction in DIRECTIONS}
-    assert [len(sizes) for sizes in sent.values()] == [20, 20, 20]
-    travelling = 20 * 1024 * 3 * (RANKS - 1) / RANKS
+    assert [len(sizes) for sizes in sent.values()] == [STEPS, STEPS, STEPS]
+    travelling = STEPS * 1024 * 3 * (RANKS - 1) / RANKS
     rows, ids = travelling * MODEL.dim * 4, travelling * 8
     assert decayed.ratio_forward == pytest.approx((rows + ids) / sum(sent["forward"] + sent["ids"]))
     assert decayed.ratio_backward == pytest.approx(rows / sum(sent["backward"]))
-    assert max(sent["forward"][:10]) < min(sent["forward"][10:])  # four times the bound, then the bound
+    half = STEPS // 2
+    assert max(sent["forward"][:half]) < min(sent["forward"][half:])  # four times the bound, then the bound
     assert decayed.ratio_forward > outcomes["global 0.02"].ratio_forward
 
 
@@ -183,7 +185,8 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     monkeypatch.setattr(timing, "_FIXED", fixed)
     data = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=2048, eval_samples=256)
     model = ModelSettings(dim=8, bottom=(8,), top=(8,))
-    job = Steps(data=data, model=model, methods=("alone", *fixed, "auto"), batch=64, rounds=2, steps=2)
+    methods = ("alone", *fixed, "auto")
+    job = Steps(data=data, model=model, methods=methods, batch=64, rounds=2, steps=1, settling=10)
     with Driver(2, lab=False) as driver:
         answers = driver.time_steps(job)
     assert list(answers) == ["alone", *fixed, "auto"]

@@ -2,6 +2,7 @@ import io
 import json
 import math
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import codecs
+from benchmarks import codecs, generated
 from benchmarks.case import Case, relative_case
 from benchmarks.codecs import measure, render, run_codec_benchmark
 from benchmarks.contenders import DITHERED, MATRIX, ONE_BLOCK, OURS, ZSTD_1, contenders_for
@@ -31,6 +32,15 @@ KEYS = [
 ERROR_BOUNDED = {OURS, OURS + ONE_BLOCK, DITHERED.name, "VectorLz", "Huffman", "Hybrid", "SZ3", "ZFP"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_turns() -> Iterator[None]:
+    """One call each: nothing here depends on times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codecs, "SHORTEST_TURN_S", 0.0)
+        patch.setattr(codecs, "TURN_BYTES_S", math.inf)
+        yield
+
+
 @pytest.fixture(scope="module")
 def small() -> Case:
     rows_RD = trained_rows(np.random.default_rng(0), 64, 16)
@@ -43,7 +53,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("dumps")
     trained_rows(np.random.default_rng(0), 64, 8).tofile(folder / "mine_64x8.f32")
     with Progress(disable=True) as progress, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codecs, "SHORTEST_TURN_S", 0.0)  # one call each: nothing here depends on times
+        patch.setattr(generated, "QUICK_ROWS", 4096)
         done = run_codec_benchmark(folder, repeats=1, quick=True, progress=progress)
         assert progress.tasks[0].percentage == pytest.approx(100)
     return done

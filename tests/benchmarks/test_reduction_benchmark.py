@@ -50,12 +50,12 @@ def rows():
     plan = Plan(
         words=WORDS,
         sparsities=(0.9, 0.99),
-        repeats=2,
+        repeats=1,
         recorded=(NCF,),
         many_hosts=3,
         sparse_model=NCF,
         dense_model=TASKS[-1],
-        rounds=2,
+        rounds=1,
         steps=1,
     )
     said: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.serving import models
+from benchmarks.serving import bags, benchmark, complexity, models, timing
 from benchmarks.serving.bags import measure_bags
 from benchmarks.serving.benchmark import Result, _measure
 from benchmarks.serving.complexity import flops, measure_complexity
@@ -15,7 +15,22 @@ from benchmarks.serving.steps import Steps
 from benchmarks.serving.tables import render
 from laconic.data import SyntheticSettings
 from laconic.quantize.formats import ModelShape
+from laconic.quantize.search import latency
 from laconic.train.settings import ModelSettings
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_turns():
+    """Nothing here depends on times."""
+
+    def time_calls(calls, *, rounds, turn_s, tell):
+        return timing.time_calls(calls, rounds=rounds, turn_s=turn_s / 20, tell=tell)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (bags, benchmark, complexity):
+            patch.setattr(module, "time_calls", time_calls)
+        patch.setattr(latency, "_ROUNDS", 1)
+        yield
 
 
 def silent() -> Steps:
@@ -71,14 +86,17 @@ def test_every_model_is_compiled_for_every_batch(monkeypatch):
         return module.forward
 
     monkeypatch.setattr(torch, "compile", lambda model, **how: real(model, **how, backend=counted))
-    for tables in range(1, 6):  # twice as many as torch compiles of one function, unless it is told to forget
+    monkeypatch.setattr(
+        torch._dynamo.config, "recompile_limit", 3
+    )  # fewer than two models need, but for forgetting
+    for tables in (1, 2):
         data = SyntheticSettings(kind="synthetic", rows=(10,) * tables, eval_samples=300)
         case = models.drawn_case("drawn", data, 1, silent())
         forget_compiled()
         contender = ENGINES["compile"](case)
         for batch in (1, 64, 256, 1):
             contender.logits(case.parts[0].first(batch))
-    assert len(graphs) == 5 * 3
+    assert len(graphs) == 2 * 3
 
 
 def test_rows_have_figures_for_every_engine_and_batch(case):

@@ -34,7 +34,7 @@ def first_turns(log: list[str], ticks: list[int]) -> Callable[[int], None]:
 def test_trials_take_turns_and_rounds_start_with_another_one() -> None:
     log: list[str] = []
     ticks: list[int] = []
-    best_times([recorded(name, log) for name in "abc"], 4, 0.001, first_turns(log, ticks))
+    best_times([recorded(name, log) for name in "abc"], 4, 0.0002, first_turns(log, ticks))
     assert ticks == [0, 1, 2, 1, 2, 0, 2, 0, 1, 0, 1, 2]
 
 
@@ -42,7 +42,7 @@ def test_a_turn_has_as_many_calls_as_fit_and_at_least_one() -> None:
     one: list[str] = []
     many: list[str] = []
     best_times([recorded("a", one)], 2, 0, lambda i: None)
-    best_times([recorded("a", many)], 2, 0.1, lambda i: None)
+    best_times([recorded("a", many)], 2, 0.01, lambda i: None)
     assert len(one) == 4
     assert len(many) > 4
 

@@ -8,6 +8,7 @@ import pytest
 
 from laconic.demo import run, setting
 from laconic.demo.measure import RunFigures
+from laconic.errors import CommError
 
 
 def figures(auc, seconds):
@@ -42,3 +43,11 @@ def test_lines_come_as_they_are_written_and_the_last_one_too(tmp_path):
         return bool(left)
 
     assert [event["doing"] for event in run._follow(file, runs)] == ["first", "second"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_host_that_fails_is_an_error_with_its_words(monkeypatch):
+    program = """import sys; open(sys.argv[1], "a").write('{"doing": "much"}\\n'); sys.exit("planted")"""
+    monkeypatch.setattr(run, "_PROGRAM", ("-c", program))
+    with run._ranks_in_lab(2) as events, pytest.raises(CommError, match="planted"):
+        assert {event["doing"] for event in events} == {"much"}

@@ -44,9 +44,12 @@ def server() -> Any:
     """Where processes come from: forked from one that has imported torch and done nothing with it."""
     context = get_context("forkserver")
     # torch imports _dynamo, which takes a second or two, when its first optimizer is made; and every rank
-    # imports the file of its test
+    # imports the file of its test, or what a benchmark's worker needs
     context.set_forkserver_preload(
-        ["laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"]
+        [
+            *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
+            *("benchmarks.reduction.jobs", "benchmarks.training.jobs"),
+        ]
     )
     return context
 
