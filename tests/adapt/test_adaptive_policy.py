@@ -12,7 +12,7 @@ from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard
 from laconic.adapt.losses import Losses
-from laconic.adapt.measurement import CHOICES, Costs, Measurement
+from laconic.adapt.measurement import CHOICES, Measurement
 from laconic.codecs import BoundedRows, Cast
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import FormatError
@@ -173,7 +173,7 @@ def measured(forward, backward):
     """All choices of table ``a`` but one take a second; the other tables cost nothing however they travel."""
     free = (CodecCost(0, 0, 0),) * 3
     costs = [
-        Costs((tuple(CodecCost(float(choice != best), 0, 0) for choice in CHOICES), free, free), 0.0)
+        (tuple(CodecCost(float(choice != best), 0, 0) for choice in CHOICES), free, free)
         for best in (forward, backward)
     ]
     return [Measurement(Link(1e-4, 1e9), *costs)]

@@ -5,7 +5,6 @@ Every rank hands in one ``Measurement``; ``slowest`` makes of them the one probl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,7 +12,7 @@ from typing import Literal, get_args
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import ConfigError
 
-__all__ = ["CHOICES", "DIRECTIONS", "Choice", "Costs", "Direction", "Measurement", "Offers", "slowest"]
+__all__ = ["CHOICES", "DIRECTIONS", "Choice", "Direction", "Measurement", "Offers", "slowest"]
 
 Choice = Literal["exact", "cast", "bounded"]
 """Float32 as it is, the nearest float16, or the codec of the plan."""
@@ -28,51 +27,27 @@ keep a bound that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """One direction of a step."""
-
-    tables: tuple[Offers, ...]
-    """In the order of the tables; one that this rank does not send costs nothing."""
-
-    overlap_s: float
-    """Computation that goes on while bytes travel."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.overlap_s < math.inf:
-            raise ConfigError(
-                f"costs.overlap_s: expected a finite number >= 0, got {self.overlap_s!r}; 0 hides nothing"
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class Measurement:
     """What one rank knows of its link, its cores and its rows."""
 
     link: Link
-    forward: Costs
-    backward: Costs
 
-    def costs(self, direction: Direction) -> Costs:
-        """Those of one direction."""
+    forward: tuple[Offers, ...]
+    """Of rows, in the order of the tables; one that this rank does not send costs nothing."""
+
+    backward: tuple[Offers, ...]
+    """Of gradients, likewise."""
+
+    def offers(self, direction: Direction) -> tuple[Offers, ...]:
+        """Return those of one direction."""
         return self.forward if direction == "forward" else self.backward
 
 
-def slowest(measurements: Sequence[Measurement], direction: Direction) -> tuple[Link, Costs]:
-    """Return the link and costs of a rank that is as slow as any in every respect.
-
-    Tables that different ranks own are sent at the same time, so the sum over tables of the most that any
-    rank sends exceeds what any rank sends. Latency and overlap, which come once per rank and not once per
-    table, are stretched by as much, so that they meet a sum on its own scale.
-    """
-    ranks = [measurement.costs(direction) for measurement in measurements]
-    tables = tuple(_slowest_offers(offers) for offers in zip(*(costs.tables for costs in ranks), strict=True))
-    most = max(_exact_bytes(costs.tables) for costs in ranks)
-    stretch = _exact_bytes(tables) / most if most else 1.0
-    link = Link(
-        stretch * max(measurement.link.latency_s for measurement in measurements),
-        min(measurement.link.bytes_per_s for measurement in measurements),
-    )
-    return link, Costs(tables, stretch * min(costs.overlap_s for costs in ranks))
+def slowest(measurements: Sequence[Measurement], direction: Direction) -> tuple[float, tuple[Offers, ...]]:
+    """Return the bytes a second and the offers of a rank that is as slow as any in every respect."""
+    ranks = [measurement.offers(direction) for measurement in measurements]
+    bytes_per_s = min(measurement.link.bytes_per_s for measurement in measurements)
+    return bytes_per_s, tuple(_slowest_offers(offers) for offers in zip(*ranks, strict=True))
 
 
 def _slowest_offers(ranks: Sequence[Offers]) -> Offers:
@@ -94,10 +69,3 @@ def _slowest_offers(ranks: Sequence[Offers]) -> Offers:
             else None
         )
     return tuple(offers)
-
-
-def _exact_bytes(tables: Sequence[Offers]) -> float:
-    """Bytes of all rows as they are: they follow from counts alone, without noise."""
-    exact = CHOICES.index("exact")
-    costs = [offers[exact] for offers in tables]
-    return sum(cost.bytes_sent for cost in costs if cost is not None)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
 from laconic.adapt.economy import Decision, Economy
-from laconic.adapt.measurement import Costs, Measurement
+from laconic.adapt.measurement import Measurement
 from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.collectives.codec_probe import codec_costs
@@ -90,7 +90,7 @@ class Accountant:
         in_use = zip(plan.tables, self._economy.choice("backward"), strict=True)
         candidates = [_candidates(table.backward, use) for table, use in in_use]
         backward = codec_costs(gradients_TRD, candidates, tables)
-        return Measurement(link, Costs(forward, 0.0), Costs(backward, 0.0))
+        return Measurement(link, forward, backward)
 
 
 def _rows_from_one_rank(embeddings: ShardedEmbeddings, lookups: Lookups) -> list[Rows]:
