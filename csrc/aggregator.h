@@ -1,5 +1,5 @@
 // The aggregator in user space: the same packets, entries and answers as the program in the kernel
-// (src/laconic/collectives/aggregator/switch.bpf.c), for machines where that cannot run.
+// (src/laconic/reduce/network/switch.bpf.c), for machines where that cannot run.
 #pragma once
 
 #include <netinet/in.h>

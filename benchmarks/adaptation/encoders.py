@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from benchmarks.training.methods import paper_bound
 from laconic.codecs import BlockCodec, BoundedRows, Huffman, Hybrid, VectorLz
-from laconic.collectives.coder import Coder
-from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
 from laconic.data import Samples, Source
+from laconic.exchange.coder import Coder
+from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
 from laconic.tuning.stage import Stage
 
 __all__ = ["EncoderRow", "compare_encoders"]

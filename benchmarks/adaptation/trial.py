@@ -12,9 +12,9 @@ import torch
 from benchmarks.training.methods import find_method
 from benchmarks.training.recipe import recipe_for
 from laconic.adapt.adaptive import AdaptivePolicy
-from laconic.collectives import Layout
 from laconic.data import DataSettings, Samples, Source, open_source
-from laconic.exchange_plan import Policy
+from laconic.exchange import Layout
+from laconic.exchange.exchange_plan import Policy
 from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.evaluation import evaluate
 from laconic.train.ranks import Ranks

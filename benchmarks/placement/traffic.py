@@ -8,13 +8,13 @@ from benchmarks.placement.calibration import MEMORY_SHARE
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Sends
 from benchmarks.placement.row import Row
-from laconic.collectives import Sgd, Table
-from laconic.collectives.ledger import Direction
 from laconic.cost.choice import Choice, Kind
 from laconic.cost.expectation import Flow, expected_traffic
 from laconic.cost.part import Part
 from laconic.cost.table_parts import holding_of, with_hot_rows
 from laconic.cost.topology import Cluster
+from laconic.exchange import Sgd, Table
+from laconic.exchange.ledger import Direction
 from laconic.nn import RehearsedEmbeddings
 from laconic.plan.access.access_load import hottest_ids
 from laconic.plan.solve.baselines import row_wise, threshold

@@ -15,8 +15,8 @@ import torch
 from benchmarks.crew_member import do_jobs
 from benchmarks.placement.jobs import Contender, Placed, PlacedSteps
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
-from laconic.collectives.world import Joined
 from laconic.data import Samples, open_source
+from laconic.exchange.world import Joined
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings

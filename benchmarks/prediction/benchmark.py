@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.training.real_data import real_data_sets
-from laconic.collectives import Sgd, Table
 from laconic.cost.distinct import correlation_of
 from laconic.cost.expectation import expected_traffic
 from laconic.cost.frequencies import Frequencies
@@ -25,6 +24,7 @@ from laconic.cost.part import Part
 from laconic.cost.table_parts import holding_of
 from laconic.data import open_source
 from laconic.data.source import Source
+from laconic.exchange import Sgd, Table
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
 

@@ -25,8 +25,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from laconic.collectives.reduction import Method as Way
-from laconic.collectives.reduction import Reducer
+from laconic.reduce import Method as Way
+from laconic.reduce import Reducer
 
 __all__ = ["METHODS", "Method", "Setting", "Summed"]
 

@@ -12,8 +12,8 @@ from benchmarks.reduction.jobs import Answer, Sums
 from benchmarks.reduction.measured import Measured, measure
 from benchmarks.reduction.methods import METHODS, Setting, Sum, Summed
 from benchmarks.reduction.truth import Truth, fingerprint
-from laconic.collectives.reduction import Reducer
 from laconic.errors import ConfigError
+from laconic.reduce import Reducer
 from laconic.train.ranks import Ranks
 
 __all__ = ["sum_by_turns"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from laconic.collectives.aggregator.client import ADDRESS_VARIABLE, InNetwork
+from laconic.reduce.network.client import ADDRESS_VARIABLE, InNetwork
 
 
 def main() -> None:

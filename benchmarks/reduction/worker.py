@@ -8,7 +8,7 @@ from benchmarks.crew_member import do_jobs
 from benchmarks.reduction.iterations import iterate_by_turns
 from benchmarks.reduction.jobs import Answer, Iterations, Sums
 from benchmarks.reduction.sums import sum_by_turns
-from laconic.collectives.reduction import Reducer
+from laconic.reduce import Reducer
 from laconic.train.ranks import process_group
 
 

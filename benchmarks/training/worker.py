@@ -12,10 +12,10 @@ import torch
 from benchmarks.crew_member import do_jobs
 from benchmarks.training.jobs import Epoch, Steps
 from benchmarks.training.methods import find_method
-from laconic.collectives.world import Joined
 from laconic.data import Samples, Source, open_source
 from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps
-from laconic.exchange_plan import Policy
+from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.world import Joined
 from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ranks import Ranks, process_group

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
         Threshold,
         VectorLz,
     )
-    from laconic.collectives import LargeFirst, Levels, RowwiseAdagrad, Sgd, Table, all_reduce
-    from laconic.exchange_plan import ExchangePlan, TableCodecs
+    from laconic.exchange import RowwiseAdagrad, Sgd, Table
+    from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
     from laconic.integrations.ddp import register_ddp
     from laconic.lookups import Lookups
     from laconic.nn import DividedMlp, ShardedEmbeddings, Split, sum_gradients
+    from laconic.reduce import LargeFirst, Levels, all_reduce
 
 _HOMES = {
     "laconic.adapt": ("FixedPolicy", "TableRule", "plan_from_rules"),
@@ -47,8 +48,9 @@ _HOMES = {
         "Threshold",
         "VectorLz",
     ),
-    "laconic.collectives": ("RowwiseAdagrad", "Sgd", "Table", "LargeFirst", "Levels", "all_reduce"),
-    "laconic.exchange_plan": ("ExchangePlan", "TableCodecs"),
+    "laconic.exchange": ("RowwiseAdagrad", "Sgd", "Table"),
+    "laconic.reduce": ("LargeFirst", "Levels", "all_reduce"),
+    "laconic.exchange.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.integrations.ddp": ("register_ddp",),
     "laconic.lookups": ("Lookups",),
     "laconic.nn": ("DividedMlp", "ShardedEmbeddings", "Split", "sum_gradients"),

@@ -16,7 +16,7 @@ from laconic.adapt.measurement import CHOICES, Measurement
 from laconic.codecs import BoundedRows, Cast
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import FormatError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
 NAMES = ("a", "b", "c")
 ROWS = BoundedRows(bound=0.04, relative=True)

@@ -7,7 +7,7 @@ import pytest
 from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
 from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
 FINE, COARSE = BoundedRows(bound=0.01), BoundedRows(bound=0.1)
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from laconic.collectives.aggregator import InNetwork, UserAggregator
-from laconic.collectives.aggregator.xdp import reason_against
+from laconic.reduce.network import InNetwork, UserAggregator
+from laconic.reduce.network.xdp import reason_against
 
 JOB = 0x0123456789ABCDEF
 PATIENCE_S = 60

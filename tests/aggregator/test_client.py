@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from laconic.collectives.aggregator import InNetwork
 from laconic.errors import CommError, ConfigError
+from laconic.reduce.network import InNetwork
 from tests.aggregator.conftest import JOB, free_address, together
 from tests.aggregator.packets import VALUES
 

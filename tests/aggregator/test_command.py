@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from laconic import bpf
 from laconic.cli import app
-from laconic.collectives.aggregator import InNetwork, needs, xdp
-from laconic.collectives.aggregator.xdp import reason_against
 from laconic.errors import ConfigError, PlanError
 from laconic.lab import Lab, check, faults
+from laconic.reduce.network import InNetwork, needs, xdp
+from laconic.reduce.network.xdp import reason_against
 from tests.aggregator.conftest import PATIENCE_S, free_address
 
 
@@ -123,7 +123,7 @@ if rank == 0:
             server.accept()[0].recv(1)
     process.send_signal(signal.SIGTERM)
     sys.exit(process.wait())
-from laconic.collectives.aggregator import InNetwork
+from laconic.reduce.network import InNetwork
 import socket
 with InNetwork("10.0.0.1", job=int(JOB, 16), worker=rank - 1, workers=2, timeout_s=60) as network:
     for size in (1, 100_000):

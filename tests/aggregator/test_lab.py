@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from laconic.collectives.aggregator.xdp import reason_against
 from laconic.errors import ConfigError, PlanError
 from laconic.lab import Faults, Lab
+from laconic.reduce.network.xdp import reason_against
 from tests.aggregator.conversation import EXPECTED, MALFORMED
 from tests.lab.test_rootless import AS_NOBODY
 
@@ -37,7 +37,7 @@ def run(lab, script, env=None, **settings):
 
 SUMS = """
 import os, numpy as np
-from laconic.collectives.aggregator import InNetwork
+from laconic.reduce.network import InNetwork
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 size, rounds = int(os.environ["SIZE"]), int(os.environ["ROUNDS"])
 with InNetwork.from_environment() as network:
@@ -173,7 +173,7 @@ def test_results_go_through_the_shaped_downlink(kind):
     script = """
 import os, sys, time, numpy as np
 from pathlib import Path
-from laconic.collectives.aggregator import InNetwork
+from laconic.reduce.network import InNetwork
 with InNetwork.from_environment() as network:
     print("ready", flush=True)
     while not Path(os.environ["GO"]).exists():
@@ -208,7 +208,7 @@ def test_survivors_name_a_worker_that_was_killed(kind, tmp_path):
     script = """
 import os, time, numpy as np
 from pathlib import Path
-from laconic.collectives.aggregator import InNetwork
+from laconic.reduce.network import InNetwork
 print("ready", flush=True)
 while not Path(os.environ["GO"]).exists():  # hosts start seconds apart, and patience is short
     time.sleep(0.01)
@@ -238,7 +238,7 @@ with InNetwork.from_environment(timeout_s=5) as network:
 def test_a_cable_that_is_put_back_in_time_does_no_harm(kernel):
     script = """
 import os, numpy as np
-from laconic.collectives.aggregator import InNetwork
+from laconic.reduce.network import InNetwork
 with InNetwork.from_environment() as network:
     for number in range(200):
         values = np.full(20_000, number, dtype=np.int32)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.collectives.aggregator import UserAggregator
-from laconic.collectives.aggregator.aggregator import MOST_JOBS
 from laconic.errors import ConfigError, PlanError
+from laconic.reduce.network import UserAggregator
+from laconic.reduce.network.aggregator import MOST_JOBS
 from tests.aggregator.conftest import JOB, free_address, together
 from tests.aggregator.conversation import EXPECTED, MALFORMED, converse
 from tests.aggregator.packets import HEADER

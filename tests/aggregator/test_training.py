@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from laconic.collectives.aggregator.xdp import reason_against
 from laconic.lab import Faults, Lab
+from laconic.reduce.network.xdp import reason_against
 from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_same_checkpoint, checkpoint
 from tests.warm import python

@@ -16,9 +16,9 @@ from benchmarks.adaptation.tables import render
 from benchmarks.adaptation.trial import MODEL, RANKS, Outcome, Trial, run_trial
 from benchmarks.training.driver import Driver
 from benchmarks.training.jobs import Steps
-from laconic.collectives.ledger import DIRECTIONS, Ledger
 from laconic.data import SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms
+from laconic.exchange.ledger import DIRECTIONS, Ledger
 from laconic.train.settings import ModelSettings
 
 STEPS = 20

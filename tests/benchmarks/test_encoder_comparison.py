@@ -18,7 +18,7 @@ from benchmarks.adaptation.trial import MODEL, RANKS, settings_for
 from benchmarks.training.methods import paper_bound
 from laconic.codecs import BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import SyntheticSettings, open_source
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.tuning.stage import Stage
 
 ROWS = (2000, 300, 5)

@@ -11,9 +11,9 @@ from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchm
 from benchmarks.thresholding.hybrid.methods import METHODS, find_method
 from benchmarks.thresholding.hybrid.plan import KAGGLE, usual_plans
 from benchmarks.thresholding.hybrid.tables import render
-from laconic.collectives.split_wire import HEADER_BYTES
 from laconic.data import SyntheticSettings
 from laconic.errors import ConfigError
+from laconic.exchange.split_wire import HEADER_BYTES
 from laconic.train.settings import ModelSettings
 
 PLAN = replace(

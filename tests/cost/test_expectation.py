@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from laconic.codecs import IdList
-from laconic.collectives import Layout, Sgd, Table
-from laconic.collectives.hot_rows import HotRows
-from laconic.collectives.request import Request
-from laconic.collectives.wire import size_message_bytes as engine_size_message_bytes
 from laconic.cost.expectation import expected_traffic, ring_all_reduce_bytes, size_message_bytes
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.part import Holding, Part
 from laconic.cost.table_parts import holding_of
 from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
 from laconic.errors import PlanError
+from laconic.exchange import Layout, Sgd, Table
+from laconic.exchange.request import Request
+from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.wire import size_message_bytes as engine_size_message_bytes
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
 

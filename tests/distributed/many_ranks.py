@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
-from laconic.collectives.world import Joined
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange.world import Joined
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
 from tests.distributed.one_process import Scorer, loss_sum

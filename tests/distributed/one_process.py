@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
 from laconic.lookups import Lookups
 
 

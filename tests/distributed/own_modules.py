@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.collectives import Table
+from laconic.exchange import Table
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 

@@ -11,10 +11,10 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Table
-from laconic.collectives.update_error import UpdateError
-from laconic.collectives.world import Joined
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.update_error import UpdateError
+from laconic.exchange.world import Joined
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
 from laconic.train.adaptation import make_adaptive_policy
 from laconic.train.effective_exchange import effective_exchange

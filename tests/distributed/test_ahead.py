@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from laconic.collectives.world import Joined
 from laconic.errors import CommError
+from laconic.exchange.world import Joined
 from tests.distributed.ranks import run_ranks
 
 SIZES = (0, 1, 1000, 65_536 - 40, 65_536, 100_000, 3_000_000, 5, 0, 700_001, 65_537)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from laconic.collectives import Layout, RowwiseAdagrad, Sgd, Table
-from laconic.collectives.row_memory import ALIGNMENT, allocate_rows
-from laconic.collectives.world import Alone
 from laconic.errors import ConfigError, PlanError
+from laconic.exchange import Layout, RowwiseAdagrad, Sgd, Table
+from laconic.exchange.tables.row_memory import ALIGNMENT, allocate_rows
+from laconic.exchange.world import Alone
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks

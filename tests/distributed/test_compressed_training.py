@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks, one_process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
 from tests.distributed import many_ranks, one_process
 from tests.distributed.ranks import run_ranks
 

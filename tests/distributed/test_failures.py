@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore
 
-from laconic.collectives import Table
+from laconic.exchange import Table
 from laconic.lab import Lab
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings

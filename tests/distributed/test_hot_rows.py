@@ -8,10 +8,11 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Sgd, Table, hot_rows
-from laconic.collectives.hot_rows import HotRows
 from laconic.errors import PlanError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.tables import hot_rows
+from laconic.exchange.tables.hot_rows import HotRows
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from laconic.collectives.link_probe import probe_link
-from laconic.collectives.wire import Wire
-from laconic.collectives.world import Alone, Joined
+from laconic.exchange.link_probe import probe_link
+from laconic.exchange.wire import Wire
+from laconic.exchange.world import Alone, Joined
 from laconic.lab import Lab, Rate
 from tests.distributed.ranks import run_ranks
 from tests.warm import python
@@ -38,7 +38,7 @@ def test_one_rank_has_a_link_that_costs_next_to_nothing():
 
 
 def test_messages_that_take_no_time_at_all_do_not_break_the_measurement(monkeypatch):
-    monkeypatch.setattr("laconic.collectives.link_probe.perf_counter", lambda: 1.0)
+    monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: 1.0)
     link = probe_link(Wire("rows", 0, 2, lambda *_: None))
     assert link.latency_s > 0
     assert link.bytes_per_s <= 1e11
@@ -53,7 +53,7 @@ def test_an_ideal_link_is_measured_exactly(monkeypatch, latency_s, rate):
         clock[0] += latency_s + out.nbytes / rate
         sizes.append(int(sent_N.max()))
 
-    monkeypatch.setattr("laconic.collectives.link_probe.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: clock[0])
     link = probe_link(Wire("rows", 0, 3, swap))
     assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
     assert link.bytes_per_s == pytest.approx(rate, rel=1e-6)
@@ -72,7 +72,7 @@ def test_a_late_rank_does_not_make_the_link_look_fast(monkeypatch):
         else:
             heard[sent_N[0] :] = waits[-sent_N[1] :]
 
-    monkeypatch.setattr("laconic.collectives.link_probe.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: clock[0])
     link = probe_link(Wire("rows", 0, 2, swap))
     assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
     assert link.bytes_per_s == pytest.approx(rate, rel=1e-6)
@@ -80,8 +80,8 @@ def test_a_late_rank_does_not_make_the_link_look_fast(monkeypatch):
 
 LIMITED = """
 import json
-from laconic.collectives.link_probe import probe_link
-from laconic.collectives.world import Joined
+from laconic.exchange.link_probe import probe_link
+from laconic.exchange.world import Joined
 from laconic.train.ranks import process_group
 with process_group(60):
     wire = Joined().wire("rows")

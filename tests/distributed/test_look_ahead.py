@@ -9,12 +9,12 @@ import torch
 from laconic import Lossless
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Sgd
-from laconic.collectives.look_ahead import bits_of, bytes_of_bits, count_blocks, without
-from laconic.collectives.row_exchange import RowExchange
-from laconic.collectives.service import Part
 from laconic.errors import CommError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Sgd
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.look_ahead import bits_of, bytes_of_bits, count_blocks, without
+from laconic.exchange.row_exchange import RowExchange
+from laconic.exchange.service import Part
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
 from tests.distributed.many_ranks import TABLES
@@ -128,7 +128,7 @@ def test_early_rows_may_be_forgotten():
 
 def _lies(rank, ranks):
     """Rank 1 says that other rows came than came."""
-    import laconic.collectives.row_exchange as module
+    import laconic.exchange.row_exchange as module
 
     honest = module.bytes_of_bits
     if rank == 1:

@@ -8,8 +8,8 @@ import torch
 
 from laconic import Lossless
 from laconic.adapt import FixedPolicy
-from laconic.collectives import RowwiseAdagrad
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from tests.distributed import many_ranks
 from tests.distributed.many_ranks import TABLES
 from tests.distributed.ranks import run_ranks

@@ -13,9 +13,9 @@ from torch import nn
 
 from laconic.adapt import FixedPolicy, TableRule
 from laconic.codecs import Bounded, IdList
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import own_modules

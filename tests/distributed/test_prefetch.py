@@ -9,9 +9,9 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import Sgd, Table
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import Sgd, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed.ranks import run_ranks

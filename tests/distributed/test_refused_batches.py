@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from laconic.collectives import Table
 from laconic.errors import ConfigError
+from laconic.exchange import Table
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.reduction.threads import in_threads

@@ -15,11 +15,11 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows, Cast, Hybrid, Lossless
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
-from laconic.collectives.ledger import DIRECTIONS
-from laconic.collectives.world import Alone, Joined
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.ledger import DIRECTIONS
+from laconic.exchange.world import Alone, Joined
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
 from tests.distributed import many_ranks

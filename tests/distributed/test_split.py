@@ -9,8 +9,8 @@ import torch
 
 from laconic.codecs import Bounded, Cast
 from laconic.codecs.threshold import Threshold
-from laconic.collectives.split_wire import HEADER_BYTES
 from laconic.errors import ConfigError
+from laconic.exchange.split_wire import HEADER_BYTES
 from laconic.nn import RehearsedDividedMlp, RehearsedSplit, Split
 from laconic.nn.divided_mlp import divide_neurons
 from tests.distributed import split_ranks

@@ -7,9 +7,9 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.collectives import RowwiseAdagrad, Sgd, Table
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks

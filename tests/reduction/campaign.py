@@ -14,7 +14,7 @@ from collections import Counter
 import numpy as np
 import torch
 
-from laconic.collectives.reduction import Reducer
+from laconic.reduce import Reducer
 from tests.reduction.cases import Case, random_case
 from tests.reduction.threads import ThreadWorld, in_threads
 

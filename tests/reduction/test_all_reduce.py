@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import laconic
-from laconic.collectives.reduction import Reducer
-from laconic.collectives.world import Alone
 from laconic.errors import CommError, ConfigError, HeadroomError, PlanError
+from laconic.exchange.world import Alone
+from laconic.reduce import Reducer
 from tests.distributed.ranks import run_ranks
 from tests.reduction.campaign import METHODS as CAMPAIGN_METHODS
 from tests.reduction.campaign import wrong_ranks
@@ -98,7 +98,7 @@ def test_sketches_of_floats_sum_what_was_rounded():
 def test_a_sketch_that_does_not_peel_is_made_again_and_then_by_owners(monkeypatch):
     """A sample that promises far too little; and hashes that never peel."""
     from laconic.codecs import Sketch
-    from laconic.collectives.reduction import sketched
+    from laconic.reduce.ways import sketched
 
     case = Case(200_000, 0.05, "int32", 1, False, 5)
 

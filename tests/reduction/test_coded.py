@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laconic import Bounded, Cast, Lossless
-from laconic.collectives.reduction import Choice, Levels, Reducer
+from laconic.reduce import Choice, Levels, Reducer
 from tests.reduction.threads import in_threads
 
 LAYERS = np.array([0, 5000, 5001, 9000, 30000])

@@ -13,10 +13,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import laconic
-from laconic.collectives import LargeFirst, Levels
-from laconic.collectives.reduction import reducer as reducer_module
-from laconic.cost import Link
+from laconic.cost.link import Link
 from laconic.errors import ConfigError
+from laconic.reduce import LargeFirst, Levels
+from laconic.reduce import reducer as reducer_module
 from tests.distributed.ranks import run_ranks
 
 STEPS = 4

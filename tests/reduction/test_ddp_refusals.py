@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import laconic
-from laconic.collectives.reduction import Reducer
 from laconic.errors import CommError, ConfigError
+from laconic.reduce import Reducer
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.collectives.reduction import Reducer
+from laconic.reduce import Reducer
 from tests.reduction.threads import in_threads
 
 
@@ -23,7 +23,7 @@ class Adder:
         self.bytes_sent += values.nbytes
 
     def unite(self, words) -> None:
-        from laconic.collectives.reduction.dense import unite_dense
+        from laconic.reduce.ways.dense import unite_dense
 
         self._reducer.parcels.begin(1)
         unite_dense(self._reducer.parcels, words)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from laconic.collectives.wire import Wire
+from laconic.exchange.wire import Wire
 
 
 class _Table:

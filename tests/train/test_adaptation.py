@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from laconic.collectives.update_error import UpdateError
+from laconic.exchange.update_error import UpdateError
 from laconic.train.adaptation import Adaptation
 from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
 from laconic.train.economics import Accountant

@@ -6,7 +6,7 @@ import pytest
 
 from laconic.config import parse
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.train import trainer
 from laconic.train.effective_exchange import _WIDE, AUTO_BUDGET, effective_exchange
 from laconic.train.ranks import Ranks

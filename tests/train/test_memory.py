@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from laconic.cli import app
-from laconic.collectives import Table
 from laconic.errors import PlanError
+from laconic.exchange import Table
 from laconic.train import memory
 from laconic.train.memory import check_memory
 from laconic.train.placement import Placement

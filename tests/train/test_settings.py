@@ -7,7 +7,7 @@ import pytest
 from laconic.codecs import BoundedRows, Cast
 from laconic.config import parse
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.train.policy import make_policy
 from laconic.train.settings import ExchangeSettings, RunSettings
 

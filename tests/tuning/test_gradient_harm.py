@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from laconic.codecs import BoundedRows
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.tuning.gradient_harm import _median, _shares, gradient_harm
 from laconic.tuning.stage import Stage
 from tests.tuning.planted import SETTINGS, OneTableMatters

@@ -10,7 +10,7 @@ from laconic.adapt.tuned_bounds import tune_bounds
 from laconic.codecs import BoundedRows
 from laconic.config import parse
 from laconic.errors import ConfigError, FormatError
-from laconic.exchange_plan import TableCodecs
+from laconic.exchange.exchange_plan import TableCodecs
 from laconic.report import TuneResult, read_tune_result
 from laconic.train.effective_exchange import PolicyFile, effective_exchange
 from laconic.train.policy import make_policy

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laconic.codecs.threshold import Threshold
-from laconic.collectives import LargeFirst
 from laconic.errors import ConfigError
+from laconic.reduce import LargeFirst
 
 __all__ = ["METHODS", "Method", "find_method"]
 

@@ -26,9 +26,9 @@ from benchmarks.reduction.truth import fingerprint
 from benchmarks.thresholding.hybrid.jobs import PARTS, Steps
 from benchmarks.thresholding.hybrid.methods import Method
 from benchmarks.thresholding.hybrid.muted import mute
-from laconic.collectives import Sgd, Table
-from laconic.collectives.world import Alone, Joined, World
 from laconic.data import Samples, Schema
+from laconic.exchange import Sgd, Table
+from laconic.exchange.world import Alone, Joined, World
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM
 from laconic.nn import DividedMlp, ShardedEmbeddings, Split

@@ -21,7 +21,7 @@ from laconic.adapt.losses import Losses
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import FormatError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
 __all__ = ["CAST_FROM", "AdaptivePolicy", "may_be_cast"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange.exchange_plan import ExchangePlan
 
 __all__ = ["FixedPolicy"]
 

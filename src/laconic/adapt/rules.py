@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.expected import expect_codec
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
 __all__ = ["TableRule", "plan_from_rules"]
 

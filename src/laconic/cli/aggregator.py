@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from laconic.collectives.aggregator import Aggregator, Counters
-    from laconic.collectives.aggregator.needs import Need
+    from laconic.reduce.network import Aggregator, Counters
+    from laconic.reduce.network.needs import Need
 
 _REFRESH_S = 0.5
 
@@ -43,13 +43,13 @@ def aggregator(
     """Sum what workers send and send back the sum, until interrupted.
 
     Packets of other jobs are dropped and counted, as are malformed ones. Workers join by
-    laconic.collectives.aggregator.InNetwork, with the job's name.
+    laconic.reduce.network.InNetwork, with the job's name.
     """
     from rich.console import Console
 
-    from laconic.collectives.aggregator import UserAggregator, XdpAggregator
-    from laconic.collectives.aggregator.job import format_job, parse_job, random_job
-    from laconic.collectives.aggregator.needs import check as check_machine
+    from laconic.reduce.network import UserAggregator, XdpAggregator
+    from laconic.reduce.network.job import format_job, parse_job, random_job
+    from laconic.reduce.network.needs import check as check_machine
 
     if check:
         needs = check_machine()

@@ -26,7 +26,9 @@ ReportFile = Annotated[
 ]
 Overrides = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: its dotted name and a value; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a setting: its dotted name and a value; may be repeated."
+    ),
 ]
 
 

@@ -1,6 +1,6 @@
 """Expected traffic of a step: rows and bytes from every device to every other, for any placement.
 
-What the exchange does (``laconic.collectives``), in expectation. A device with ``b`` samples makes ``b`` times
+What the exchange does (``laconic.exchange``), in expectation. A device with ``b`` samples makes ``b`` times
 ``lookups_per_sample`` lookups, and of a part's rows it needs U distinct ones::
 
     rows      ids       requester -> holder    U x share ids, sorted; holders of every copy get them

@@ -32,16 +32,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Lossless
 from laconic.codecs.batch import BlockCodec
-from laconic.collectives.reduction import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
-from laconic.collectives.worker import Worker
-from laconic.collectives.world import Alone, Joined, World
 from laconic.errors import ConfigError
+from laconic.exchange.worker import Worker
+from laconic.exchange.world import Alone, Joined, World
 from laconic.integrations.ddp_checks import (
     check_arguments,
     check_lossy_parameters,
     warn_of_foreign_parameters,
 )
 from laconic.integrations.held_back import HeldBack
+from laconic.reduce import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
 
 __all__ = ["Compressor", "register_ddp"]
 

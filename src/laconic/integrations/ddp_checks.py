@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from laconic.codecs.expected import expect_codec
-from laconic.collectives.reduction import LargeFirst, Levels
 from laconic.errors import ConfigError
+from laconic.reduce import LargeFirst, Levels
 
 __all__ = ["check_arguments", "check_lossy_parameters", "warn_of_foreign_parameters"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from laconic.collectives.reduction import LayerMemory
 from laconic.errors import ConfigError
+from laconic.reduce import LayerMemory
 
 __all__ = ["HeldBack"]
 

@@ -56,7 +56,7 @@ class Aggregation:
 
 
 def _serve(control: socket.socket, kind: str, interfaces: Sequence[int]) -> None:
-    from laconic.collectives.aggregator import UserAggregator, XdpAggregator  # noqa: PLC0415  (torch: slow)
+    from laconic.reduce.network import UserAggregator, XdpAggregator  # noqa: PLC0415  (torch: slow)
 
     try:
         aggregator = (

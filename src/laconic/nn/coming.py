@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from laconic.collectives.id_exchange import Routed
-from laconic.collectives.look_ahead import Early
 from laconic.errors import PlanError
+from laconic.exchange.id_exchange import Routed
+from laconic.exchange.look_ahead import Early
 from laconic.lookups import Lookups
 
 __all__ = ["Coming", "check_order"]

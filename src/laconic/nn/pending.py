@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from laconic import kernels
-from laconic.collectives import Layout
-from laconic.collectives.request import Bags
-from laconic.collectives.worker import RefusedBatchError
 from laconic.errors import PlanError
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange import Layout
+from laconic.exchange.exchange_plan import ExchangePlan
+from laconic.exchange.request import Bags
+from laconic.exchange.worker import RefusedBatchError
 
 __all__ = ["Pending"]
 

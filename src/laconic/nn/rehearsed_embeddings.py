@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
-from laconic.collectives.hot_rows import HotRows
-from laconic.collectives.journal import Journal
-from laconic.collectives.rehearsal import Rehearsal, RehearsedBatch
-from laconic.collectives.update_error import Watch
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, Policy, expect_policy
+from laconic.exchange import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.exchange.exchange_plan import ExchangePlan, Policy, expect_policy
+from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
+from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.tables.journal import Journal
+from laconic.exchange.tables.row_initialization import initialize_rows
+from laconic.exchange.update_error import Watch
 from laconic.lookups import Lookups
 from laconic.nn.pending import Pending
-from laconic.nn.row_initialization import initialize_rows
 
 __all__ = ["RehearsedEmbeddings"]
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from laconic.codecs.threshold import AnySelection, Threshold
-from laconic.collectives.ledger import Ledger
 from laconic.errors import ConfigError
+from laconic.exchange.ledger import Ledger
 from laconic.nn.split_part import SplitPart, ranks_of
 
 __all__ = ["RehearsedSplit"]

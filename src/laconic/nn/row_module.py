@@ -12,9 +12,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from laconic.collectives import Layout, RowOptimizer
 from laconic.errors import ConfigError
-from laconic.exchange_plan import Policy, expect_policy
+from laconic.exchange import Layout, RowOptimizer
+from laconic.exchange.exchange_plan import Policy, expect_policy
 
 __all__ = ["RowModule", "check_settings"]
 

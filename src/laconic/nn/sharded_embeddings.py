@@ -27,30 +27,30 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from laconic.collectives import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
-from laconic.collectives.hot_copies import HotCopies
-from laconic.collectives.hot_rows import HotRows
-from laconic.collectives.hot_sync import HotSync
-from laconic.collectives.id_exchange import Routed, exchange_ids
-from laconic.collectives.journal import Journal
-from laconic.collectives.link_probe import probe_link
-from laconic.collectives.look_ahead import Early
-from laconic.collectives.row_exchange import RowExchange
-from laconic.collectives.row_memory import allocate_rows
-from laconic.collectives.update_error import Watch
-from laconic.collectives.warm_copies import WarmCopies
-from laconic.collectives.warm_rows import WarmRows
-from laconic.collectives.worker import RefusedBatchError, Worker
-from laconic.collectives.world import Alone, Joined, World
 from laconic.cost.link import Link
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange_plan import ExchangePlan, Policy
+from laconic.exchange import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.exchange.exchange_plan import ExchangePlan, Policy
+from laconic.exchange.id_exchange import Routed, exchange_ids
+from laconic.exchange.link_probe import probe_link
+from laconic.exchange.look_ahead import Early
+from laconic.exchange.row_exchange import RowExchange
+from laconic.exchange.tables.hot_copies import HotCopies
+from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.tables.hot_sync import HotSync
+from laconic.exchange.tables.journal import Journal
+from laconic.exchange.tables.row_initialization import initialize_rows
+from laconic.exchange.tables.row_memory import allocate_rows
+from laconic.exchange.tables.shard_views import ShardViews
+from laconic.exchange.tables.warm_copies import WarmCopies
+from laconic.exchange.tables.warm_rows import WarmRows
+from laconic.exchange.update_error import Watch
+from laconic.exchange.worker import RefusedBatchError, Worker
+from laconic.exchange.world import Alone, Joined, World
 from laconic.lookups import Lookups
 from laconic.nn.coming import Coming, check_order
 from laconic.nn.pending import Pending
-from laconic.nn.row_initialization import initialize_rows
 from laconic.nn.row_module import RowModule, check_settings
-from laconic.nn.shard_views import ShardViews
 
 __all__ = ["ShardedEmbeddings"]
 

@@ -33,9 +33,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from laconic.codecs.threshold import AnySelection, Threshold
-from laconic.collectives.ledger import Direction, Ledger
-from laconic.collectives.split_wire import Parcel, SplitWire
 from laconic.errors import CommError, ConfigError
+from laconic.exchange.ledger import Direction, Ledger
+from laconic.exchange.split_wire import Parcel, SplitWire
 from laconic.nn.split_part import SplitPart, ranks_of, tag_of
 
 __all__ = ["Split"]

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.codecs.threshold import AnySelection, Threshold
-from laconic.collectives.ledger import Direction, Entry, Ledger
-from laconic.collectives.split_wire import HEADER_BYTES, Parcel
 from laconic.errors import ConfigError
+from laconic.exchange.ledger import Direction, Entry, Ledger
+from laconic.exchange.split_wire import HEADER_BYTES, Parcel
 
 __all__ = ["SplitPart", "ranks_of", "tag_of"]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from laconic.collectives import Ledger
+from laconic.exchange import Ledger
 from laconic.train.metrics import Evaluation
 
 __all__ = ["Display"]

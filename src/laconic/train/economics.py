@@ -19,7 +19,7 @@ from laconic.adapt.economy import Decision, Economy
 from laconic.adapt.measurement import Measurement
 from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
-from laconic.collectives.codec_probe import codec_costs
+from laconic.cost.codec_probe import codec_costs
 from laconic.data import Samples
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings

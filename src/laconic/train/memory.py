@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from laconic.collectives.layout import Layout
 from laconic.errors import PlanError
+from laconic.exchange.tables.layout import Layout
 from laconic.machine import free_memory_bytes
 from laconic.report.numerals import bytes_text
 from laconic.train.placement import Placement

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.collectives import Table
 from laconic.data import Schema
 from laconic.errors import ConfigError
+from laconic.exchange import Table
 from laconic.plan.plan_file import PlacementPlan, check_plan, read_plan
 from laconic.train.settings import EmbeddingSettings, ExchangeSettings, RuleSettings, RunSettings
 

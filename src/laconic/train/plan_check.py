@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.collectives import Ledger
-from laconic.collectives.ledger import DIRECTIONS
+from laconic.exchange import Ledger
+from laconic.exchange.ledger import DIRECTIONS
 from laconic.plan.plan_file import PlacementPlan
 from laconic.train.ranks import Ranks
 

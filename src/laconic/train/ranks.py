@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from laconic.collectives.lost_peer import is_lost_peer, lost_peer
 from laconic.errors import CommError, ConfigError, LaconicError
+from laconic.exchange.lost_peer import is_lost_peer, lost_peer
 
 __all__ = ["Ranks", "process_group"]
 

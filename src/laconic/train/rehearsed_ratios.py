@@ -16,7 +16,7 @@ from laconic.adapt import FixedPolicy
 from laconic.codecs.batch import Batch, BlockCodec
 from laconic.data import Source
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.machine import free_memory_bytes
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.policy import make_policy

@@ -14,17 +14,18 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast, Lossless
-from laconic.collectives import LargeFirst, Levels, RowOptimizer, RowwiseAdagrad, Sgd
-from laconic.collectives.aggregator import InNetwork
-from laconic.collectives.lost_peer import is_lost_peer, lost_peer
-from laconic.collectives.world import Alone, World
 from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError, PlanError
-from laconic.exchange_plan import Policy
+from laconic.exchange import RowOptimizer, RowwiseAdagrad, Sgd
+from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.lost_peer import is_lost_peer, lost_peer
+from laconic.exchange.world import Alone, World
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
+from laconic.reduce import LargeFirst, Levels
+from laconic.reduce.network import InNetwork
 from laconic.train.buckets import bucket_cap_mb
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.placement import Placement

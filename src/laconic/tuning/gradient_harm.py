@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.data import Samples
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.train.harm import curvature_harm, loss_change, sample_losses
 from laconic.tuning.stage import Stage
 

@@ -24,11 +24,11 @@ from laconic.adapt.curves import Curve, TableCurves
 from laconic.adapt.homogenization import homogenization_index
 from laconic.codecs import BoundedRows
 from laconic.codecs.batch import BlockCodec
-from laconic.collectives import Ledger
-from laconic.collectives.rehearsal import RehearsedBatch
-from laconic.collectives.update_error import UpdateError, relative_error_T
 from laconic.data import Samples
-from laconic.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange import Ledger
+from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.rehearsal import RehearsedBatch
+from laconic.exchange.update_error import UpdateError, relative_error_T
 from laconic.train.harm import curvature_harm, sample_losses
 from laconic.tuning.gradient_harm import gradient_harm
 from laconic.tuning.stage import Stage

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from laconic.data import Samples, Source
 from laconic.errors import ConfigError
-from laconic.exchange_plan import ExchangePlan
+from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.nn import RehearsedEmbeddings
 from laconic.train.memory import check_memory
 from laconic.train.placement import Placement

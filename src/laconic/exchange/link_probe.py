@@ -1,0 +1,70 @@
+"""How fast the link is: a few messages of two sizes between all ranks, over a wire that exists.
+
+::
+
+    latency = time of the small one            bandwidth = bytes / time of the rest of the large one
+
+64 kB tell the speed of slow links within milliseconds. Where they were too quick to be timed well, 1 MB
+follow. A message takes as long as the rank that waited longest for it says: one that was late itself finds
+the others' bytes already there. Of several the quickest counts: noise only adds to the longest wait. The
+first of every size does not count: it warms buffers up, and takes what a rate-limited link has saved for a
+burst, so that those after it travel at the rate that lasts.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.cost.link import Link
+from laconic.exchange.wire import Wire
+
+__all__ = ["probe_link"]
+
+_SMALL, _MIDDLE, _LARGE = 1 << 10, 1 << 16, 1 << 20
+_REPEATS_OF_SMALL, _REPEATS = 32, 5  # a busy core delays many short messages in a row
+_CLEAR_S = 2e-3  # a transfer that takes as long is well above the jitter of a message
+_LEAST_LATENCY_S = 1e-6
+_MOST_BYTES_PER_S = 1e11  # above any memory; a loopback may look infinitely fast
+
+
+def probe_link(wire: Wire) -> Link:
+    """Measure the link; all ranks call it together, each in the thread that owns the wire.
+
+    The bandwidth is that of bytes from one rank to all others together. All ranks return the same.
+    """
+    peers = wire.ranks - 1
+    if peers == 0:
+        return Link(_LEAST_LATENCY_S, _MOST_BYTES_PER_S)
+    small_s = _message_s(wire, _SMALL, _REPEATS_OF_SMALL)
+    size, large_s = _MIDDLE, _message_s(wire, _MIDDLE, _REPEATS)
+    if large_s - small_s < _CLEAR_S:
+        size, large_s = _LARGE, _message_s(wire, _LARGE, _REPEATS)
+    transfer_s = max(large_s - small_s, peers * size / _MOST_BYTES_PER_S)
+    bytes_per_s = peers * (size - _SMALL) / transfer_s
+    return Link(max(small_s - peers * _SMALL / bytes_per_s, _LEAST_LATENCY_S), bytes_per_s)
+
+
+def _message_s(wire: Wire, size: int, repeats: int) -> float:
+    """Best time of ``size`` bytes from everyone to everyone else; the same on all ranks."""
+    each = np.full(wire.ranks, size)
+    each[wire.rank] = 0
+    out, heard = np.zeros(each.sum(), np.uint8), np.zeros(each.sum(), np.uint8)
+    times = np.zeros(1 + repeats)
+    for k in range(1 + repeats):
+        start = perf_counter()
+        wire.swap(heard, out, each, each, f"{wire.name}, link probe")
+        times[k] = perf_counter() - start
+    return float(_longest(wire, times[1:]).min())
+
+
+def _longest(wire: Wire, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the most that any rank has, entry by entry."""
+    each = np.full(wire.ranks, len(times))
+    out = np.tile(times, wire.ranks)
+    heard_N = out.copy().reshape(wire.ranks, -1)
+    wire.swap(heard_N.reshape(-1), out, each, each, f"{wire.name}, link probe")
+    longest: NDArray[np.float64] = heard_N.max(0)
+    return longest

@@ -1,0 +1,1 @@
+"""Where rows are, who has copies of them, and what updates them."""

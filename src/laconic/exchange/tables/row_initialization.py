@@ -1,0 +1,62 @@
+"""First values of embedding rows: a function of seed, table and row, whatever the number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from laconic.errors import ConfigError
+from laconic.exchange import Layout
+from laconic.exchange.tables.hot_rows import HotRows
+
+__all__ = ["initialize_rows"]
+
+_CHUNK = 1 << 16
+
+
+def initialize_rows(weight_RD: Tensor, layout: Layout, hot: HotRows, seed: int) -> None:
+    """Fill a rank's shards and copies: uniform within 1 / sqrt(rows of the table), as DLRM does.
+
+    The layout is that of all parts.
+    """
+    if not 0 <= seed < 2**63:
+        raise ConfigError(f"embeddings.seed: expected 0 to 2^63 - 1, got {seed!r}")
+    for p, t in enumerate(hot.table_P):
+        table, at = hot.tables[t], int(layout.base_T[p])
+        shard = range(table.rows)[layout.shard_ids(p, layout.rank)] if p == t else None
+        pieces = _chunks_of_copies(hot.ids[t]) if shard is None else _chunks(shard)
+        for chunk, wanted, count in pieces:
+            rows_RD = weight_RD[at : at + count]
+            _fill(rows_RD, seed, int(t), table.rows, chunk, wanted)
+            at += count
+
+
+def _fill(rows_RD: Tensor, seed: int, t: int, rows: int, chunk: int, wanted: slice | Tensor) -> None:
+    """Give rows the first values of those that are ``wanted`` of a chunk."""
+    limit = rows**-0.5
+    # torch's generator keeps 32 bits of its seed; a key has 128
+    generator = np.random.Generator(np.random.Philox(key=[seed, t << 32 | chunk]))
+    shape = (min(_CHUNK, rows - chunk * _CHUNK), rows_RD.shape[1])
+    values = torch.from_numpy(generator.random(shape, np.float32)).to(rows_RD.dtype)
+    torch.mul(values[wanted], 2 * limit, out=rows_RD).sub_(limit)
+
+
+def _chunks(ids: range) -> Iterator[tuple[int, slice, int]]:
+    """Split ids into the chunks of rows whose values are drawn together: which, places in it, how many."""
+    at = 0
+    while at < len(ids):
+        chunk = ids[at] // _CHUNK
+        count = len(range(ids[at], min((chunk + 1) * _CHUNK, ids.stop), ids.step))
+        yield chunk, slice(ids[at] - chunk * _CHUNK, None, ids.step), count
+        at += count
+
+
+def _chunks_of_copies(ids_H: NDArray[np.int64]) -> Iterator[tuple[int, Tensor, int]]:
+    """Do the same for ascending ids of any kind."""
+    chunks, counts = np.unique(ids_H // _CHUNK, return_counts=True)
+    for chunk, wanted in zip(chunks.tolist(), np.split(ids_H, np.cumsum(counts)[:-1]), strict=True):
+        yield chunk, torch.from_numpy(wanted - chunk * _CHUNK), len(wanted)

@@ -1,0 +1,230 @@
+"""Sums over all ranks, by the way that takes least."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+from laconic.codecs.batch import BlockCodec
+from laconic.cost.link import Link
+from laconic.errors import ConfigError, PlanError
+from laconic.exchange.link_probe import probe_link
+from laconic.exchange.world import Alone, Joined, World
+from laconic.reduce.choice import Choice, Speeds, choose, predict
+from laconic.reduce.parcels import Parcels
+from laconic.reduce.sample import UNITS, Fullness, sample_fullness
+from laconic.reduce.speeds import measure_speeds
+from laconic.reduce.ways.coded import Levels, sum_coded
+from laconic.reduce.ways.dense import sum_dense
+from laconic.reduce.ways.large_first import LargeFirst, LayerMemory, sum_large
+from laconic.reduce.ways.rounded import Network, sum_rounded
+from laconic.reduce.ways.sketched import sum_sketched, to_codes
+from laconic.reduce.ways.sparse import sum_by_owners, sum_gathered
+
+__all__ = ["Method", "Reducer", "Report", "all_reduce"]
+
+
+Values = NDArray[Any]
+Method = Literal["auto", "dense", "gather", "owners", "sketch"]
+_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
+_SMALL = 4096  # words; looking costs more than sending them
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a sum did."""
+
+    method: str
+    unit: int
+    bytes_sent: int
+    """By this rank."""
+    stalls: int = 0
+    """Sketches that did not peel, and were made again; 2: the sum was made by owners."""
+
+
+class Reducer:
+    """One wire on which tensors are summed, one after the other, in the same order on every rank."""
+
+    def __init__(self, world: World | None = None, name: str = "all-reduce") -> None:
+        self.parcels = Parcels((world or Joined()).wire(name))
+        self._speeds: Speeds | None = None
+        self._link: Link | None = None
+
+    def accepts(self, tensor: Tensor) -> bool:
+        """Whether a tensor is of a type that kernels can sum."""
+        return tensor.dtype in _TYPES and tensor.device.type == "cpu"
+
+    def sum(self, tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Report:
+        """Sum a tensor over all ranks, in place.
+
+        Integers are what any all-reduce makes of them. Floats are ``0 + x0 + x1 + ...`` in rank order,
+        the same bits on every rank and by every method. ``step``: floats are rounded to multiples of it first, and
+        the multiples summed as integers, as a sketch or a switch needs.
+        """
+        known = get_args(Method)
+        if method not in known:
+            raise ConfigError(f"all-reduce: no such method {method!r} (known: {', '.join(known)})")
+        if not self.accepts(tensor):
+            raise ConfigError(
+                f"all-reduce: expected float32, float64, int32 or int64 on the CPU, got {tensor.dtype} on "
+                f"{tensor.device}; convert it first"
+            )
+        if tensor.is_floating_point() and (method == "sketch") != (step is not None):
+            raise ConfigError(
+                "all-reduce: a sketch adds integers, so floats need step=, the rounding that all ranks share, "
+                f"and no other method takes one; got method={method!r} and step={step!r}"
+            )
+        if step is not None and not 0 < step < float("inf"):
+            raise ConfigError(f"all-reduce: step: expected a finite number above 0, got {step!r}")
+        flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
+        flat = flat if flat.is_contiguous() else flat.contiguous()
+        x: Values = flat.numpy()
+        before = self.parcels.bytes_sent
+        choice, stalls = Choice(method), 0
+        if method == "sketch":
+            stalls = self._sum_sketched(x, step)
+        else:
+            choice = self.choose(x) if method == "auto" else Choice(method, self._unit(x, method))
+            self.sum_as(x, choice)
+        if flat.data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(flat.view(tensor.shape))
+        return Report(choice.method, choice.unit, self.parcels.bytes_sent - before, stalls)
+
+    def sum_as(self, x: Values, choice: Choice) -> None:
+        """Sum in the way that all ranks agreed on."""
+        self._begin(choice.method, x)
+        if self.parcels.ranks == 1:
+            np.add(x, x.dtype.type(0), out=x)
+        elif choice.method == "dense":
+            self.parcels.announce_to_all()
+            sum_dense(self.parcels, x)
+        else:
+            way = {"gather": sum_gathered, "owners": sum_by_owners}[choice.method]
+            way(self.parcels, x, choice.unit)
+
+    def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: LargeFirst) -> int:
+        """Sum what ranks send of their gradients, and keep the rest; returns how many entries this one sent."""
+        self._begin("large", gradient)
+        return sum_large(self.parcels, gradient, memory, how)
+
+    def sum_coded(
+        self, x: NDArray[np.float32], layers: NDArray[np.int64], codec: BlockCodec | Levels, step: int
+    ) -> None:
+        """Sum gradients that travel coded, each layer a block."""
+        self._begin("coded", x)
+        sum_coded(self.parcels, x, layers, codec, step)
+
+    def sum_rounded(self, x: NDArray[np.float32], network: Network | None = None) -> None:
+        """Sum gradients as integers of a step that ranks share: by hosts, or by a network that adds."""
+        self._begin("rounded", x)
+        if self.parcels.ranks > 1:
+            sum_rounded(self.parcels, x, network)
+
+    def choose(self, x: Values) -> Choice:
+        """Look how full the tensors of all ranks are, and take the way that will be fastest."""
+        if self.parcels.ranks == 1 or len(x) <= _SMALL:
+            return Choice("dense")
+        link, speeds = self.measure()
+        self._begin("look", x)
+        fullness = sample_fullness(self.parcels, x)
+        return choose(len(x), x.itemsize, self.parcels.ranks, fullness, link, speeds)
+
+    def pays(self, words: int, share: float) -> Choice:
+        """Decide whether sending this share of a gradient, as ``coded``, is faster than sending all of it."""
+        if self.parcels.ranks == 1:
+            return Choice("dense")
+        link, speeds = self.measure()
+        ranks = self.parcels.ranks
+        full, some = 1.0, min(1.0, ranks * share)
+        dense = predict("dense", words, 4, ranks, full, full, 1, link, speeds)
+        coded = predict("gather", words, 4, ranks, share, some, 1, link, speeds)
+        return Choice("coded", 1, coded) if coded < dense else Choice("dense", 1, dense)
+
+    def forget(self) -> None:
+        """Measure again when it matters next: the link may have changed; every rank alike."""
+        self._link = self._speeds = None
+
+    def adopt(self, link: Link, speeds: Speeds) -> None:
+        """Count on what another reducer of the same ranks measured."""
+        self._link, self._speeds = link, speeds
+
+    def close(self) -> None:
+        """Leave the wire."""
+        self.parcels.close()
+
+    def _sum_sketched(self, x: Values, step: float | None) -> int:
+        self._begin(f"sketch {step}", x)
+        if step is None:
+            return 0 if self.parcels.ranks == 1 else sum_sketched(self.parcels, x)
+        codes = to_codes(self.parcels, x, step)
+        stalls = 0 if self.parcels.ranks == 1 else sum_sketched(self.parcels, codes)
+        np.multiply(codes, x.dtype.type(step), out=x)
+        return stalls
+
+    def _begin(self, what: str, x: Values) -> None:
+        self.parcels.begin(zlib.crc32(f"{what} {x.dtype} {len(x)}".encode()))
+
+    def _unit(self, x: Values, method: str) -> int:
+        """Words that stand or fall together, where the method is forced: what takes fewest bytes."""
+        if method == "dense" or self.parcels.ranks == 1 or len(x) <= _SMALL:
+            return 1
+        self._begin(f"look for {method}", x)
+        return _smallest(sample_fullness(self.parcels, x))
+
+    def measure(self) -> tuple[Link, Speeds]:
+        """Measure, once, what all ranks can count on."""
+        if self._link is None or self._speeds is None:
+            link, speeds = probe_link(self.parcels.wire), measure_speeds()
+            own = np.array(
+                [link.latency_s, 1 / link.bytes_per_s, 1 / speeds.read, 1 / speeds.move, 1 / speeds.add]
+            )
+            heard = np.empty((self.parcels.ranks, len(own)))
+            self.parcels.begin(0)
+            self.parcels.announce_to_all(messages=[self.parcels.for_all(own)])
+            self.parcels.take(heard.reshape(-1), np.full(self.parcels.ranks, len(own)))
+            worst = heard.max(axis=0).tolist()
+            self._link = Link(worst[0], 1 / worst[1])
+            self._speeds = Speeds(1 / worst[2], 1 / worst[3], 1 / worst[4])
+        return self._link, self._speeds
+
+
+def _smallest(fullness: Fullness) -> int:
+    """Find the unit whose words and index take least; an index entry is about ten bits."""
+    costs = [share * (1 + 10 / (32 * unit)) for unit, share in zip(UNITS, fullness.ranks, strict=True)]
+    return UNITS[int(np.argmin(costs))]
+
+
+_reducers: list[tuple[Any, Reducer]] = []  # of the default group, at most one
+
+
+def all_reduce(tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Tensor:
+    """Sum a tensor over all ranks of the default process group, in place, and return it.
+
+    Integers come out as any all-reduce would make them; floats as ``0 + x0 + x1 + ...`` in rank order, bit for
+    bit the same on every rank and by every method. All ranks call it with tensors of the same size, one after the
+    other in the same order.
+
+    ``method``: ``"dense"``; ``"gather"`` and ``"owners"`` for tensors that are mostly zero; ``"sketch"``
+    for sparse integers, or floats rounded to multiples of ``step``; ``"auto"`` looks how full they are, knows how fast
+    the link is, and takes what will be fastest.
+    """
+    _reducer().sum(tensor, method, step=step)
+    return tensor
+
+
+def _reducer() -> Reducer:
+    if not dist.is_available() or not dist.is_initialized():
+        raise PlanError(
+            "all-reduce: torch.distributed has no process group; call torch.distributed.init_process_group first"
+        )
+    group = dist.distributed_c10d._get_default_group()
+    if not _reducers or _reducers[-1][0] is not group:
+        _reducers[:] = [(group, Reducer(Alone() if dist.get_world_size() == 1 else None))]
+    return _reducers[-1][1]

@@ -1,0 +1,1 @@
+"""The ways to sum: each is a function of a tensor and the ranks."""
