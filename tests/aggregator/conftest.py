@@ -27,6 +27,12 @@ def kernel(machine):
         pytest.skip(f"no XDP on this machine: {reason.splitlines()[0]}")
 
 
+@pytest.fixture(autouse=True)
+def quick_close(monkeypatch):
+    """Let aggregators look more often whether they shall close: most of these tests are shorter than one look."""
+    monkeypatch.setattr("laconic.reduce.network.server._SLICE_S", 0.005)
+
+
 @pytest.fixture
 def aggregator():
     with UserAggregator(free_address()) as running:

@@ -47,7 +47,7 @@ class Relay:
     def _pass(self):
         ends = self._fronts + self._backs
         while not self._closing.is_set():
-            for end in select.select(ends, [], [], 0.05)[0]:
+            for end in select.select(ends, [], [], 0.005)[0]:
                 datagram, sender = end.recvfrom(2000)
                 number = ends.index(end)
                 if number < len(self._fronts):

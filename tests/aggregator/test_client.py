@@ -184,11 +184,11 @@ def test_workers_with_different_operations_are_out_of_step(aggregator):
 
 def test_a_missing_worker_is_named(aggregator):
     aggregator.register(JOB, 4)
-    with InNetwork(str(aggregator.address), job=JOB, worker=2, workers=4, timeout_s=0.5) as network:
+    with InNetwork(str(aggregator.address), job=JOB, worker=2, workers=4, timeout_s=0.3) as network:
         with pytest.raises(CommError) as raised:
             network.add(np.ones(10_000, dtype=np.int32))
         assert str(raised.value) == (
-            "in-network: round 0: expected all 4 workers, got nothing from worker 0, 1, 3 within 0.5 s;"
+            "in-network: round 0: expected all 4 workers, got nothing from worker 0, 1, 3 within 0.3 s;"
             " it is gone or late, see its own error, or raise timeout_s"
         )
         with pytest.raises(CommError, match="in step, got one that is out of step after an error"):
@@ -197,7 +197,7 @@ def test_a_missing_worker_is_named(aggregator):
 
 def test_waiting_for_a_late_worker_costs_few_packets(aggregator):
     aggregator.register(JOB, 2)
-    with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=2, timeout_s=2) as network:
+    with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=2, timeout_s=1) as network:
         with pytest.raises(CommError):
             network.add(np.ones(256 * VALUES, dtype=np.int32))
         assert 1 <= network.packets_repeated < 20
@@ -207,19 +207,19 @@ def test_waiting_for_a_late_worker_costs_few_packets(aggregator):
 def test_an_aggregator_that_does_not_answer_is_named(aggregator, known):
     address = str(aggregator.address) if known else free_address()
     with (
-        InNetwork(address, job=0xABC, worker=0, workers=2, timeout_s=0.4) as network,
+        InNetwork(address, job=0xABC, worker=0, workers=2, timeout_s=0.2) as network,
         pytest.raises(CommError) as raised,
     ):
         network.add(np.ones(3, dtype=np.int32))
     assert str(raised.value) == (
-        f"in-network: round 0: expected an answer of the aggregator {address}, got none within 0.4 s;"
+        f"in-network: round 0: expected an answer of the aggregator {address}, got none within 0.2 s;"
         " check that it runs, that it knows job 0000000000000abc, and the link"
     )
 
 
 def test_an_aggregator_that_ends_on_the_way_is_not_taken_for_a_missing_worker(aggregator):
     aggregator.register(JOB, 1)
-    with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=1, timeout_s=0.5) as network:
+    with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=1, timeout_s=0.3) as network:
 
         def add_on_and_on():
             while True:
@@ -233,7 +233,7 @@ def test_an_aggregator_that_ends_on_the_way_is_not_taken_for_a_missing_worker(ag
 def test_an_interrupt_ends_the_wait(aggregator):
     aggregator.register(JOB, 2)
     with InNetwork(str(aggregator.address), job=JOB, worker=0, workers=2, timeout_s=60) as network:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             network.add(np.ones(3, dtype=np.int32))
         with pytest.raises(CommError, match="got one that is interrupted; start the job again"):

@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from laconic import bpf
 from laconic.cli import app
 from laconic.errors import ConfigError, PlanError
-from laconic.lab import Lab, check, faults
+from laconic.lab import Lab, faults
 from laconic.reduce.network import InNetwork, needs, xdp
-from laconic.reduce.network.xdp import reason_against
 from tests.aggregator.conftest import PATIENCE_S, free_address
 
 
@@ -103,11 +102,8 @@ def test_either_compiler_makes_an_object_for_the_kernel(source, hidden, tmp_path
     assert (head[:4], head[18:]) == (b"\x7fELF", b"\xf7\0")  # machine 247: eBPF
 
 
-def test_one_machine_with_one_card_aggregates_in_the_kernel():
+def test_one_machine_with_one_card_aggregates_in_the_kernel(kernel):
     """Host 0 is the aggregator, the others are workers; nothing but its own card is between them."""
-    lacking = [f"{fact.name}: {fact.detail}" for fact in check(gloo=False) if fact.ok is False]
-    if lacking or (reason := reason_against()):
-        pytest.skip(f"no XDP in a lab on this machine: {lacking[0] if lacking else reason.splitlines()[0]}")
     script = """
 import os, signal, subprocess, sys, numpy as np
 JOB = "00000000deadbeef"

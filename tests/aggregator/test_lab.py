@@ -29,6 +29,15 @@ def kind(request, machine):
     return request.param
 
 
+@pytest.fixture(params=["xdp", "user"], scope="module")
+def pair(request, machine):
+    """Return the kind of aggregator, and a lab of two hosts that has it, for tests that leave it as it was."""
+    if request.param == "xdp":
+        request.getfixturevalue("kernel")
+    with Lab(hosts=2, rate="500mbit", aggregator=request.param) as lab:
+        yield request.param, lab
+
+
 def run(lab, script, env=None, **settings):
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     settings = {"timeout_s": PATIENCE_S, "grace_s": 30, **settings}
@@ -63,7 +72,7 @@ with Relay((os.environ["LACONIC_AGGREGATOR"], 9917), 1, loss=0.01, duplication=0
 """
 
 
-def test_both_planes_answer_every_packet_alike(kind):
+def test_both_planes_answer_every_packet_alike(pair):
     script = """
 import json, os
 from tests.aggregator.conversation import converse, throw_malformed
@@ -73,9 +82,10 @@ if os.environ["RANK"] == "0":
     throw_malformed(address, job)
     print(json.dumps(converse(address, job)))
 """
-    with Lab(hosts=2, aggregator=kind) as lab:
-        result = run(lab, script).check()
-        counters = lab.aggregator_counters()
+    _, lab = pair
+    before = lab.aggregator_counters()
+    result = run(lab, script).check()
+    counters = {name: count - before[name] for name, count in lab.aggregator_counters().items()}
     answers = [tuple(tuple(part) if isinstance(part, list) else part for part in answer)
                for answer in json.loads(result.output[0])]  # fmt: skip
     assert answers == EXPECTED
@@ -132,29 +142,29 @@ send(b"")
 def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
     in_switch = reason_against() is None
     faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7) if in_switch else None
-    with Lab(hosts=4, rate="200mbit", aggregator=kind, faults=faults) as lab:
+    with Lab(hosts=3, rate="200mbit", aggregator=kind, faults=faults) as lab:
         script = SUMS if in_switch else BEHIND_A_RELAY
-        result = run(lab, script, {"SIZE": "200000", "ROUNDS": "3", "BEHIND": SUMS}).check()
+        result = run(lab, script, {"SIZE": "100000", "ROUNDS": "2", "BEHIND": SUMS}).check()
         counters = lab.aggregator_counters()
-    blocks = 3 * 2 * -(-200_000 // 362)
+    blocks = 2 * 2 * -(-100_000 // 362)
     assert counters["results"] == blocks
     repeated = [int(text.split()[2]) for text in result.output]
     assert min(repeated) > 0
-    # four uplinks lose 1 % and one downlink does; repeating all that would be five times as much again
+    # three uplinks lose 1 % and one downlink does; repeating all that would be four times as much again
     # (a relay in Python may be late for other reasons than its dice)
     assert max(repeated) < 0.25 * blocks or not in_switch
 
 
-def test_the_lab_counts_what_a_worker_sends_and_receives(kind):
-    with Lab(hosts=2, rate="500mbit", aggregator=kind) as lab:
-        for _ in range(2):  # a second run is another job
-            result = run(lab, SUMS, {"SIZE": "100000", "ROUNDS": "2"}).check()
-            for host in result.hosts:
-                sent, received, _ = map(int, host.output.split())
-                # user space: pieces of eight packets are counted with one header; and some packets of ARP
-                pieces = 0.96 if kind == "user" else 1.0
-                assert pieces * sent <= host.bytes_sent <= sent + 1000
-                assert received <= host.bytes_received <= received + 1000
+def test_the_lab_counts_what_a_worker_sends_and_receives(pair):
+    kind, lab = pair
+    for _ in range(2):  # a second run is another job
+        result = run(lab, SUMS, {"SIZE": "50000", "ROUNDS": "2"}).check()
+        for host in result.hosts:
+            sent, received, _ = map(int, host.output.split())
+            # user space: pieces of eight packets are counted with one header; and some packets of ARP
+            pieces = 0.96 if kind == "user" else 1.0
+            assert pieces * sent <= host.bytes_sent <= sent + 1000
+            assert received <= host.bytes_received <= received + 1000
 
 
 LIFT_OWN_LIMIT = """
@@ -169,7 +179,7 @@ with IPRoute() as netlink:
 
 def test_results_go_through_the_shaped_downlink(kind):
     """Hosts may send as fast as they can; results still come at the rate of the link, no faster."""
-    rate, size = 20e6, 600_000
+    rate, size = 20e6, 300_000
     script = """
 import os, sys, time, numpy as np
 from pathlib import Path
@@ -212,7 +222,7 @@ from laconic.reduce.network import InNetwork
 print("ready", flush=True)
 while not Path(os.environ["GO"]).exists():  # hosts start seconds apart, and patience is short
     time.sleep(0.01)
-with InNetwork.from_environment(timeout_s=5) as network:
+with InNetwork.from_environment(timeout_s=2) as network:
     network.add(np.ones(100_000, dtype=np.int32))
     print("first", flush=True)
     if os.environ["RANK"] == "1":
@@ -229,7 +239,7 @@ with InNetwork.from_environment(timeout_s=5) as network:
         began = time.monotonic()
         job.signal(1, signal.SIGKILL)
         for host in (0, 2):
-            job.wait_for("nothing from worker 1 within 5 s", host=host, timeout_s=29)
+            job.wait_for("nothing from worker 1 within 2 s", host=host, timeout_s=29)
         assert time.monotonic() - began < 30
         assert "CommError: in-network: round 1: expected all 3 workers" in job.output(0)
         job.stop()
@@ -240,7 +250,7 @@ def test_a_cable_that_is_put_back_in_time_does_no_harm(kernel):
 import os, numpy as np
 from laconic.reduce.network import InNetwork
 with InNetwork.from_environment() as network:
-    for number in range(200):
+    for number in range(100):
         values = np.full(20_000, number, dtype=np.int32)
         network.add(values)
         assert (values == 2 * number).all()
@@ -253,7 +263,7 @@ with InNetwork.from_environment() as network:
         job.wait_for("under way", host=1, timeout_s=PATIENCE_S)
         lab.link_down(1)
         assert job.running
-        time.sleep(1.5)  # not to synchronize: so long is the cable out
+        time.sleep(0.8)  # not to synchronize: so long is the cable out
         lab.link_up(1)
         job.wait(PATIENCE_S).check()
 
@@ -291,18 +301,19 @@ with Lab(hosts=1, aggregator="user") as lab:
 def test_a_stage_of_faults_loses_doubles_and_reorders_as_often_as_asked(kernel):
     script = """
 import os, socket, time
-rank, count = int(os.environ["RANK"]), 2000
+rank, count = int(os.environ["RANK"]), 1000
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 end.bind((f"10.0.0.{rank + 1}", 7000))
-end.settimeout(2)
+end.settimeout(60)
 if rank == 1:
-    end.settimeout(60)
     end.recv(2000)  # the other is there
     for number in range(count):
         end.sendto(number.to_bytes(4, "little") + bytes(1400), ("10.0.0.1", 7000))
         time.sleep(0.0005)
-    time.sleep(1)
+    time.sleep(0.3)  # for packets in the slow lane
+    for _ in range(20):
+        end.sendto(b"done", ("10.0.0.1", 7000))
 else:
     end.settimeout(0.1)
     got = []
@@ -313,13 +324,9 @@ else:
             break
         except TimeoutError:
             pass
-    end.settimeout(2)
-    try:
-        while True:
-            got.append(int.from_bytes(end.recv(2000)[:4], "little"))
-            end.settimeout(2)
-    except TimeoutError:
-        pass
+    end.settimeout(60)
+    while (packet := end.recv(2000)) != b"done":
+        got.append(int.from_bytes(packet[:4], "little"))
     overtaken = sum(a > b for a, b in zip(got, got[1:]))
     print(count - len(set(got)), len(got) - len(set(got)), overtaken)
 """
@@ -332,14 +339,14 @@ else:
         with Lab(hosts=2, rate="40mbit", faults=faults) as lab:
             result = run(lab, script).check()
         seen.append([int(number) for number in result.output[0].split()])
-    # both links roll dice: 1 - 0.95^2 of 2000 is 195, with a standard deviation of 13
+    # both links roll dice: 1 - 0.95^2 of 1000 is 98, with a standard deviation of 9.4
     (lost, no_double, in_order), (none_lost, doubled, _), (all_there, once, overtaken) = seen
-    assert 130 <= lost <= 260
+    assert 55 <= lost <= 140
     assert (no_double, in_order) == (0, 0)
     assert none_lost == 0
-    assert 130 <= doubled <= 280
+    assert 55 <= doubled <= 150
     assert (all_there, once) == (0, 0)
-    assert overtaken > 30
+    assert overtaken > 15
 
 
 def test_settings_out_of_range_are_refused():
