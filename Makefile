@@ -10,7 +10,7 @@ SECONDS_TO_FUZZ ?= 600
 # one worker has all tests of a file, which share what they set up
 SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # a new package is known to the editable install only after installing again
-SOURCES := $(wildcard csrc/*) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
+SOURCES := $(shell find csrc -type f) CMakeLists.txt pyproject.toml $(shell find src -name __init__.py)
 
 # tests start hundreds of processes; without .pyc files each would compile all of it again
 unexport PYTHONDONTWRITEBYTECODE

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from laconic.errors import FormatError
 from laconic.kernels.blocks import BlockSpec, Kind
+from laconic.kernels.reference.blocks.describe import describe_block, describe_ids
 from laconic.kernels.reference.byte_io import Field
-from laconic.kernels.reference.describe import describe_block, describe_ids
 from tests.hostile.decoding import (
     NAMES,
     as_tensor,

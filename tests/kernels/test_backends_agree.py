@@ -21,8 +21,8 @@ from torch import Tensor
 from laconic import kernels
 from laconic.errors import FormatError
 from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, BlockTable, Kind
-from laconic.kernels.reference.describe import Field, describe_block, describe_ids
-from laconic.kernels.reference.static_code import LEVELS, Shape, static_code
+from laconic.kernels.reference.blocks.describe import Field, describe_block, describe_ids
+from laconic.kernels.reference.sequence.static_code import LEVELS, Shape, static_code
 
 NATIVE = [name for name in kernels.available() if name != "reference"]
 REFERENCE = kernels.load("reference")

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.kernels.reference.coding import Statistics, choose_coding
-from laconic.kernels.reference.huffman_code import entropy_q16
+from laconic.kernels.reference.sequence.coding import Statistics, choose_coding
+from laconic.kernels.reference.sequence.huffman_code import entropy_q16
 
 __all__ = ["EMPTY_LIST_BYTES", "IdOrder", "sorted_ids_bytes", "unsorted_ids_bytes"]
 

@@ -31,7 +31,7 @@ MAX_CALL_VALUES = 2**40
 
 
 class Kind(IntEnum):
-    """What turns a matrix into bytes; the numbers are those of ``csrc/batch.h``."""
+    """What turns a matrix into bytes; the numbers are those of ``csrc/blocks/batch.h``."""
 
     ROWS = 0
     VECTOR_LZ = 1

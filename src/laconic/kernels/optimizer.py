@@ -14,7 +14,7 @@ __all__ = ["Optimizer"]
 
 
 class Optimizer(IntEnum):
-    """The numbers are those of ``csrc/kernels.h``."""
+    """The numbers are those of ``csrc/isa/kernels.h``."""
 
     SGD = 0
     ROWWISE_ADAGRAD = 1

@@ -2,17 +2,14 @@
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
-    serving       embedding_bag  dense  quantize_rows  row_ranges
-    tables        rows  threshold_rows  bit_rows
-    sparse        sparse  positions
-    gradients     levels
-    vectors       sketch
-    many blocks   batch
-    block kinds   rows_block  sc24_blocks  lossless  cast  id_list
-    sections      quantized_block  code_section  code_counts  deduplicate
-    values        grid  quantize  sample  squares
-    sequences     numbers  sequence  coding  huffman  static_code  huffman_code  group  bits
-    bytes         byte_io
+    serving/     embedding_bag  dense  quantize_rows  row_ranges
+    rows/        rows  threshold_rows  bit_rows
+    sparse/      sparse  positions  sketch
+    blocks/      batch: many blocks; rows_block  sc24_blocks  lossless  cast: their kinds;
+                 quantized_block  code_section  code_counts  deduplicate: their sections
+    quantize/    grid  quantize  sample  squares  levels
+    sequence/    id_list  numbers  sequence  coding  huffman  static_code  huffman_code  group  bits
+    byte_io
 
 ``describe`` explains a given block byte by byte.
 """
@@ -20,9 +17,7 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
 from __future__ import annotations
 
 from laconic.kernels.blocks import BlockTable
-from laconic.kernels.reference import id_list, sparse
-from laconic.kernels.reference import levels as levels_of
-from laconic.kernels.reference.batch import (
+from laconic.kernels.reference.blocks.batch import (
     Array,
     check,
     decode_block,
@@ -34,13 +29,16 @@ from laconic.kernels.reference.batch import (
     readers,
     write_blocks,
 )
-from laconic.kernels.reference.bit_rows import add_bits, choose_bits, count_bits, put_bits, take_bits
-from laconic.kernels.reference.dense import Int8Layers, interact
-from laconic.kernels.reference.embedding_bag import RowTables, embedding_bags
-from laconic.kernels.reference.quantize_rows import quantize_rows
-from laconic.kernels.reference.rows import add_rows, sum_bags, update_rows
-from laconic.kernels.reference.sketch import decode_sketch, encode_sketch
-from laconic.kernels.reference.threshold_rows import threshold_rows
+from laconic.kernels.reference.quantize import levels as levels_of
+from laconic.kernels.reference.rows.bit_rows import add_bits, choose_bits, count_bits, put_bits, take_bits
+from laconic.kernels.reference.rows.rows import add_rows, sum_bags, update_rows
+from laconic.kernels.reference.rows.threshold_rows import threshold_rows
+from laconic.kernels.reference.sequence import id_list
+from laconic.kernels.reference.serving.dense import Int8Layers, interact
+from laconic.kernels.reference.serving.embedding_bag import RowTables, embedding_bags
+from laconic.kernels.reference.serving.quantize_rows import quantize_rows
+from laconic.kernels.reference.sparse import sparse
+from laconic.kernels.reference.sparse.sketch import decode_sketch, encode_sketch
 from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["ReferenceKernels"]

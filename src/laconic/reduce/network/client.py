@@ -7,7 +7,7 @@
         network.unite(words)     # uint32: the bitwise OR
 
 All workers call the same operations on arrays of the same length, in the same order. Packets are sent and
-received by ``csrc/packets.cpp``.
+received by ``csrc/network/packets.cpp``.
 """
 
 from __future__ import annotations

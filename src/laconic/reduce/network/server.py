@@ -1,4 +1,4 @@
-"""The aggregator in user space: a thread that answers datagrams in C++ (``csrc/aggregator.cpp``)."""
+"""The aggregator in user space: a thread that answers datagrams in C++ (``csrc/network/aggregator.cpp``)."""
 
 from __future__ import annotations
 

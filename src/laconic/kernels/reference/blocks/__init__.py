@@ -1,0 +1,1 @@
+"""Blocks of every kind, and many of them in one call."""

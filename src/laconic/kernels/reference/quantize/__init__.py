@@ -1,0 +1,1 @@
+"""From values to codes within a bound."""

@@ -1,0 +1,111 @@
+"""From a bound to a grid: the step, and where on the integers the codes lie.
+
+The step is twice the bound (the bound itself if dithered), a little less so that float32 rounding
+rarely misses the bound. Codes are bytes around zero where the block's values allow it; otherwise
+they are centered on the median, with as many low bits as make a sample cheapest.
+
+Shapes: ``N`` values of the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from laconic.kernels.reference.quantize.quantize import Grid, nearest_code
+from laconic.kernels.reference.quantize.sample import sample
+from laconic.kernels.reference.quantize.squares import root_mean_square
+from laconic.kernels.reference.sequence.coding import count_symbols
+from laconic.kernels.reference.sequence.huffman_code import entropy_q16
+
+_RANGE_ALL = 1 << 18  # values up to which an absolute bound's block is measured as a whole
+_SAMPLE = 4096
+_MAX_LOW_BITS = 8
+_PATCH_BITS = 64  # what an escaped value costs, roughly
+_SHRINK = 1.0 - 2.0**-12
+_FLOAT_MAX = torch.finfo(torch.float32).max
+
+
+class Relative(Enum):
+    """What a bound is a share of, over the block's finite values."""
+
+    NO = 0
+    TO_RANGE = 1
+    """max - min"""
+    TO_RMS = 2
+    """The root of the mean square."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSpec:
+    """How far a decoded value may be from the original."""
+
+    bound: float
+    relative: Relative = Relative.NO
+    """What the bound is a share of."""
+    dithered: bool = False
+    seed: int = 0
+    """Of the dither, below 2^64."""
+
+
+def choose_grid(x_N: Tensor, spec: BoundSpec) -> Grid | None:
+    """Grid for a block, or None if no step can honor the bound."""
+    seen = sample(x_N, _RANGE_ALL) if spec.relative is Relative.NO else x_N
+    finite = seen[torch.isfinite(seen)]
+    if not len(finite):
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    bound = spec.bound
+    if spec.relative is not Relative.NO:
+        bound *= high - low if spec.relative is Relative.TO_RANGE else root_mean_square(x_N)
+    step = _round_down((1.0 if spec.dithered else 2.0) * bound * _SHRINK)
+    if not step > 0 or not _round_down(bound) > 0:
+        return None
+    inverse = float(1.0 / torch.tensor(step, dtype=torch.float32))
+    if inverse == float("inf"):
+        return None
+    seed = spec.seed if spec.dithered else None
+    grid = Grid(step=step, inverse=inverse, bound=_round_down(bound), dither_seed=seed)
+    ends = nearest_code(torch.tensor([low, high]), inverse)
+    if ends[0] >= -127 and ends[1] <= 126:  # a code to spare on either side for the dither
+        return grid
+    return _fit_window(x_N, grid)
+
+
+def _round_down(x: float) -> float:
+    """Largest float32 that is not above ``x`` >= 0."""
+    if x >= _FLOAT_MAX:
+        return _FLOAT_MAX
+    nearest = torch.tensor(x, dtype=torch.float64).to(torch.float32)
+    if float(nearest) > x:
+        nearest = torch.nextafter(nearest, torch.tensor(-torch.inf))
+    return float(nearest)
+
+
+def _fit_window(x_N: Tensor, grid: Grid) -> Grid:
+    """Put the median at code 0, and choose how many low bits go out raw by the cost over a sample."""
+    n = len(x_N)
+    count = min(n, _SAMPLE)
+    seen = x_N[: count * (n // count) : n // count]
+    codes = nearest_code(seen[torch.isfinite(seen)], grid.inverse)
+    if not len(codes):
+        return grid
+    base = int(codes.sort().values[len(codes) // 2])
+    costs = []
+    for low_bits in range(_MAX_LOW_BITS + 1):
+        cost, outside = _window_cost(codes - base, low_bits)
+        costs.append(cost)
+        if not outside:  # more low bits only make the others' code coarser
+            break
+    return replace(grid, base=base, low_bits=costs.index(min(costs)))
+
+
+def _window_cost(codes: Tensor, low_bits: int) -> tuple[int, int]:
+    """Cost, in 2^-16 bits, of codes around 0 with this many low bits."""
+    high = (codes >> low_bits) + 128
+    inside = high[(high >= 0) & (high <= 255)]
+    outside = len(codes) - len(inside)
+    return entropy_q16(count_symbols(inside)) + (low_bits * len(codes) + _PATCH_BITS * outside << 16), outside

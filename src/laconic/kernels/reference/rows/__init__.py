@@ -1,0 +1,1 @@
+"""Rows of tables: sums, updates, the largest entries."""

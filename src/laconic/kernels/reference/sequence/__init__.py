@@ -1,0 +1,1 @@
+"""Codes and ids as bits."""

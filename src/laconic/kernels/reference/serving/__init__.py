@@ -1,0 +1,1 @@
+"""Rows and layers in few bits."""

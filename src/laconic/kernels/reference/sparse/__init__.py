@@ -1,0 +1,1 @@
+"""Tensors that are mostly zero, and sketches of them."""
