@@ -137,7 +137,8 @@ def test_a_table_larger_than_memory_keeps_its_frequent_rows_and_trains_as_one_in
     assert shown["kept"] == pytest.approx(access.counts_H[: table.warm].sum() / access.lookups)
     results = []
     for name, file in (("memory", None), ("files", tmp_path / "plan.toml")):
-        settings = load(tmp_path / "run.toml", RunSettings, overrides=(f"train.out={tmp_path}/{name}",))
+        short = (f"train.out={tmp_path}/{name}", "train.steps=20")
+        settings = load(tmp_path / "run.toml", RunSettings, overrides=short)
         results.append(run(settings, resume=False, console=None, plan=file).evaluation)
     assert results[0] == results[1]
 

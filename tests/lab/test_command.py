@@ -11,19 +11,14 @@ import subprocess
 import sys
 import termios
 
+from tests.cli.forked import laconic
 from tests.lab.conftest import PATIENCE_S, python
 
 COMMAND_LINE = [sys.executable, "-c", "from laconic.cli import main; main()", "lab"]
 
 
 def lab(*arguments):
-    return subprocess.run(
-        [*COMMAND_LINE, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-        check=False,
-    )
+    return laconic("lab", *arguments)
 
 
 def test_it_runs_the_command_on_every_host_and_shows_the_bytes(machine, tmp_path):

@@ -59,7 +59,8 @@ while True:
     assert not result.hosts[0].ended_by_lab
 
 
-def test_a_host_that_ignores_the_request_to_end_is_killed(pair):
+def test_a_host_that_ignores_the_request_to_end_is_killed(pair, monkeypatch):
+    monkeypatch.setattr("laconic.lab.lab._KILL_AFTER_S", 0.3)
     script = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + WAIT
     job = pair.start(python(script))
     for host in range(2):

@@ -35,9 +35,9 @@ def send_forever(connection: socket.socket, data: bytes) -> None:
         time.sleep(0.01)
 
 
-def test_a_thousand_malformed_requests_are_refused_each_with_its_reason(server):
+def test_hundreds_of_malformed_requests_are_refused_each_with_its_reason(server):
     wrong = []
-    for number, (damage, body, headers) in enumerate(malformed(1000, seed=7)):
+    for number, (damage, body, headers) in enumerate(malformed(400, seed=7)):
         status, answer, _ = server.infer(body, headers)
         if not 400 <= status < 500 or not answer["error"]:
             wrong.append((number, damage, status, answer, body[:300]))
@@ -99,13 +99,13 @@ def test_what_is_too_large_is_refused(artifact):
 
 
 def test_a_chunked_body_ends_where_the_limit_is(artifact):
-    with running(load_from(artifact), limits={"body_mb": 0.1, "head_s": 1}) as server:
+    with running(load_from(artifact), limits={"body_mb": 0.1, "head_s": 0.4}) as server:
         with server.raw(head("Transfer-Encoding: chunked")) as connection:
             chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
             connection.sendall(chunk * 2)
             assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
             with pytest.raises((ConnectionResetError, BrokenPipeError)):
-                send_forever(connection, chunk)  # what comes is dropped, and after a second the connection
+                send_forever(connection, chunk)  # what comes is dropped, and after that time the connection
         assert server.ask("GET", "/v2/health/live")[0] == 200
 
 

@@ -50,8 +50,8 @@ def send_until_alert(server, rng, figures, **shift):
 
 def test_shifted_ids_are_noticed_and_their_table_named(artifact):
     rng = np.random.default_rng(1)
-    with running(load_from(artifact), watch={"reference": 300, "window": 256}) as server:
-        send(server, rng, 200)
+    with running(load_from(artifact), watch={"reference": 200, "window": 128}) as server:
+        send(server, rng, 120)
         assert server.watch()["alerts"] == []
         report, requests = send_until_alert(server, rng, {"psi"}, shop=250)
         assert requests <= NOTICED_WITHIN
@@ -65,7 +65,7 @@ def test_shifted_ids_are_noticed_and_their_table_named(artifact):
 
 def test_unknown_ids_are_noticed(artifact):
     rng = np.random.default_rng(2)
-    with running(load_from(artifact), watch={"reference": 300, "window": 128}) as server:
+    with running(load_from(artifact), watch={"reference": 200, "window": 128}) as server:
         send(server, rng, 100)
         deadline = time.monotonic() + PATIENCE_S
         alerts: set[tuple[str, str]] = set()
@@ -84,7 +84,7 @@ def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artifact, 
     rng = np.random.default_rng(3)
     probe = Question.draw(rng, 64)
     exact = scorer.shadow().score(probe.dense_BF, probe.lookups())
-    with running(lambda: scorer, watch={"share": 0.3, "window": 128}) as server:
+    with running(lambda: scorer, watch={"share": 0.8, "window": 96}) as server:
         deadline = time.monotonic() + PATIENCE_S
         while (report := server.watch())["sampled"] < 100:
             send(server, rng, 20)
