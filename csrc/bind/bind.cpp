@@ -37,8 +37,17 @@ std::vector<std::string> available() {
   return names;
 }
 
-// Columns of the two tables, in this order; laconic.kernels.blocks writes them.
-std::vector<Block> read_blocks(const LongTable& longs, const DoubleTable& doubles) {
+const Kernels* kernels_named(const std::string& name) {
+  if (name == "scalar") return scalar_kernels();
+  if (name == "avx2" && avx2_kernels()) return avx2_kernels();
+  throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
+}
+
+// The arrays of a BlockTable of laconic.kernels.blocks, with their columns in this order.
+std::vector<Block> read_blocks(nb::handle table) {
+  const nb::tuple arrays = nb::cast<nb::tuple>(table.attr("arrays"));
+  const auto longs = nb::cast<LongTable>(arrays[0], false);
+  const auto doubles = nb::cast<DoubleTable>(arrays[1], false);
   if (longs.shape(0) != doubles.shape(0)) throw nb::value_error("block tables of different length");
   std::vector<Block> blocks(longs.shape(0));
   uint64_t values = 0;
@@ -65,16 +74,15 @@ size_t count_values(const std::vector<Block>& blocks) {
   return n;
 }
 
-int64_t py_max_bytes(const LongTable& longs, const DoubleTable& doubles) {
+int64_t py_max_bytes(const Kernels&, nb::handle table) {
   int64_t total = 0;
-  for (const Block& b : read_blocks(longs, doubles)) total += int64_t(block_max_bytes(b));
+  for (const Block& b : read_blocks(table)) total += int64_t(block_max_bytes(b));
   return total;
 }
 
-void py_encode_blocks(const std::string& name, const LongTable& longs, const DoubleTable& doubles, const Floats& x,
+void py_encode_blocks(const Kernels& kernels, nb::handle table, const Floats& x,
                       const Bytes& out, const Longs& offsets, int threads) {
-  const Kernels& kernels = kernels_named(name);
-  const std::vector<Block> blocks = read_blocks(longs, doubles);
+  const std::vector<Block> blocks = read_blocks(table);
   size_t room = 0;
   for (const Block& b : blocks) room += block_max_bytes(b);
   check(x.shape(0) == count_values(blocks), "x does not have as many values as the blocks");
@@ -84,10 +92,9 @@ void py_encode_blocks(const std::string& name, const LongTable& longs, const Dou
   encode_blocks(kernels, blocks.data(), blocks.size(), x.data(), out.data(), offsets.data(), threads);
 }
 
-void py_decode_blocks(const std::string& name, const LongTable& longs, const DoubleTable& doubles, const Bytes& in,
+void py_decode_blocks(const Kernels& kernels, nb::handle table, const Bytes& in,
                       const Longs& offsets, const Floats& out, int threads) {
-  const Kernels& kernels = kernels_named(name);
-  const std::vector<Block> blocks = read_blocks(longs, doubles);
+  const std::vector<Block> blocks = read_blocks(table);
   check(out.shape(0) == count_values(blocks), "out does not have as many values as the blocks");
   check(offsets.shape(0) == blocks.size() + 1, "offsets must have one more entry than there are blocks");
   const nb::gil_scoped_release release;
@@ -104,9 +111,8 @@ size_t count_all(const Longs& counts) {
   return n;
 }
 
-void py_encode_ids(const std::string& name, const Longs& counts, const Longs& ids, const Bytes& out,
+void py_encode_ids(const Kernels& kernels, const Longs& counts, const Longs& ids, const Bytes& out,
                    const Longs& offsets, int threads) {
-  const Kernels& kernels = kernels_named(name);
   const size_t n = count_all(counts);
   check(ids.shape(0) == n, "ids does not have as many values as counts says");
   check(out.shape(0) >= 8 * n + 16 * counts.shape(0), "out is smaller than max_bytes of the lists");
@@ -115,9 +121,8 @@ void py_encode_ids(const std::string& name, const Longs& counts, const Longs& id
   encode_id_lists(kernels, counts.data(), counts.shape(0), ids.data(), out.data(), offsets.data(), threads);
 }
 
-void py_decode_ids(const std::string& name, const Longs& counts, const Bytes& in, const Longs& offsets,
+void py_decode_ids(const Kernels& kernels, const Longs& counts, const Bytes& in, const Longs& offsets,
                    const Longs& out, int threads) {
-  const Kernels& kernels = kernels_named(name);
   check(out.shape(0) == count_all(counts), "out does not have as many values as counts says");
   check(offsets.shape(0) == counts.shape(0) + 1, "offsets must have one more entry than there are lists");
   const nb::gil_scoped_release release;
@@ -125,7 +130,7 @@ void py_decode_ids(const std::string& name, const Longs& counts, const Bytes& in
                   threads);
 }
 
-uint64_t py_count_ids(const Bytes& block) { return count_ids(block.data(), block.shape(0)); }
+uint64_t py_count_ids(const Kernels&, const Bytes& block) { return count_ids(block.data(), block.shape(0)); }
 
 template <typename T>
 Matrix<T> matrix(const Rows<T>& x) {
@@ -138,26 +143,23 @@ Indices indices(const ConstLongs& index) { return {index.shape(0) ? index.data()
 Indices indices(const std::optional<ConstLongs>& index) { return index ? indices(*index) : Indices{nullptr, 0}; }
 
 template <typename T>
-void py_add_rows(const std::string& name, const Rows<T>& out, const ConstLongs& index, const Rows<const T>& source,
+void py_add_rows(const Kernels& kernels, const Rows<T>& out, const ConstLongs& index, const Rows<const T>& source,
                  const std::optional<ConstLongs>& source_index) {
-  const Kernels& kernels = kernels_named(name);
   const nb::gil_scoped_release release;
   add_rows<T>(kernels, matrix(out), indices(index), matrix(source), indices(source_index));
 }
 
 template <typename T>
-void py_sum_bags(const std::string& name, const Rows<T>& out, const Rows<const T>& weight, const ConstLongs& index,
+void py_sum_bags(const Kernels& kernels, const Rows<T>& out, const Rows<const T>& weight, const ConstLongs& index,
                  const std::optional<ConstLongs>& offsets) {
-  const Kernels& kernels = kernels_named(name);
   const nb::gil_scoped_release release;
   sum_bags<T>(kernels, matrix(out), matrix(weight), indices(index), indices(offsets));
 }
 
 template <typename T>
-size_t py_update_rows(const std::string& name, const Rows<T>& weight, const std::optional<Row<T>>& state,
+size_t py_update_rows(const Kernels& kernels, const Rows<T>& weight, const std::optional<Row<T>>& state,
                       const ConstLongs& rows, const ConstLongs& order, const Rows<const T>& grads,
                       const std::optional<ConstLongs>& grad_index, int optimizer, double rate, double epsilon) {
-  const Kernels& kernels = kernels_named(name);
   const nb::gil_scoped_release release;
   T none{};
   T* const values = !state ? nullptr : state->shape(0) ? state->data() : &none;
@@ -166,12 +168,12 @@ size_t py_update_rows(const std::string& name, const Rows<T>& weight, const std:
 }
 
 template <typename T>
-void define_rows(nb::module_& m) {
-  m.def("add_rows", &py_add_rows<T>, "kernels"_a, "out"_a.noconvert(), "index"_a.noconvert(), "source"_a.noconvert(),
+void define_rows(KernelsClass& kernels) {
+  kernels.def("add_rows", &py_add_rows<T>, "out"_a.noconvert(), "index"_a.noconvert(), "source"_a.noconvert(),
         "source_index"_a.noconvert().none());
-  m.def("sum_bags", &py_sum_bags<T>, "kernels"_a, "out"_a.noconvert(), "weight"_a.noconvert(), "index"_a.noconvert(),
+  kernels.def("sum_bags", &py_sum_bags<T>, "out"_a.noconvert(), "weight"_a.noconvert(), "index"_a.noconvert(),
         "offsets"_a.noconvert().none());
-  m.def("update_rows", &py_update_rows<T>, "kernels"_a, "weight"_a.noconvert(), "state"_a.noconvert().none(),
+  kernels.def("update_rows", &py_update_rows<T>, "weight"_a.noconvert(), "state"_a.noconvert().none(),
         "rows"_a.noconvert(), "order"_a.noconvert(), "grads"_a.noconvert(), "grad_index"_a.noconvert().none(),
         "optimizer"_a, "rate"_a, "epsilon"_a);
 }
@@ -191,25 +193,28 @@ NB_MODULE(_native, m) {
         }
       });
   m.def("available", &available);
-  m.def("max_bytes", &py_max_bytes, "longs"_a.noconvert(), "doubles"_a.noconvert());
-  m.def("encode_blocks", &py_encode_blocks, "kernels"_a, "longs"_a.noconvert(), "doubles"_a.noconvert(),
+  m.def("load", &kernels_named, "name"_a, nb::rv_policy::reference);
+  KernelsClass kernels(m, "Kernels");
+  kernels.def_prop_ro("name", [](const Kernels& self) { return &self == scalar_kernels() ? "scalar" : "avx2"; });
+  kernels.def("max_bytes", &py_max_bytes, "table"_a);
+  kernels.def("encode_blocks", &py_encode_blocks, "table"_a,
         "x"_a.noconvert(), "out"_a.noconvert(), "offsets"_a.noconvert(), "threads"_a);
-  m.def("decode_blocks", &py_decode_blocks, "kernels"_a, "longs"_a.noconvert(), "doubles"_a.noconvert(),
+  kernels.def("decode_blocks", &py_decode_blocks, "table"_a,
         "block"_a.noconvert(), "offsets"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-  m.def("encode_ids", &py_encode_ids, "kernels"_a, "counts"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(),
+  kernels.def("encode_ids", &py_encode_ids, "counts"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(),
         "offsets"_a.noconvert(), "threads"_a);
-  m.def("decode_ids", &py_decode_ids, "kernels"_a, "counts"_a.noconvert(), "block"_a.noconvert(),
+  kernels.def("decode_ids", &py_decode_ids, "counts"_a.noconvert(), "block"_a.noconvert(),
         "offsets"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-  m.def("count_ids", &py_count_ids, "block"_a.noconvert());
-  define_rows<float>(m);
-  define_rows<double>(m);
-  define_sparse(m);
-  define_sketch(m);
-  define_threshold(m);
+  kernels.def("count_ids", &py_count_ids, "block"_a.noconvert());
+  define_rows<float>(kernels);
+  define_rows<double>(kernels);
+  define_sparse(kernels);
+  define_sketch(kernels);
+  define_threshold(kernels);
   define_packets(m);
-  define_levels(m);
-  define_embedding_bag(m);
-  define_bit_rows(m);
-  define_quantize_rows(m);
-  define_dense(m);
+  define_levels(kernels);
+  define_embedding_bag(m, kernels);
+  define_bit_rows(kernels);
+  define_quantize_rows(kernels);
+  define_dense(m, kernels);
 }

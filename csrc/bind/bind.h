@@ -25,21 +25,18 @@ inline void check(bool truth, const char* message) {
   if (!truth) throw nb::value_error(message);
 }
 
-inline const Kernels& kernels_named(const std::string& name) {
-  if (name == "scalar") return *scalar_kernels();
-  if (name == "avx2" && avx2_kernels()) return *avx2_kernels();
-  throw nb::value_error(("kernels " + name + " are not available on this machine").c_str());
-}
+// The operations of laconic.kernels.api, each a method of the class that Python sees.
+using KernelsClass = nb::class_<Kernels>;
 
 // One function per file called bind_*.
-void define_bit_rows(nb::module_& m);
-void define_dense(nb::module_& m);
-void define_embedding_bag(nb::module_& m);
-void define_levels(nb::module_& m);
+void define_bit_rows(KernelsClass& kernels);
+void define_dense(nb::module_& m, KernelsClass& kernels);
+void define_embedding_bag(nb::module_& m, KernelsClass& kernels);
+void define_levels(KernelsClass& kernels);
 void define_packets(nb::module_& m);
-void define_quantize_rows(nb::module_& m);
-void define_sketch(nb::module_& m);
-void define_sparse(nb::module_& m);
-void define_threshold(nb::module_& m);
+void define_quantize_rows(KernelsClass& kernels);
+void define_sketch(KernelsClass& kernels);
+void define_sparse(KernelsClass& kernels);
+void define_threshold(KernelsClass& kernels);
 
 }  // namespace laconic

@@ -35,9 +35,8 @@ const uint8_t* checked(const Row<const uint8_t>& bits, const BitMatrix<T>& matri
   return bits.data();
 }
 
-size_t py_choose(const std::string& name, const Apart<const float>& x, double keep, int method,
+size_t py_choose(const Kernels& kernels, const Apart<const float>& x, double keep, int method,
                  const Row<uint8_t>& bits, const Row<float>& values) {
-  const Kernels& kernels = kernels_named(name);
   const auto from = matrix_of(x);
   check(keep > 0 && keep <= 1, "choose_bits: keep must be above 0 and at most 1");
   check(method == 0 || method == 1, "choose_bits: method must be 0 or 1");
@@ -47,28 +46,28 @@ size_t py_choose(const std::string& name, const Apart<const float>& x, double ke
   return choose_bits(kernels, from, keep, ThresholdMethod(method), bits.data(), values.data());
 }
 
-size_t py_count(const Row<const uint8_t>& bits, size_t rows, size_t cols) {
+size_t py_count(const Kernels&, const Row<const uint8_t>& bits, size_t rows, size_t cols) {
   check(cols == 0 || rows <= kMaxBlock / cols, "bits: more than 2^32 - 1 entries");
   check_room(bits.shape(0), rows, cols);
   const nb::gil_scoped_release release;
   return count_row_bits(bits.data(), rows, cols);
 }
 
-void py_take(const Row<const uint8_t>& bits, const Apart<const float>& x, const Row<float>& values) {
+void py_take(const Kernels&, const Row<const uint8_t>& bits, const Apart<const float>& x, const Row<float>& values) {
   const auto from = matrix_of(x);
   const uint8_t* const of = checked(bits, from, values.shape(0));
   const nb::gil_scoped_release release;
   take_bits(of, from, values.data());
 }
 
-void py_put(const Row<const uint8_t>& bits, const Row<const float>& values, const Apart<float>& x) {
+void py_put(const Kernels&, const Row<const uint8_t>& bits, const Row<const float>& values, const Apart<float>& x) {
   const auto to = matrix_of(x);
   const uint8_t* const of = checked(bits, to, values.shape(0));
   const nb::gil_scoped_release release;
   put_bits(of, values.data(), to);
 }
 
-void py_add(const Row<const uint8_t>& bits, const Row<const float>& values, const Apart<float>& x) {
+void py_add(const Kernels&, const Row<const uint8_t>& bits, const Row<const float>& values, const Apart<float>& x) {
   const auto to = matrix_of(x);
   const uint8_t* const of = checked(bits, to, values.shape(0));
   const nb::gil_scoped_release release;
@@ -77,13 +76,13 @@ void py_add(const Row<const uint8_t>& bits, const Row<const float>& values, cons
 
 }  // namespace
 
-void define_bit_rows(nb::module_& m) {
-  m.def("choose_bits", &py_choose, "kernels"_a, "x"_a.noconvert(), "keep"_a, "method"_a, "bits"_a.noconvert(),
+void define_bit_rows(KernelsClass& kernels) {
+  kernels.def("choose_bits", &py_choose, "x"_a.noconvert(), "keep"_a, "method"_a, "bits"_a.noconvert(),
         "values"_a.noconvert());
-  m.def("count_bits", &py_count, "bits"_a.noconvert(), "rows"_a, "cols"_a);
-  m.def("take_bits", &py_take, "bits"_a.noconvert(), "x"_a.noconvert(), "values"_a.noconvert());
-  m.def("put_bits", &py_put, "bits"_a.noconvert(), "values"_a.noconvert(), "x"_a.noconvert());
-  m.def("add_bits", &py_add, "bits"_a.noconvert(), "values"_a.noconvert(), "x"_a.noconvert());
+  kernels.def("count_bits", &py_count, "bits"_a.noconvert(), "rows"_a, "cols"_a);
+  kernels.def("take_bits", &py_take, "bits"_a.noconvert(), "x"_a.noconvert(), "values"_a.noconvert());
+  kernels.def("put_bits", &py_put, "bits"_a.noconvert(), "values"_a.noconvert(), "x"_a.noconvert());
+  kernels.def("add_bits", &py_add, "bits"_a.noconvert(), "values"_a.noconvert(), "x"_a.noconvert());
 }
 
 }  // namespace laconic

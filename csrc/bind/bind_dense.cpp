@@ -40,10 +40,8 @@ void run_layers(const Int8Layers& layers, const Rows<const float>& x, const Rows
   layers.run(x.data(), x.shape(0), out.data(), out.shape(1), threads);
 }
 
-void py_interact(const std::string& name,
-                 const nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>& vectors, size_t keep,
+void py_interact(const Kernels& kernels, const nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>& vectors, size_t keep,
                  const Rows<float>& out, int threads, bool wide) {
-  const Kernels& kernels = kernels_named(name);
   const size_t rows = vectors.shape(0), count = vectors.shape(1), dim = vectors.shape(2);
   check(count > 0 && keep <= count, "interact: expected at least as many vectors as are kept");
   check(out.shape(0) == rows && out.shape(1) == keep * dim + count * (count - 1) / 2,
@@ -54,15 +52,14 @@ void py_interact(const std::string& name,
 
 }  // namespace
 
-void define_dense(nb::module_& m) {
+void define_dense(nb::module_& m, KernelsClass& kernels) {
   nb::class_<Int8Layers>(m, "Int8Layers")
-      .def("__init__",
-           [](Int8Layers* self, const std::string& name, bool wide) { new (self) Int8Layers(kernels_named(name), wide); },
-           "kernels"_a, "wide"_a = true)
       .def("add", &add_layer, "weights"_a.noconvert(), "scales"_a.noconvert(), "biases"_a.noconvert().none(),
            "equal"_a.noconvert().none(), "range"_a.noconvert().none(), "relu"_a)
       .def("run", &run_layers, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-  m.def("interact", &py_interact, "kernels"_a, "vectors"_a.noconvert(), "keep"_a, "out"_a.noconvert(), "threads"_a,
+  kernels.def("int8_layers", [](const Kernels& self, bool wide) { return new Int8Layers(self, wide); }, "wide"_a = true,
+              nb::rv_policy::take_ownership);
+  kernels.def("interact", &py_interact, "vectors"_a.noconvert(), "keep"_a, "out"_a.noconvert(), "threads"_a,
         "wide"_a = true);
 }
 

@@ -28,12 +28,11 @@ void share_table(RowTables& tables, const RowTables& other, size_t table) {
   tables.share(other, table);
 }
 
-int64_t py_embedding_bags(const std::string& name, const RowTables& tables, const Row<const int64_t>& ids,
+int64_t py_embedding_bags(const Kernels& kernels, const RowTables& tables, const Row<const int64_t>& ids,
                           const Row<const int64_t>& offsets, const std::optional<Row<const float>>& weights, bool mean,
                           const std::optional<Row<const int64_t>>& unknown,
                           const nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu>& out, size_t first,
                           int threads) {
-  const Kernels& kernels = kernels_named(name);
   const size_t samples = out.shape(0), count = tables.count(), dim = tables.dim();
   check(out.shape(1) == first + count && out.shape(2) == dim, "embedding_bags: out has the wrong shape");
   check(offsets.shape(0) == count * samples + 1, "embedding_bags: offsets must have tables * samples + 1 entries");
@@ -51,12 +50,13 @@ int64_t py_embedding_bags(const std::string& name, const RowTables& tables, cons
 
 }  // namespace
 
-void define_embedding_bag(nb::module_& m) {
+void define_embedding_bag(nb::module_& m, KernelsClass& kernels) {
   nb::class_<RowTables>(m, "RowTables")
-      .def(nb::init<size_t>(), "dim"_a)
       .def("add", &add_table, "rows"_a.noconvert(), "format"_a)
       .def("share", &share_table, "other"_a, "table"_a);
-  m.def("embedding_bags", &py_embedding_bags, "kernels"_a, "tables"_a, "ids"_a.noconvert(), "offsets"_a.noconvert(),
+  kernels.def("row_tables", [](const Kernels&, size_t dim) { return new RowTables(dim); }, "dim"_a,
+              nb::rv_policy::take_ownership);
+  kernels.def("embedding_bags", &py_embedding_bags, "tables"_a, "ids"_a.noconvert(), "offsets"_a.noconvert(),
         "weights"_a.noconvert().none(), "mean"_a, "unknown"_a.noconvert().none(), "out"_a.noconvert(), "first"_a,
         "threads"_a);
 }

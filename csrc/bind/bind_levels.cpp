@@ -21,9 +21,8 @@ void check_layers(const Row<const int64_t>& counts, const Row<int32_t>& bases, s
   check(total == values, "counts: expected to add up to the values");
 }
 
-void py_to_levels(const std::string& name, const Row<const float>& x, const Row<const int64_t>& counts,
+void py_to_levels(const Kernels& kernels, const Row<const float>& x, const Row<const int64_t>& counts,
                   const Row<float>& levels, const Row<int32_t>& bases) {
-  const Kernels& kernels = kernels_named(name);
   check_layers(counts, bases, x.shape(0));
   check(levels.shape(0) == x.shape(0), "levels: expected as many as values");
   const nb::gil_scoped_release release;
@@ -37,9 +36,8 @@ void py_to_levels(const std::string& name, const Row<const float>& x, const Row<
   }
 }
 
-void py_from_levels(const std::string& name, const Row<const float>& levels, const Row<const int64_t>& counts,
+void py_from_levels(const Kernels& kernels, const Row<const float>& levels, const Row<const int64_t>& counts,
                     const Row<int32_t>& bases, const Row<float>& out) {
-  const Kernels& kernels = kernels_named(name);
   check_layers(counts, bases, levels.shape(0));
   check(levels.shape(0) == out.shape(0), "out: expected as many values as levels");
   for (size_t l = 0; l < bases.shape(0); ++l)
@@ -56,10 +54,10 @@ void py_from_levels(const std::string& name, const Row<const float>& levels, con
 
 }  // namespace
 
-void define_levels(nb::module_& m) {
-  m.def("to_levels", &py_to_levels, "kernels"_a, "x"_a.noconvert(), "counts"_a.noconvert(), "levels"_a.noconvert(),
+void define_levels(KernelsClass& kernels) {
+  kernels.def("to_levels", &py_to_levels, "x"_a.noconvert(), "counts"_a.noconvert(), "levels"_a.noconvert(),
         "bases"_a.noconvert());
-  m.def("from_levels", &py_from_levels, "kernels"_a, "levels"_a.noconvert(), "counts"_a.noconvert(),
+  kernels.def("from_levels", &py_from_levels, "levels"_a.noconvert(), "counts"_a.noconvert(),
         "bases"_a.noconvert(), "out"_a.noconvert());
 }
 

@@ -12,9 +12,8 @@ using namespace nanobind::literals;
 namespace laconic {
 namespace {
 
-int64_t py_quantize_rows(const std::string& name, const Rows<const float>& x, int format, int method,
+int64_t py_quantize_rows(const Kernels& kernels, const Rows<const float>& x, int format, int method,
                          const Rows<uint8_t>& out, int threads) {
-  const Kernels& kernels = kernels_named(name);
   check(x.shape(1) > 0, "quantize_rows: rows have no numbers");
   check(format >= 2 && format <= 4, "quantize_rows: format must be 2 to 4");
   check(method >= 0 && method <= 2, "quantize_rows: method must be 0 to 2");
@@ -27,8 +26,8 @@ int64_t py_quantize_rows(const std::string& name, const Rows<const float>& x, in
 
 }  // namespace
 
-void define_quantize_rows(nb::module_& m) {
-  m.def("quantize_rows", &py_quantize_rows, "kernels"_a, "x"_a.noconvert(), "format"_a, "method"_a,
+void define_quantize_rows(KernelsClass& kernels) {
+  kernels.def("quantize_rows", &py_quantize_rows, "x"_a.noconvert(), "format"_a, "method"_a,
         "out"_a.noconvert(), "threads"_a);
 }
 

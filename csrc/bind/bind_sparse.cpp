@@ -30,7 +30,7 @@ void check_bounds(const ConstLongs& bounds, size_t end) {
   check(size_t(bounds.data()[bounds.shape(0) - 1]) == end, "bounds: expected to end where the array does");
 }
 
-int64_t py_index_room(int64_t words, int64_t unit) {
+int64_t py_index_room(const Kernels&, int64_t words, int64_t unit) {
   check_unit(unit);
   check(words >= 0 && uint64_t(words) <= kMaxValues, "words: out of range");
   return int64_t(sparse_index_room(size_t(words), size_t(unit)));
@@ -38,9 +38,8 @@ int64_t py_index_room(int64_t words, int64_t unit) {
 
 // Segment s of x, from bounds[s] to bounds[s + 1], becomes a tensor of its own; sizes holds its bytes and words.
 template <typename T>
-void py_compact(const std::string& name, const Row<const T>& x, const ConstLongs& bounds, int64_t unit,
+void py_compact(const Kernels& kernels, const Row<const T>& x, const ConstLongs& bounds, int64_t unit,
                 const Bytes& index, const Row<T>& values, const Rows<int64_t>& sizes) {
-  const Kernels& kernels = kernels_named(name);
   check_unit(unit);
   check_bounds(bounds, x.shape(0));
   const size_t segments = bounds.shape(0) - 1;
@@ -63,11 +62,10 @@ void py_compact(const std::string& name, const Row<const T>& x, const ConstLongs
   }
 }
 
-std::tuple<int64_t, int64_t> py_compact_large(const std::string& name, const Row<float>& gradient,
+std::tuple<int64_t, int64_t> py_compact_large(const Kernels& kernels, const Row<float>& gradient,
                                               const Row<float>& memory, const ConstLongs& bounds,
                                               const Row<const float>& thresholds, const Bytes& index,
                                               const Row<float>& values, const Row<int64_t>& counts) {
-  const Kernels& kernels = kernels_named(name);
   const size_t words = gradient.shape(0);
   check_bounds(bounds, words);
   check(thresholds.shape(0) + 1 == bounds.shape(0), "thresholds: expected one for each layer");
@@ -99,7 +97,7 @@ std::vector<SparsePart<T>> read_parts(const ConstBytes& index, const ConstLongs&
 }
 
 template <typename T>
-void py_place_sum(const ConstBytes& index, const ConstLongs& index_bounds, const Row<const T>& values,
+void py_place_sum(const Kernels&, const ConstBytes& index, const ConstLongs& index_bounds, const Row<const T>& values,
                   const ConstLongs& value_bounds, int64_t unit, const Row<T>& out) {
   check_unit(unit);
   const auto parts = read_parts<T>(index, index_bounds, values, value_bounds);
@@ -108,7 +106,7 @@ void py_place_sum(const ConstBytes& index, const ConstLongs& index_bounds, const
 }
 
 template <typename T>
-std::tuple<int64_t, int64_t> py_compact_sum(const ConstBytes& index, const ConstLongs& index_bounds,
+std::tuple<int64_t, int64_t> py_compact_sum(const Kernels&, const ConstBytes& index, const ConstLongs& index_bounds,
                                             const Row<const T>& values, const ConstLongs& value_bounds, int64_t words,
                                             int64_t unit, const Bytes& index_out, const Row<T>& values_out) {
   check_unit(unit);
@@ -123,27 +121,27 @@ std::tuple<int64_t, int64_t> py_compact_sum(const ConstBytes& index, const Const
 }
 
 template <typename T>
-void define(nb::module_& m) {
-  m.def("compact", &py_compact<T>, "kernels"_a, "x"_a.noconvert(), "bounds"_a.noconvert(), "unit"_a,
+void define(KernelsClass& kernels) {
+  kernels.def("compact", &py_compact<T>, "x"_a.noconvert(), "bounds"_a.noconvert(), "unit"_a,
         "index"_a.noconvert(), "values"_a.noconvert(), "sizes"_a.noconvert());
-  m.def("place_sum", &py_place_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(), "values"_a.noconvert(),
+  kernels.def("place_sum", &py_place_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(), "values"_a.noconvert(),
         "value_bounds"_a.noconvert(), "unit"_a, "out"_a.noconvert());
-  m.def("compact_sum", &py_compact_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(),
+  kernels.def("compact_sum", &py_compact_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(),
         "values"_a.noconvert(), "value_bounds"_a.noconvert(), "words"_a, "unit"_a, "index_out"_a.noconvert(),
         "values_out"_a.noconvert());
 }
 
 }  // namespace
 
-void define_sparse(nb::module_& m) {
-  m.def("sparse_index_room", &py_index_room, "words"_a, "unit"_a);
-  m.def("compact_large", &py_compact_large, "kernels"_a, "gradient"_a.noconvert(), "memory"_a.noconvert(),
+void define_sparse(KernelsClass& kernels) {
+  kernels.def("sparse_index_room", &py_index_room, "words"_a, "unit"_a);
+  kernels.def("compact_large", &py_compact_large, "gradient"_a.noconvert(), "memory"_a.noconvert(),
         "bounds"_a.noconvert(), "thresholds"_a.noconvert(), "index"_a.noconvert(), "values"_a.noconvert(),
         "counts"_a.noconvert());
-  define<float>(m);
-  define<double>(m);
-  define<int32_t>(m);
-  define<int64_t>(m);
+  define<float>(kernels);
+  define<double>(kernels);
+  define<int32_t>(kernels);
+  define<int64_t>(kernels);
 }
 
 }  // namespace laconic

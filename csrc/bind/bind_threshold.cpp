@@ -9,9 +9,8 @@ using namespace nanobind::literals;
 namespace laconic {
 namespace {
 
-size_t py_threshold_rows(const std::string& name, const Rows<const float>& x, double keep, int method,
+size_t py_threshold_rows(const Kernels& kernels, const Rows<const float>& x, double keep, int method,
                          const Row<int64_t>& places, const Row<float>& values) {
-  const Kernels& kernels = kernels_named(name);
   const size_t rows = x.shape(0), cols = x.shape(1);
   check(cols == 0 || rows <= kMaxBlock / cols, "threshold_rows: more than 2^32 - 1 entries");
   check(keep > 0 && keep <= 1, "threshold_rows: keep must be above 0 and at most 1");
@@ -24,8 +23,8 @@ size_t py_threshold_rows(const std::string& name, const Rows<const float>& x, do
 
 }  // namespace
 
-void define_threshold(nb::module_& m) {
-  m.def("threshold_rows", &py_threshold_rows, "kernels"_a, "x"_a.noconvert(), "keep"_a, "method"_a,
+void define_threshold(KernelsClass& kernels) {
+  kernels.def("threshold_rows", &py_threshold_rows, "x"_a.noconvert(), "keep"_a, "method"_a,
         "places"_a.noconvert(), "values"_a.noconvert());
 }
 

@@ -33,7 +33,7 @@ def layers(generator, sizes, *, equal, fixed):
 
 
 def run(name, parts, x, threads=1):
-    chain = _native.Int8Layers("avx2", wide=False) if name in NARROW else load(name).int8_layers()
+    chain = _native.load("avx2").int8_layers(wide=False) if name in NARROW else load(name).int8_layers()
     for layer in parts:
         chain.add(*layer)
     out = np.full((len(x), len(parts[-1][0])), np.nan, np.float32)
@@ -93,7 +93,7 @@ def test_dot_products_agree_bit_for_bit(samples, count, dim, keep, seed, threads
     for name in NATIVE + NARROW:
         out = np.full_like(expected, np.nan)
         if name in NARROW:
-            _native.interact("avx2", vectors, keep, out, threads, wide=False)
+            _native.load("avx2").interact(vectors, keep, out, threads, wide=False)
         else:
             load(name).interact(vectors, keep, out, threads)
         np.testing.assert_array_equal(out.view(np.uint32), expected.view(np.uint32))

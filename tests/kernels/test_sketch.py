@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from laconic import kernels
 from laconic.errors import FormatError
+from laconic.kernels import load
 from laconic.kernels.sketch_layout import SketchLayout
 
 REFERENCE = kernels.load("reference")
@@ -147,11 +149,12 @@ def test_arrays_that_do_not_fit_the_layout_are_refused(name):
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize(("field", "value"), [(0, 10), (1, 20), (3, 9), (4, 30), (5, 5), (6, 17)])
 def test_a_layout_that_contradicts_itself_is_refused(name, field, value):
-    from laconic.kernels.cpu import _native
-
     numbers = SketchLayout.of(100, 30, 0, False).numbers
     numbers[field] = value
     with pytest.raises(ValueError, match=r"layout|does not have as many"):
-        _native.decode_sketch(
-            name, numbers, np.zeros(30, np.int32), np.zeros(4, np.uint32), np.zeros(100, np.int32)
+        load(name).decode_sketch(
+            SimpleNamespace(numbers=numbers),
+            np.zeros(30, np.int32),
+            np.zeros(4, np.uint32),
+            np.zeros(100, np.int32),
         )

@@ -38,6 +38,7 @@ from laconic.kernels.reference.blocks.sc24_blocks import (
 )
 from laconic.kernels.reference.byte_io import Reader, from_bytes, to_bytes
 from laconic.kernels.reference.quantize.grid import BoundSpec, Relative
+from laconic.kernels.reference.sequence import id_list
 
 Array = NDArray[Any]
 
@@ -173,3 +174,55 @@ def naming(i: int, count: int) -> Iterator[None]:
         if count == 1:
             raise
         raise FormatError(f"block {i}: {error}") from None
+
+
+def max_bytes(table: BlockTable) -> int:
+    """Room that ``encode_blocks`` needs."""
+    return sum(block.max_bytes() for block in read_table(table))
+
+
+def encode_blocks(table: BlockTable, x: Array, out: Array, offsets: Array, threads: int) -> None:
+    """Encode one block after the other."""
+    blocks = read_table(table)
+    counts = [block.rows * block.cols for block in blocks]
+    check(len(x) == sum(counts), "x does not have as many values as the blocks")
+    check(len(out) >= sum(b.max_bytes() for b in blocks), "out is smaller than max_bytes of the blocks")
+    check(len(offsets) == len(blocks) + 1, "offsets must have one more entry than there are blocks")
+    encoded = [block.encode(part) for block, part in zip(blocks, parts(x, counts), strict=True)]
+    write_blocks(encoded, out, offsets)
+
+
+def decode_blocks(table: BlockTable, block: Array, offsets: Array, out: Array, threads: int) -> None:
+    """Decode one block after the other."""
+    blocks = read_table(table)
+    counts = [b.rows * b.cols for b in blocks]
+    check(len(out) == sum(counts), "out does not have as many values as the blocks")
+    check(len(offsets) == len(blocks) + 1, "offsets must have one more entry than there are blocks")
+    for i, (reader, part) in enumerate(zip(readers(block, offsets), parts(out, counts), strict=True)):
+        with naming(i, len(blocks)):
+            part.copy_(decode_block(blocks[i].kind, reader, blocks[i].rows, blocks[i].cols))
+
+
+def encode_ids(counts: Array, ids: Array, out: Array, offsets: Array, threads: int) -> None:
+    """Encode one list after the other."""
+    lengths = read_counts(counts)
+    check(len(ids) == sum(lengths), "ids does not have as many values as counts says")
+    room = sum(map(id_list.ids_max_bytes, lengths))
+    check(len(out) >= room, "out is smaller than max_bytes of the lists")
+    check(len(offsets) == len(lengths) + 1, "offsets must have one more entry than there are lists")
+    write_blocks([id_list.encode_ids(part) for part in parts(ids, lengths)], out, offsets)
+
+
+def decode_ids(counts: Array, block: Array, offsets: Array, out: Array, threads: int) -> None:
+    """Decode one list after the other."""
+    lengths = read_counts(counts)
+    check(len(out) == sum(lengths), "out does not have as many values as counts says")
+    check(len(offsets) == len(lengths) + 1, "offsets must have one more entry than there are lists")
+    for i, (reader, part) in enumerate(zip(readers(block, offsets), parts(out, lengths), strict=True)):
+        with naming(i, len(lengths)):
+            part.copy_(id_list.decode_ids(reader, lengths[i]))
+
+
+def count_ids(block: Array) -> int:
+    """How many ids a block says it has."""
+    return id_list.count_ids(reader_of(block))

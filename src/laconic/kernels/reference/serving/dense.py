@@ -81,7 +81,7 @@ class Int8Layers:
         out_BN[...] = x_BK
 
 
-def interact(vectors_BVD: Array, keep: int, out_BW: Array) -> None:
+def interact(vectors_BVD: Array, keep: int, out_BW: Array, threads: int = 1) -> None:
     """Fill rows of ``out`` with the first ``keep`` vectors, then with the products of vectors j < i, i by i."""
     samples, count, dim = vectors_BVD.shape
     check(count > 0 and keep <= count, "interact: expected at least as many vectors as are kept")

@@ -53,6 +53,7 @@ def embedding_bags(
     unknown_T: Array | None,
     out_BVD: Array,
     first: int,
+    threads: int = 1,
 ) -> int:
     """Fill ``out``; or return the place of the first id that no table row answers."""
     samples, count, dim = len(out_BVD), len(tables.tables), tables.dim

@@ -22,7 +22,7 @@ _BITS = {2: 8, 3: 4, 4: 2}
 _EPSILON = 1e-8
 
 
-def quantize_rows(x: Array, format: int, method: int, out: Array) -> int:
+def quantize_rows(x: Array, format: int, method: int, out: Array, threads: int = 1) -> int:
     """Fill ``out``; or return the first row that the format does not hold."""
     x_RD = torch.from_numpy(x)
     rows, dim = x_RD.shape
