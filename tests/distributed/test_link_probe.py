@@ -22,19 +22,19 @@ def _probe(rank, ranks):
     return link, heard.samples_N.tolist(), wire.waited_s > 0
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_loopback_has_a_sane_speed_and_the_wire_goes_on_as_before(ranks):
-    found = run_ranks(ranks, _probe)
+def test_a_loopback_has_a_sane_speed_and_the_wire_goes_on_as_before():
+    found = run_ranks(3, _probe)
     assert len({link for link, _, _ in found}) == 1
     for link, samples, timed in found:
         assert 0 < link.latency_s < 60
         assert 1e3 < link.bytes_per_s <= 1e11
-        assert samples == list(range(ranks))
+        assert samples == [0, 1, 2]
         assert timed
 
 
 def test_one_rank_has_a_link_that_costs_next_to_nothing():
-    assert probe_link(Alone().wire("rows")).seconds(1e6) < 1e-4
+    link = probe_link(Alone().wire("rows"))
+    assert link.latency_s + 1e6 / link.bytes_per_s < 1e-4
 
 
 def test_messages_that_take_no_time_at_all_do_not_break_the_measurement(monkeypatch):
