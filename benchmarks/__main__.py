@@ -8,7 +8,7 @@ import typer
 
 from laconic.cli import run
 from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
-from laconic.cli.parts_bar import parts_bar
+from laconic.cli.progress import parts_bar
 
 app = typer.Typer(
     help="Measure Laconic against what you would pick instead.",

@@ -7,7 +7,7 @@ import torch
 from benchmarks.case import Case
 from benchmarks.timing import Trial
 from laconic.codecs import Batch, BoundedRows, Huffman, Hybrid, Lossless, VectorLz
-from laconic.types import Codec
+from laconic.codecs.codec import Codec
 
 
 def bounded_rows(case: Case) -> Trial:

@@ -88,7 +88,7 @@ struct RowKernels {
 // What the rows of a served table are stored as, see embedding_bag.inl; laconic.quantize.formats.rows has the same order.
 enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2, kInt4 = 3, kInt2 = 4 };
 
-// How the range of a row that its codes cover is chosen, see row_ranges.inl; laconic.quantize.formats.row_ranges has the same order.
+// How the range of a row that its codes cover is chosen, see row_ranges.inl; laconic.quantize.formats.rows has the same order.
 enum class RangeMethod : uint8_t { kMinMax = 0, kGreedy = 1, kLeastSquares = 2 };
 
 // Bags of one table. Ids are known to be inside; those of bag b are ids[offsets[b]..offsets[b + 1]).

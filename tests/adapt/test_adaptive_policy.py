@@ -9,10 +9,8 @@ import pytest
 
 from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy
 from laconic.adapt.decay import Decay
-from laconic.adapt.economy import Economy
-from laconic.adapt.guard import Guard
-from laconic.adapt.losses import Losses
-from laconic.adapt.measurement import CHOICES, Measurement
+from laconic.adapt.economy import CHOICES, Economy, Measurement
+from laconic.adapt.guard import Guard, Losses
 from laconic.codecs import BoundedRows, Cast
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import FormatError

@@ -8,8 +8,7 @@ import random
 
 import pytest
 
-from laconic.adapt.economy import Decision, Economy
-from laconic.adapt.measurement import CHOICES, DIRECTIONS, Measurement, slowest
+from laconic.adapt.economy import CHOICES, DIRECTIONS, Decision, Economy, Measurement, slowest
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import ConfigError
 

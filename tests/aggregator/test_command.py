@@ -17,7 +17,7 @@ from laconic import bpf
 from laconic.cli import app
 from laconic.errors import ConfigError, PlanError
 from laconic.lab import Lab, faults
-from laconic.reduce.network import InNetwork, needs, xdp
+from laconic.reduce.network import InNetwork, xdp
 from tests.aggregator.conftest import PATIENCE_S, free_address
 
 
@@ -73,7 +73,7 @@ def test_a_check_says_whether_the_kernel_can_and_if_not_why(monkeypatch):
     assert ("no" in result.output.split()) == (result.exit_code == 1)
     monkeypatch.setattr(bpf.shutil, "which", lambda _: None)
     monkeypatch.setattr(bpf, "find_spec", lambda _: None)
-    assert [need.against for need in needs.check()] == [
+    assert [need.against for need in xdp.check()] == [
         None,
         "no clang and no zig found; install one (Debian, Ubuntu: apt-get install clang;"
         " any machine: pip install 'laconic[xdp]')",

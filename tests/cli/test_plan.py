@@ -17,7 +17,7 @@ from laconic.data import open_source
 from laconic.errors import ConfigError, FormatError, LaconicError
 from laconic.plan.access.access_file import read_access
 from laconic.plan.plan_file import read_plan
-from laconic.train import rehearsed_ratios
+from laconic.train import planning
 from laconic.train.placement import make_placement
 from laconic.train.plan_check import PlanCheck
 from laconic.train.ranks import Ranks
@@ -233,12 +233,12 @@ def test_a_plan_that_takes_a_compressing_run_for_exact_is_found_out(profiled):
 
 
 def test_a_ratio_that_is_given_counts_more_than_the_run():
-    ratios = rehearsed_ratios.Ratios({"user": (5.0, 9.0)}, "rehearsed", False)
+    ratios = planning.Ratios({"user": (5.0, 9.0)}, "rehearsed", False)
     assert _codings(None, 1.0, None, ratios)["user"] == (Coding(ratio=1.0), Coding(ratio=9.0))
 
 
 def test_tables_larger_than_memory_are_planned_from_normal_values(profiled, monkeypatch):
-    monkeypatch.setattr(rehearsed_ratios, "free_memory_bytes", lambda: 1000)
+    monkeypatch.setattr(planning, "free_memory_bytes", lambda: 1000)
     given = ("--profile", "access.parquet", "--run", "run.toml", "--force", "--out", "normal.toml")
     assert "its codecs were tried on normal values" in " ".join(plan(profiled, *given).output.split())
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from laconic.adapt.measurement import CHOICES
+from laconic.adapt.economy import CHOICES
 from laconic.train import adaptation, economics, review
 from laconic.train.trainer import Trainer
 from tests.distributed.training import start

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from laconic import Bounded, BoundedRows, Cast, Huffman, Hybrid, IdList, Lossless, VectorLz
-from laconic.types import Codec
+from laconic.codecs.codec import Codec
 
 
 def cases() -> dict[str, tuple[Codec, Tensor]]:

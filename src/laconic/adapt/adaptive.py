@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
-from laconic.adapt.guard import Guard
-from laconic.adapt.losses import Losses
+from laconic.adapt.guard import Guard, Losses
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import FormatError

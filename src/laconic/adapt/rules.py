@@ -1,9 +1,9 @@
-"""Rules: patterns of table names, each with the codecs of the tables it covers."""
+"""The fixed policy, and rules: patterns of table names, each with the codecs of the tables it covers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from laconic.codecs.batch import BlockCodec
@@ -11,7 +11,27 @@ from laconic.codecs.expected import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
-__all__ = ["TableRule", "plan_from_rules"]
+__all__ = ["FixedPolicy", "TableRule", "plan_from_rules"]
+
+
+@dataclass(frozen=True)
+class FixedPolicy:
+    """The same plan for every step from the end of the warm-up on."""
+
+    plan: ExchangePlan
+    warmup_steps: int = 0
+    """Steps during which rows and gradients travel as they are."""
+    _exact: ExchangePlan = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.warmup_steps < 0:
+            raise ConfigError(f"policy.warmup_steps: expected at least 0, got {self.warmup_steps!r}")
+        exact = ExchangePlan.exact(len(self.plan.tables), coded_ids=self.plan.coded_ids)
+        object.__setattr__(self, "_exact", exact)
+
+    def plan_for(self, step: int) -> ExchangePlan:
+        """Return the plan of a step."""
+        return self._exact if step < self.warmup_steps else self.plan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from laconic.reduce.network import Aggregator, Counters
-    from laconic.reduce.network.needs import Need
+    from laconic.reduce.network.xdp import Need
 
 _REFRESH_S = 0.5
 
@@ -49,7 +49,7 @@ def aggregator(
 
     from laconic.reduce.network import UserAggregator, XdpAggregator
     from laconic.reduce.network.job import format_job, parse_job, random_job
-    from laconic.reduce.network.needs import check as check_machine
+    from laconic.reduce.network.xdp import check as check_machine
 
     if check:
         needs = check_machine()

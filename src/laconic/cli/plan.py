@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from laconic.plan.access.access import Access
     from laconic.plan.explanation import Explained
     from laconic.plan.solve.problem import Problem
-    from laconic.train.planning import RunFacts
-    from laconic.train.rehearsed_ratios import Ratios
+    from laconic.train.planning import Ratios, RunFacts
     from laconic.train.settings import RunSettings
 
 
@@ -176,7 +175,7 @@ def _ratios(settings: RunSettings, cluster_file: Path) -> Ratios:
 
     from laconic.cost.topology import read_cluster
     from laconic.data import open_source
-    from laconic.train.rehearsed_ratios import rehearsed_ratios
+    from laconic.train.planning import rehearsed_ratios
 
     ranks = read_cluster(cluster_file).ranks
     with Console(stderr=True).status("rehearsing what the run sends"):

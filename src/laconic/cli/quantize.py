@@ -9,7 +9,7 @@ import typer
 
 from laconic.cli.extras import need
 from laconic.cli.output import JsonFile, ReportFile, check_outputs, console_for, write_json
-from laconic.cli.work_bars import work_bars
+from laconic.cli.progress import work_bars
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:

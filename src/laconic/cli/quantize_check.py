@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from laconic.cli.output import write_json
-from laconic.cli.work_bars import work_bars
+from laconic.cli.progress import work_bars
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """Codecs: frozen values that turn tensors into bytes and back; see each one's docstring."""
 
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.codecs.bounded import Bounded
-from laconic.codecs.bounded_rows import BoundedRows
+from laconic.codecs.bounded_rows import Bounded, BoundedRows
 from laconic.codecs.cast import Cast
 from laconic.codecs.frame import Frame
 from laconic.codecs.id_list import IdList

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.codecs.matrix_rows import has_rows
+from laconic.codecs.selection import has_rows
 from laconic.errors import FormatError
 
 __all__ = ["BitSelection", "bits_bytes"]

@@ -20,13 +20,14 @@ checked for every value.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, Literal
 
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.bound import check_bound, check_relative, check_seed
 from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, Kind
 
-__all__ = ["BoundedRows"]
+__all__ = ["Bounded", "BoundedRows"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,3 +61,18 @@ class BoundedRows(BlockCodec):
         relative = RMS_RELATIVE if self.relative == "rms" else RELATIVE if self.relative else 0
         dithered = DITHERED if self.dither is not None else 0
         return BlockSpec(Kind.ROWS, float(self.bound), relative | dithered, self.dither or 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounded(BoundedRows):
+    """Error-bounded codec for flat tensors; settings and guarantee of ``BoundedRows``.
+
+    The block is that of :class:`BoundedRows` for a matrix of one row: no de-duplication, everything else the
+    same.
+    """
+
+    wire_id: ClassVar[int] = 2
+
+    def matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """One row of all values."""
+        return 1, prod(shape)

@@ -25,15 +25,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from laconic.codecs.bounded import Bounded
-from laconic.codecs.bounded_rows import BoundedRows
+from laconic.codecs.bounded_rows import Bounded, BoundedRows
 from laconic.codecs.cast import Cast
+from laconic.codecs.codec import Codec
 from laconic.codecs.id_list import IdList
 from laconic.codecs.lossless import Lossless
 from laconic.codecs.sc24 import Huffman, Hybrid, VectorLz
 from laconic.errors import ConfigError, FormatError
 from laconic.kernels.blocks import MAX_CALL_VALUES, MAX_VALUES
-from laconic.types import Codec
 
 __all__ = ["Frame"]
 

@@ -16,10 +16,17 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.codecs.matrix_rows import has_rows
 from laconic.errors import FormatError
 
-__all__ = ["Selection"]
+__all__ = ["Selection", "has_rows"]
+
+
+def has_rows(x_BD: NDArray[np.float32]) -> bool:
+    """Whether entries of a row are neighbors in memory, and rows are apart."""
+    rows, cols = x_BD.shape
+    near, apart = cols <= 1 or x_BD.strides[1] == 4, rows <= 1 or x_BD.strides[0] >= 4 * cols
+    return (near and apart) or x_BD.size == 0
+
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
-from laconic.adapt.economy import Decision, Economy
-from laconic.adapt.measurement import Measurement
+from laconic.adapt.economy import Decision, Economy, Measurement
 from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.cost.codec_probe import codec_costs

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.adapt.adaptive import AdaptivePolicy
-from laconic.adapt.guard import ForkEvidence, Guard, GuardDecision, LookEvidence
-from laconic.adapt.losses import Losses
+from laconic.adapt.guard import ForkEvidence, Guard, GuardDecision, LookEvidence, Losses
 from laconic.data import Samples
 from laconic.exchange.update_error import UpdateError, cosine_T, relative_error_T
 from laconic.train.harm import curvature_harm, sample_losses

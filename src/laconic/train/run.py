@@ -22,11 +22,10 @@ from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from laconic.train.data_identity import data_identity
 from laconic.train.display import Display
-from laconic.train.doubts import check_run, warnings_of
+from laconic.train.doubts import check_memory, check_run, warnings_of
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ending import Limits
 from laconic.train.evaluation import evaluate
-from laconic.train.memory import check_memory
 from laconic.train.metrics import Evaluation, Window
 from laconic.train.metrics_file import MetricsFile
 from laconic.train.placement import make_placement, planned_exchange

@@ -15,7 +15,7 @@ from laconic.data import Samples, Source
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.nn import RehearsedEmbeddings
-from laconic.train.memory import check_memory
+from laconic.train.doubts import check_memory
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings

@@ -21,9 +21,22 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.errors import ConfigError, FormatError
-from laconic.quantize.formats.row_ranges import Ranges
 
 __all__ = ["Ranges", "RowFormat", "dequantize_rows", "quantize_rows"]
+
+
+class Ranges(StrEnum):
+    """From the smallest value to the largest, or less for a smaller error of the rest: see ``reference.row_ranges``."""
+
+    MINMAX = "minmax"
+    GREEDY = "greedy"
+    L2 = "l2"
+
+    @property
+    def code(self) -> int:
+        """Number by which kernels know it."""
+        return list(Ranges).index(self)
+
 
 _CHUNK_VALUES = 1 << 20  # at a time: what is needed meanwhile stays in the cache
 _LARGEST_HALF = 65504.0

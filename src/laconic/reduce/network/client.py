@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import CommError, ConfigError
 from laconic.kernels.cpu import _native
-from laconic.reduce.network.address import Address
-from laconic.reduce.network.job import check_job, check_workers, format_job, parse_job
+from laconic.reduce.network.job import Address, check_job, check_workers, format_job, parse_job
 
 __all__ = ["ADDRESS_VARIABLE", "JOB_VARIABLE", "InNetwork"]
 

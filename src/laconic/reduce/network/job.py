@@ -1,16 +1,68 @@
-"""Names and sizes of jobs: a random number of 64 bits that only workers know, and how many they are.
+"""Where an aggregator listens, and names and sizes of jobs: a random number of 64 bits that only workers know, and how many they are.
 
 Whoever knows the name can take part, and nobody can guess it; packets are not encrypted.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
+import socket
+from dataclasses import dataclass
 
 from laconic.errors import ConfigError
 from laconic.kernels.cpu import _native
 
-__all__ = ["MOST_WORKERS", "check_job", "check_workers", "format_job", "parse_job", "random_job"]
+__all__ = [
+    "DEFAULT_PORT",
+    "MOST_WORKERS",
+    "Address",
+    "check_job",
+    "check_workers",
+    "format_job",
+    "parse_job",
+    "random_job",
+]
+
+
+DEFAULT_PORT: int = _native.PACKET_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """IPv4 address and UDP port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``host`` or ``host:port``; a name is looked up."""
+        host, colon, port = text.partition(":")
+        if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise ConfigError(f"aggregator: address: expected a port from 1 to 65535, got {text!r}")
+        try:
+            found = str(ipaddress.IPv4Address(host))
+        except ValueError:
+            try:
+                found = socket.gethostbyname(host) if host else ""
+            except OSError:
+                found = ""
+        if not found:
+            raise ConfigError(
+                f"aggregator: address: expected an IPv4 address or a known name, got {text!r};"
+                f" write for example '10.0.0.254:{DEFAULT_PORT}'"
+            )
+        return cls(found, int(port) if colon else DEFAULT_PORT)
+
+    @property
+    def pair(self) -> tuple[str, int]:
+        """As sockets take it."""
+        return self.host, self.port
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
 
 MOST_WORKERS: int = _native.PACKET_WORKERS
 

@@ -10,9 +10,8 @@ from typing import Self
 
 from laconic.errors import CommError, PlanError
 from laconic.kernels.cpu import _native
-from laconic.reduce.network.address import Address
 from laconic.reduce.network.aggregator import MOST_JOBS, Counters
-from laconic.reduce.network.job import check_job, check_workers, format_job
+from laconic.reduce.network.job import Address, check_job, check_workers, format_job
 
 __all__ = ["UserAggregator"]
 

@@ -10,18 +10,19 @@ import socket
 import struct
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from laconic.bpf import Program
+from laconic.bpf import Program, tools_lacking
 from laconic.errors import PlanError
 from laconic.kernels.cpu import _native
-from laconic.reduce.network.address import Address
 from laconic.reduce.network.aggregator import MOST_JOBS, Counters
-from laconic.reduce.network.job import check_job, check_workers, format_job
+from laconic.reduce.network.job import Address, check_job, check_workers, format_job
 
-__all__ = ["XdpAggregator", "reason_against"]
+__all__ = ["Need", "XdpAggregator", "check", "reason_against"]
+
 
 _SOURCE = Path(__file__).with_name("switch.bpf.c")
 _JOB = struct.Struct("=II")
@@ -103,3 +104,18 @@ def reason_against() -> str | None:
     except PlanError as error:
         return str(error)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One way to aggregate, and what stands against it."""
+
+    name: str
+    against: str | None
+
+
+def check() -> list[Need]:
+    """Try both ways; the one in the kernel by loading the program."""
+    tools = tools_lacking()
+    found = [Need("user space", None), Need("compiler and libbpf", tools)]
+    return [*found, Need("XDP", "a compiler and libbpf are needed first" if tools else reason_against())]
