@@ -1,4 +1,4 @@
-"""Choices within a budget of damage, against all choices there are."""
+"""Choices within a budget of harm, against all choices there are."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ROUNDING = 2**-48
 TENTHS = [[Option(1, 0.1)]] * 13
 
 
-def damage(choice):
-    return math.fsum(max(option.damage, 0.0) for option in choice)
+def harm(choice):
+    return math.fsum(max(option.harm, 0.0) for option in choice)
 
 
 def cost(choice):
@@ -41,11 +41,11 @@ def cost(choice):
 
 
 def least_damage(tables):
-    return damage(min(table, key=lambda option: max(option.damage, 0.0)) for table in tables)
+    return harm(min(table, key=lambda option: max(option.harm, 0.0)) for table in tables)
 
 
 def cheapest(tables, budget):
-    return min(cost(choice) for choice in product(*tables) if damage(choice) <= budget)
+    return min(cost(choice) for choice in product(*tables) if harm(choice) <= budget)
 
 
 def largest_saving(tables):
@@ -58,7 +58,7 @@ def test_the_choice_is_one_of_each_table_and_within_the_budget(tables, spare):
     budget = least_damage(tables) + spare
     allocation = allocate(tables, budget)
     choice = [table[index] for table, index in zip(tables, allocation.chosen, strict=True)]
-    assert allocation.damage == damage(choice) <= budget
+    assert allocation.harm == harm(choice) <= budget
     assert allocation.cost == cost(choice)
 
 
@@ -92,7 +92,7 @@ def test_no_single_table_could_still_do_better(tables, spare):
     for table, options in enumerate(tables):
         for option in options:
             other = [*choice[:table], option, *choice[table + 1 :]]
-            assert option.cost >= choice[table].cost or damage(other) > budget
+            assert option.cost >= choice[table].cost or harm(other) > budget
 
 
 @given(INSTANCES)
@@ -110,9 +110,9 @@ def test_steps_are_taken_in_the_order_of_what_they_save_per_damage():
 
 
 def test_budget_left_over_goes_to_options_off_the_hull():
-    # from 10 to 0 at damage 4 is the hull; half of it does not fit into 2, the option above it does
+    # from 10 to 0 at harm 4 is the hull; half of it does not fit into 2, the option above it does
     allocation = allocate([[Option(10, 0), Option(7, 2), Option(0, 4)]], 2)
-    assert (allocation.chosen, allocation.cost, allocation.damage) == ((1,), 7, 2)
+    assert (allocation.chosen, allocation.cost, allocation.harm) == ((1,), 7, 2)
     assert 5 - ROUNDING <= allocation.lower_bound <= 5
 
 
@@ -132,15 +132,15 @@ def test_ties_go_to_the_smaller_index():
 def test_negative_damage_is_no_damage_and_makes_no_room_for_others():
     noisy, harmful = [Option(5, 0), Option(3, -4)], [Option(5, 0), Option(1, 2)]
     allocation = allocate([noisy, harmful], 1)
-    assert (allocation.chosen, allocation.damage) == ((1, 0), 0)
+    assert (allocation.chosen, allocation.harm) == ((1, 0), 0)
 
 
 def test_the_damage_of_an_allocation_is_budget_enough_for_it():
-    assert allocate(TENTHS, allocate(TENTHS, 9).damage).chosen == (0,) * 13
+    assert allocate(TENTHS, allocate(TENTHS, 9).harm).chosen == (0,) * 13
 
 
 def test_the_bound_covers_totals_that_meet_the_budget_by_rounding():
-    dear = [Option(1000, 0), Option(0, 1e-6)]  # at 1e9 for a unit of damage, what was rounded off counts
+    dear = [Option(1000, 0), Option(0, 1e-6)]  # at 1e9 for a unit of harm, what was rounded off counts
     allocation = allocate([*TENTHS, dear], float(13 * Fraction(0.1)))
     assert allocation.lower_bound <= allocation.cost == 1013
 
@@ -151,7 +151,7 @@ def test_no_tables_cost_nothing():
 
 def test_a_budget_below_the_least_damage_is_refused_with_both():
     message = (
-        r"^allocate: expected a budget of at least 1\.5, the least damage possible, got 1\.0; "
+        r"^allocate: expected a budget of at least 1\.5, the least harm possible, got 1\.0; "
         r"raise it or offer options that do less$"
     )
     with pytest.raises(ConfigError, match=message):
@@ -169,8 +169,8 @@ def test_a_table_without_options_is_refused():
         allocate([[Option(1, 1)], []], 5)
 
 
-@pytest.mark.parametrize(("cost", "damage"), [(math.nan, 0.0), (1.0, math.inf)])
-def test_an_option_is_finite(cost, damage):
-    message = rf"^allocate: expected finite cost and damage, got {cost} and {damage}; leave such options out$"
+@pytest.mark.parametrize(("cost", "harm"), [(math.nan, 0.0), (1.0, math.inf)])
+def test_an_option_is_finite(cost, harm):
+    message = rf"^allocate: expected finite cost and harm, got {cost} and {harm}; leave such options out$"
     with pytest.raises(ConfigError, match=message):
-        Option(cost, damage)
+        Option(cost, harm)

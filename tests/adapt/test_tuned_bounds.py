@@ -14,21 +14,21 @@ def test_a_large_budget_allows_the_loosest_bounds():
     tuned = tune_bounds([table()], budget=1.0)
     assert (tuned.forward[0].bound, tuned.backward[0].bound) == (0.1, 0.5)
     assert tuned.bytes_sent == tuned.lower_bound == 250
-    assert tuned.damage == pytest.approx(0.01 * 0.16 + 0.001 * 0.04, rel=1e-12)
+    assert tuned.harm == pytest.approx(0.01 * 0.16 + 0.001 * 0.04, rel=1e-12)
 
 
 def test_no_budget_leaves_everything_exact():
     tuned = tune_bounds([table()], budget=0.0)
     assert (tuned.forward[0].bound, tuned.backward[0].bound) == (None, None)
     assert tuned.bytes_sent == 2800
-    assert tuned.damage == 0
+    assert tuned.harm == 0
 
 
 @pytest.mark.parametrize("budget", [1e-5, 1e-4, 5e-4, 1e-3, 1e-2])
 def test_damage_never_exceeds_the_budget(budget):
     tables = [table(f"t{i}", forward=rows_curve(sensitivity=0.01 * 3**i)) for i in range(5)]
     tuned = tune_bounds(tables, budget)
-    assert tuned.damage <= budget
+    assert tuned.harm <= budget
     assert tuned.lower_bound <= tuned.bytes_sent
 
 
@@ -42,11 +42,11 @@ def test_doubt_counts_as_harm():
     sure, doubtful = rows_curve(0.01), rows_curve(0.01, se=0.1)
     tuned = tune_bounds([table("a", forward=sure), table("b", forward=doubtful)], budget=0.004)
     assert tuned.forward[0].bound > tuned.forward[1].bound
-    assert doubtful.damage(0) == pytest.approx(0.11 * 0.01, rel=1e-12)
+    assert doubtful.harm(0) == pytest.approx(0.11 * 0.01, rel=1e-12)
 
 
 def test_a_sensitivity_below_zero_is_noise():
-    assert rows_curve(-5.0, se=0.01).damage(1) == pytest.approx(0.01 * 0.04, rel=1e-12)
+    assert rows_curve(-5.0, se=0.01).harm(1) == pytest.approx(0.01 * 0.04, rel=1e-12)
 
 
 def test_errors_that_rival_the_signal_are_not_offered_whatever_their_harm():

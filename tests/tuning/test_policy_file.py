@@ -110,7 +110,7 @@ def test_a_result_has_the_totals_of_the_choices():
     result = tune_result(tuned, "run.toml")
     assert TuneResult.model_validate_json(result.model_dump_json()) == result
     assert result.bytes_sent == tuned.bounds.bytes_sent
-    assert result.harm == pytest.approx(tuned.bounds.damage, rel=1e-12)
+    assert result.harm == pytest.approx(tuned.bounds.harm, rel=1e-12)
     assert result.bytes_exact == 2 * 2800
     assert result.tables[1].forward.offered == (True, True, False)
     assert result.tables[0].paper_class == "medium"

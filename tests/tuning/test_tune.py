@@ -69,7 +69,7 @@ def test_the_table_that_labels_ignore_gets_the_looser_bound(measured):
 @pytest.mark.parametrize("budget", [1e-5, 1e-4, 1e-3, 1e-2])
 def test_choices_stay_within_the_budget(measured, budget):
     tuned = choose(measured, budget)
-    assert tuned.bounds.damage <= budget
+    assert tuned.bounds.harm <= budget
     assert tuned.bounds.lower_bound <= tuned.bounds.bytes_sent
     for table, choice in zip(measured.tables, tuned.bounds.forward, strict=True):
         if choice.bound is not None:

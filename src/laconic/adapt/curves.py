@@ -45,7 +45,7 @@ class Curve:
                 f"{len(self.error)} for {len(self.bounds)}"
             )
 
-    def damage(self, i: int) -> float:
+    def harm(self, i: int) -> float:
         """Increase of the loss at bound ``i``: the estimate and one standard error, to be careful where it is poor."""
         return (max(self.sensitivity, 0.0) + self.sensitivity_se) * self.error[i]
 

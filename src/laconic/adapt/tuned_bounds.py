@@ -1,9 +1,9 @@
 """Bounds for all tables and both directions that send the fewest bytes within one budget of loss.
 
 Each direction of each table is one choice among its measured bounds and exactness; what a choice costs is
-its bytes, what it harms is its damage, and ``allocate`` finds the best choice for all together.
+its bytes, what it harms is the loss, and ``allocate`` finds the best choice for all together.
 
-Bounds whose error rivals the signal are not offered, whatever their damage: a short measurement cannot see what noise
+Bounds whose error rivals the signal are not offered, whatever their harm: a short measurement cannot see what noise
 of that size does to the learning of rows that are rarely looked up.
 """
 
@@ -31,7 +31,7 @@ class Choice:
     """None: exactly."""
 
     bytes_sent: float
-    damage: float
+    harm: float
     reason: str
 
 
@@ -50,13 +50,13 @@ class TunedBounds:
         return sum(choice.bytes_sent for choice in (*self.forward, *self.backward))
 
     @property
-    def damage(self) -> float:
+    def harm(self) -> float:
         """Predicted increase of the loss, as a share of it."""
-        return sum(choice.damage for choice in (*self.forward, *self.backward))
+        return sum(choice.harm for choice in (*self.forward, *self.backward))
 
 
 def tune_bounds(tables: Sequence[TableCurves], budget: float) -> TunedBounds:
-    """Choose bounds whose damages add up to no more than ``budget``, a share of the loss."""
+    """Choose bounds whose harms add up to no more than ``budget``, a share of the loss."""
     curves = [
         _offered(curve, direction)
         for table in tables
@@ -83,24 +83,24 @@ def _offered(curve: Curve, direction: str) -> Curve:
 
 def _options(curve: Curve) -> list[Option]:
     """Exactness first, then the bounds in ascending order."""
-    bounded = [Option(curve.bytes_sent[i], curve.damage(i)) for i in range(len(curve.bounds))]
+    bounded = [Option(curve.bytes_sent[i], curve.harm(i)) for i in range(len(curve.bounds))]
     return [Option(curve.bytes_exact, 0.0), *bounded]
 
 
 def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> Choice:
     option = options[chosen]
     ratio = curve.bytes_exact / option.cost if option.cost else 1.0
-    words = [f"{ratio:.1f}x fewer bytes" if chosen else "exact", f"loss +{option.damage:.4%}"]
+    words = [f"{ratio:.1f}x fewer bytes" if chosen else "exact", f"loss +{option.harm:.4%}"]
     if chosen + 1 < len(options):
         looser, bound = options[chosen + 1], curve.bounds[chosen]
         saved = 1 - looser.cost / option.cost if option.cost else 0.0
         if saved < _WORTH_MENTIONING:
             words.append(f"{bound:g} would save nothing more")
         else:
-            more = looser.damage - option.damage
+            more = looser.harm - option.harm
             words.append(f"{bound:g} would save {saved:.0%} more at +{more:.4%}")
     else:
         words.append("the loosest that is offered")
     if not chosen:
-        return Choice(None, option.cost, option.damage, "; ".join(words))
-    return Choice(curve.bounds[chosen - 1], option.cost, option.damage, "; ".join(words))
+        return Choice(None, option.cost, option.harm, "; ".join(words))
+    return Choice(curve.bounds[chosen - 1], option.cost, option.harm, "; ".join(words))

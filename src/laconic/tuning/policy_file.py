@@ -48,7 +48,7 @@ def _header(tuned: Tuned, title: str) -> str:
             f"# measured   as {measured.ranks} ranks, after {measured.steps} steps of exact training: loss {measured.loss:.4f},",
             f"#            falling by {share(measured.slope)} of itself while steps grow e-fold",
             f"# budget     loss +{share(tuned.budget)}",
-            f"# predicted  loss +{share(bounds.damage)}; {bytes_text(exact)} -> {bytes_text(bounds.bytes_sent)} a step by all ranks{fewer};",
+            f"# predicted  loss +{share(bounds.harm)}; {bytes_text(exact)} -> {bytes_text(bounds.bytes_sent)} a step by all ranks{fewer};",
             f"#            no choice within the budget sends less than {bytes_text(bounds.lower_bound)}",
             "#",
             "# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of",

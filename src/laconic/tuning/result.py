@@ -42,13 +42,13 @@ def _direction(curve: Curve, choice: Choice, most_error: float) -> TunedDirectio
         bytes_sent=curve.bytes_sent,
         bytes_exact=curve.bytes_exact,
         error=curve.error,
-        harm=tuple(curve.damage(i) for i in range(len(curve.bounds))),
+        harm=tuple(curve.harm(i) for i in range(len(curve.bounds))),
         sensitivity=curve.sensitivity,
         sensitivity_se=curve.sensitivity_se,
         chosen=Chosen(
             bound=choice.bound,
             bytes_sent=choice.bytes_sent,
-            harm=choice.damage,
+            harm=choice.harm,
             reason=choice.reason,
         ),
     )
