@@ -1,0 +1,34 @@
+"""Prose that fits on a screen: lines of at most 100 characters, tables, code and links left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+LONGEST = 100
+
+
+def prose(text):
+    """Number and text of the lines outside of code blocks that are no part of a table and have no link."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.lstrip().startswith(("|", "<", "![")) and "](" not in line:
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_are_short(page):
+    long = [number for number, line in prose(page.read_text()) if len(line) > LONGEST]
+    assert long == []
+
+
+def test_a_long_line_would_be_found():
+    text = "\n".join(["short", "x" * 101, "```", "y" * 101, "```", "| z |" + 101 * " "])
+    assert [number for number, line in prose(text) if len(line) > LONGEST] == [2]
+    assert not re.search("z", "".join(line for _, line in prose(text)))
