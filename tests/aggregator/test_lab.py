@@ -144,15 +144,16 @@ def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
     faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7) if in_switch else None
     with Lab(hosts=3, rate="200mbit", aggregator=kind, faults=faults) as lab:
         script = SUMS if in_switch else BEHIND_A_RELAY
-        result = run(lab, script, {"SIZE": "100000", "ROUNDS": "2", "BEHIND": SUMS}).check()
+        result = run(lab, script, {"SIZE": "200000", "ROUNDS": "2", "BEHIND": SUMS}).check()
         counters = lab.aggregator_counters()
-    blocks = 2 * 2 * -(-100_000 // 362)
+    blocks = 2 * 2 * -(-200_000 // 362)
     assert counters["results"] == blocks
     repeated = [int(text.split()[2]) for text in result.output]
     assert min(repeated) > 0
     # three uplinks lose 1 % and one downlink does; repeating all that would be four times as much again
-    # (a relay in Python may be late for other reasons than its dice)
-    assert max(repeated) < 0.25 * blocks or not in_switch
+    # (a relay in Python may be late for other reasons than its dice, and a host that had to wait for a
+    # core may repeat a window)
+    assert max(repeated) < 0.25 * blocks + 256 or not in_switch
 
 
 def test_the_lab_counts_what_a_worker_sends_and_receives(pair):

@@ -41,7 +41,7 @@ def test_a_killed_rank_ends_the_others_with_one_line_and_the_run_goes_on_from_it
     settings = write_settings(tmp_path, samples=ENDLESS)
     steps = Steps(tmp_path / "run")
     ranks = start(3, tmp_path / "first", [str(settings)])
-    steps.wait_for(13)
+    steps.wait_for(8)
     ranks[1].process.kill()
     for rank in (0, 2):
         assert ranks[rank].wait() == 1
@@ -49,7 +49,7 @@ def test_a_killed_rank_ends_the_others_with_one_line_and_the_run_goes_on_from_it
     ranks[1].wait()
     steps.remove()
     saved = newest_step(tmp_path / "run")
-    assert saved >= 10
+    assert saved >= 5
     train(3, tmp_path / "again", str(settings), "--resume", "--set", f"train.steps={saved + 3}")
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in logged if entry["kind"] == "train"] == [saved + k for k in (1, 2, 3)]
