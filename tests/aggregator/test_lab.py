@@ -17,6 +17,7 @@ from laconic.lab import Faults, Lab
 from laconic.reduce.network.xdp import reason_against
 from tests.aggregator.conversation import EXPECTED, MALFORMED
 from tests.lab.test_rootless import AS_NOBODY
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
@@ -38,10 +39,10 @@ def pair(request, machine):
         yield request.param, lab
 
 
-def run(lab, script, env=None, **settings):
+def run(lab, script, env=None, started=(sys.executable,), **settings):
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     settings = {"timeout_s": PATIENCE_S, "grace_s": 30, **settings}
-    return lab.run([sys.executable, "-c", script], env={"PYTHONPATH": path, **(env or {})}, **settings)
+    return lab.run([*started, "-c", script], env={"PYTHONPATH": path, **(env or {})}, **settings)
 
 
 SUMS = """
@@ -144,7 +145,7 @@ def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
     faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7) if in_switch else None
     with Lab(hosts=3, rate="200mbit", aggregator=kind, faults=faults) as lab:
         script = SUMS if in_switch else BEHIND_A_RELAY
-        result = run(lab, script, {"SIZE": "200000", "ROUNDS": "2", "BEHIND": SUMS}).check()
+        result = run(lab, script, {"SIZE": "200000", "ROUNDS": "2", "BEHIND": SUMS}, python()).check()
         counters = lab.aggregator_counters()
     blocks = 2 * 2 * -(-200_000 // 362)
     assert counters["results"] == blocks
@@ -159,7 +160,7 @@ def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
 def test_the_lab_counts_what_a_worker_sends_and_receives(pair):
     kind, lab = pair
     for _ in range(2):  # a second run is another job
-        result = run(lab, SUMS, {"SIZE": "50000", "ROUNDS": "2"}).check()
+        result = run(lab, SUMS, {"SIZE": "50000", "ROUNDS": "2"}, python()).check()
         for host in result.hosts:
             sent, received, _ = map(int, host.output.split())
             # user space: pieces of eight packets are counted with one header; and some packets of ARP
@@ -197,12 +198,12 @@ with InNetwork.from_environment() as network:
     with Lab(hosts=2, rate="20mbit", aggregator=kind) as lab:
         go = Path(f"/tmp/laconic-test-{os.getpid()}-{kind}")
         env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "GO": str(go), "SIZE": str(size)}
-        job = lab.start([sys.executable, "-c", script], env=env, grace_s=30)
+        job = lab.start([*python(), "-c", script], env=env, grace_s=30)
         try:
             for host, pid in enumerate(job.pids):
                 job.wait_for("ready", host=host, timeout_s=PATIENCE_S)
                 subprocess.run(
-                    [sys.executable, "-c", LIFT_OWN_LIMIT, str(pid)], check=True, env={**os.environ, **env}
+                    [*python(), "-c", LIFT_OWN_LIMIT, str(pid)], check=True, env={**os.environ, **env}
                 )
             go.touch()
             result = job.wait(PATIENCE_S).check()
@@ -232,7 +233,7 @@ with InNetwork.from_environment(timeout_s=2) as network:
 """
     with Lab(hosts=3, aggregator=kind) as lab:
         env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "GO": str(tmp_path / "go")}
-        job = lab.start([sys.executable, "-c", script], env=env, grace_s=30)
+        job = lab.start([*python(), "-c", script], env=env, grace_s=30)
         for host in range(3):
             job.wait_for("ready", host=host, timeout_s=PATIENCE_S)
         (tmp_path / "go").touch()
@@ -260,7 +261,7 @@ with InNetwork.from_environment() as network:
 """
     with Lab(hosts=2, rate="50mbit", aggregator="xdp") as lab:
         env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        job = lab.start([sys.executable, "-c", script], env=env, grace_s=30)
+        job = lab.start([*python(), "-c", script], env=env, grace_s=30)
         job.wait_for("under way", host=1, timeout_s=PATIENCE_S)
         lab.link_down(1)
         assert job.running
