@@ -25,14 +25,14 @@ def main() -> None:
             "environment": dict(os.environ),
             "folder": os.getcwd(),
             "cores": sorted(os.sched_getaffinity(0)),
+            "ignored": [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN],
         }
         text = json.dumps(given).encode()
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
         server.sendmsg([len(text).to_bytes(4, "little")], [rights])
         server.sendall(text)
         for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda number, _: server.sendall(bytes([number])))
+            signal.signal(number, lambda number, _: server.sendall(bytes([number])))
         answer = server.recv(4)
     code = int.from_bytes(answer, "little", signed=True) if answer else -signal.SIGKILL
     if code < 0:  # ended by a signal: so does this

@@ -82,6 +82,8 @@ def _work(standard: list[int], given: dict[str, Any]) -> int:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in given["ignored"]:  # by nohup, or by a shell for what it starts in the background
+        signal.signal(number, signal.SIG_IGN)
     for descriptor, file in enumerate(standard):
         os.dup2(file, descriptor)
     os.closerange(3, 1024)
