@@ -192,6 +192,7 @@ NB_MODULE(_native, m) {
           PyErr_SetString(type.ptr(), error.what());
         }
       });
+  nb::set_leak_warnings(false);  // kernels are loaded once and stay until the process ends
   m.def("available", &available);
   m.def("load", &kernels_named, "name"_a, nb::rv_policy::reference);
   KernelsClass kernels(m, "Kernels");
