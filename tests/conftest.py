@@ -24,9 +24,9 @@ from hypothesis import HealthCheck, settings
 from laconic.lab import check
 
 settings.register_profile(
-    "default", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    "default", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("default"), max_examples=15)
 settings.load_profile("default")
 torch.manual_seed(0)
 
