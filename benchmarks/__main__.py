@@ -34,14 +34,12 @@ def codecs(
     quick: bool = typer.Option(False, help="A smaller random table and fewer runs: half a minute."),
 ) -> None:
     """Ratio, speed and error of every codec, one thread, interleaved in one process."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from benchmarks.codecs import render, run_codec_benchmark
 
     check_outputs(json=json_file)
-    to_stdout = json_file is not None and str(json_file) == "-"
-    console = Console(stderr=to_stdout)
+    console = console_for(json_file)
     console.width = max(console.width, 100)  # a narrower table would lose its last columns
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["whole_file", "write_whole"]
+__all__ = ["finite", "json_text", "whole_file", "write_whole"]
 
 
 @contextmanager

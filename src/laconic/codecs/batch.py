@@ -1,6 +1,6 @@
 """Many blocks in one native call: each with its own codec, shape and bound.
 
-This is the form that collectives use: the table of a plan is built once, and a step costs one
+This is the form that the exchange uses: the table of a plan is built once, and a step costs one
 call to encode and one to decode, whatever the number of tables and destinations::
 
     batch = Batch.of([(BoundedRows(bound=0.02), (2048, 64)), (Cast(dtype="fp16"), (77, 16))])

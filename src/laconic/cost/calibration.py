@@ -64,7 +64,7 @@ def measure_codec(dim: int, codec: BoundedRows) -> CodecFigures:
 def measure_dense() -> tuple[float, float]:
     """Ratio of levels, as dense gradients travel, and seconds per byte of encoding once and decoding twice.
 
-    The codec is that of ``collectives.reduction``: levels, entropy-coded as integers.
+    The codec is that of ``reduce.ways.coded``: levels, entropy-coded as integers.
     """
     active = kernels.active()
     values = np.random.default_rng(0).standard_normal(_DENSE_VALUES).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Embeddings that one process trains as several ranks would; ``collectives.rehearsal`` has the exchange.
+"""Embeddings that one process trains as several ranks would; ``exchange.rehearsal`` has the exchange.
 
 Used like ``ShardedEmbeddings``, but with whole batches, and nothing overlaps.
 """

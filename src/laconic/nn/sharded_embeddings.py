@@ -1,6 +1,6 @@
 """Embedding tables spread over ranks, looked up and trained over the compressed exchange.
 
-One step, as the two threads of a rank see it (``collectives`` has the parts)::
+One step, as the two threads of a rank see it (``exchange`` has the parts)::
 
     main thread    bottom MLP | top MLP, their backward | dense gradients | bottom MLP of t + 1 ...
     rows thread    rows of t  | some rows of t + 1      | gradients of t, update, rows of t + 1 ...
