@@ -10,21 +10,29 @@ import pytest
 
 from benchmarks import crew
 from laconic.lab import Lab
-from tests.benchmarks.forked_rank import ForkedRank
 from tests.warm import python
+
+
+def warm(command):
+    """The same, where ``command`` begins with python."""
+    return [*python(), *command[1:]]
 
 
 class WarmLab(Lab):
     """A lab whose hosts start python in a moment."""
 
     def start(self, command, **options):
-        return super().start([*python(), *command[1:]], **options)
+        return super().start(warm(command), **options)
+
+
+def warm_popen(command, **options):
+    return subprocess.Popen(warm(command), **options)
 
 
 @pytest.fixture(scope="package", autouse=True)
 def forked_ranks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "subprocess", SimpleNamespace(Popen=ForkedRank, STDOUT=subprocess.STDOUT))
+        patch.setattr(crew, "subprocess", SimpleNamespace(Popen=warm_popen, STDOUT=subprocess.STDOUT))
         patch.setattr(crew, "Lab", WarmLab)
         yield
 
