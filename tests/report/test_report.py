@@ -16,8 +16,8 @@ from plotly.offline import get_plotlyjs
 from pydantic import ValidationError
 
 from laconic.errors import ConfigError, FormatError
+from laconic.numerals import bytes_text, change, milliseconds, times
 from laconic.report import Result, read_result, render, write_report
-from laconic.report.numerals import bytes_text, change, milliseconds, times
 from tests.report.sample import sample
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"

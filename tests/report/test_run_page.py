@@ -10,8 +10,8 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from laconic.errors import FormatError
+from laconic.numerals import times
 from laconic.report import read_any, read_run_result, render_run, write_report
-from laconic.report.numerals import times
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"
 

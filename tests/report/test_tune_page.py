@@ -11,9 +11,9 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from laconic.errors import FormatError
+from laconic.numerals import NONE, times
 from laconic.report import TuneResult, read_any, read_tune_result, render_tuned, write_report
 from laconic.report import tune_result as module
-from laconic.report.numerals import NONE, times
 from tests.report.sample import sample
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def show_plan(console: Console, problem: Problem, planned: Planned, explained: list[Explained]) -> None:
     """Print a line for every table, and where the time of a step goes."""
-    from laconic.report.numerals import bytes_text, milliseconds, share
+    from laconic.numerals import bytes_text, milliseconds, share
 
     time, workload = planned.time, problem.workload
     console.print(
@@ -59,7 +59,7 @@ def comparison(planned: Planned, others: list[dict[str, Any]]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from laconic.report.numerals import bytes_text, milliseconds, times
+    from laconic.numerals import bytes_text, milliseconds, times
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("placement", "step", "beside this plan", ""):
@@ -119,7 +119,7 @@ def _tables(explained: list[Explained]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from laconic.report.numerals import NONE, bytes_text, milliseconds
+    from laconic.numerals import NONE, bytes_text, milliseconds
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table", overflow="fold")

@@ -130,8 +130,8 @@ def _show(console: Console, access: Access, out: Path, report: Path | None) -> N
     from rich.table import Table
     from rich.text import Text
 
+    from laconic.numerals import NONE, plain, share
     from laconic.report.access_text import errors_text
-    from laconic.report.numerals import NONE, plain, share
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table", overflow="fold", min_width=8)

@@ -150,7 +150,7 @@ def check_new_folder(out: Path) -> None:
 def _show(console: Console, result: QuantizeResult, out: Path) -> None:
     from rich.markup import escape
 
-    from laconic.report.numerals import bytes_text, three
+    from laconic.numerals import bytes_text, three
 
     counts, harm = result.samples, result.harm
     console.print(_table(result))
@@ -190,7 +190,7 @@ def _table(result: QuantizeResult) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from laconic.report.numerals import bytes_text
+    from laconic.numerals import bytes_text
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table, layer", overflow="fold")

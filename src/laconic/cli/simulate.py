@@ -75,9 +75,9 @@ def _cells(scenario: Scenario, model: Model) -> list[Cell]:
 
 
 def _result(scenario: Scenario, model: Model, cells: Sequence[Cell]) -> SimulateResult:
+    from laconic.numerals import plain
     from laconic.plan.simulate import METHODS, Methods, stops_paying
     from laconic.report import SimulateResult
-    from laconic.report.numerals import plain
 
     def told(cell: Cell) -> dict[str, object]:
         best = cell.costs[cell.best]
@@ -136,7 +136,7 @@ def _table(result: SimulateResult) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from laconic.report.numerals import bytes_text, plain, times
+    from laconic.numerals import bytes_text, plain, times
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     names = [name for name, _ in result.methods]

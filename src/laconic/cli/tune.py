@@ -105,7 +105,7 @@ def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
 def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) -> None:
     from rich.markup import escape
 
-    from laconic.report.numerals import bytes_text, share
+    from laconic.numerals import bytes_text, share
 
     console.print(f"measured as {result.ranks} ranks, after {result.steps} steps: loss {result.loss:.4f}")
     console.print(_table(result))
@@ -129,7 +129,7 @@ def _table(result: TuneResult) -> Table:
     from rich.text import Text
 
     from laconic.adapt.homogenization import REFERENCE_BOUND
-    from laconic.report.numerals import bytes_text
+    from laconic.numerals import bytes_text
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("table, rows", "class", ""):

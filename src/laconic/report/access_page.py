@@ -6,12 +6,12 @@ from html import escape
 
 import numpy as np
 
+from laconic.numerals import share
 from laconic.plan.access.access import Access, TableAccess
 from laconic.plan.access.zipf_fit import zipf_shares
 from laconic.report.access_text import bag_text, distinct_text, drift_text, errors_text, zipf_text
 from laconic.report.axes import label, logarithmic
 from laconic.report.document import Figure, cell, chart, document, facts, legend, section, table
-from laconic.report.numerals import share
 
 __all__ = ["render_access"]
 

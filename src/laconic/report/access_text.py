@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from laconic.numerals import NONE, share
 from laconic.plan.access.access import Access, TableAccess
-from laconic.report.numerals import NONE, share
 
 __all__ = ["bag_text", "distinct_text", "drift_text", "errors_text", "zipf_text"]
 

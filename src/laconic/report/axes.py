@@ -10,7 +10,7 @@ import html
 import math
 from typing import Any
 
-from laconic.report.numerals import plain
+from laconic.numerals import plain
 
 __all__ = ["beside", "byte_unit", "label", "logarithmic", "names_axis"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from laconic.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.axes import beside, byte_unit, label, logarithmic, names_axis
 from laconic.report.document import Figure
-from laconic.report.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.result import Method, Point, Table, ratio
 
 __all__ = ["bytes_chart", "curve_chart", "method_color", "step_chart", "table_chart"]

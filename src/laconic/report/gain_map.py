@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from laconic.numerals import plain, times
 from laconic.plan.simulate import paying_spans
 from laconic.report.axes import logarithmic, names_axis
 from laconic.report.charts import method_color
 from laconic.report.document import Figure
-from laconic.report.numerals import plain, times
 from laconic.report.simulate_result import SimulateResult
 
 __all__ = ["gain_map", "method_colors", "stops_chart"]

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from laconic.numerals import bytes_text, share, times
 from laconic.report.axes import label, names_axis
 from laconic.report.document import Figure
-from laconic.report.numerals import bytes_text, share, times
 from laconic.report.result import ratio
 from laconic.report.tune_result import TunedDirection, TunedTable
 

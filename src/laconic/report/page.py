@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from statistics import fmean, stdev
 
+from laconic.numerals import change
 from laconic.report import charts, summary
 from laconic.report.document import Figure, chart, document, legend, section
-from laconic.report.numerals import change
 from laconic.report.result import Method, Result, Table, seed_changes
 
 __all__ = ["render"]

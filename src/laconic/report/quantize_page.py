@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Literal
 
+from laconic.numerals import NONE, bytes_text, change, share, three, times
 from laconic.report.axes import byte_unit, label, logarithmic, names_axis
 from laconic.report.document import Figure, cards, cell, chart, document, facts, legend, section, table
 from laconic.report.heat_map import DECADES, color_bar, frames, heat, logarithm
-from laconic.report.numerals import NONE, bytes_text, change, share, three, times
 from laconic.report.quantize_result import HarmFigures, QuantizeCandidate, QuantizePart, QuantizeResult
 from laconic.report.result import ratio
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from laconic.numerals import NONE, bytes_text, decimals, plain, times
 from laconic.report.document import Figure, cards, cell, chart, document, facts, section, table
-from laconic.report.numerals import NONE, bytes_text, decimals, plain, times
 from laconic.report.run_result import Decided, RunResult, Trained
 
 __all__ = ["render_run"]

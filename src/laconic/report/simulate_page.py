@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
+from laconic.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.document import cards, cell, chart, document, facts, legend, section, table
 from laconic.report.gain_map import gain_map, method_colors, stops_chart
-from laconic.report.numerals import bytes_text, milliseconds, plain, times
 from laconic.report.simulate_result import SimulatedCell, SimulateResult
 
 __all__ = ["render_simulated"]

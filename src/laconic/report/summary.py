@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from laconic.numerals import NONE, bytes_text, change, decimals, milliseconds, times
 from laconic.report.charts import method_color
 from laconic.report.document import cards, cell, facts, table
-from laconic.report.numerals import NONE, bytes_text, change, decimals, milliseconds, times
 from laconic.report.result import Method, Result, Table, ratio, seed_changes
 
 __all__ = ["circumstances", "headline", "method_table", "table_table"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
+from laconic.numerals import NONE, bytes_text, plain, share, times
 from laconic.report.document import Figure, cards, cell, chart, document, facts, section, table
 from laconic.report.heat_map import harm_map, homogenization_map
-from laconic.report.numerals import NONE, bytes_text, plain, share, times
 from laconic.report.result import ratio
 from laconic.report.tune_result import TunedDirection, TunedTable, TuneResult
 

@@ -22,7 +22,7 @@ from glob import escape
 from laconic.adapt.curves import TableCurves
 from laconic.adapt.tuned_bounds import Choice
 from laconic.config import toml_string
-from laconic.report.numerals import bytes_text, share
+from laconic.numerals import bytes_text, share
 from laconic.tuning.tune import Tuned
 
 __all__ = ["policy_text"]

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from laconic.numerals import bytes_text, three
 from laconic.quantize.search.choose import Objective, ParetoPoint
 from laconic.quantize.search.harm import Harm
 from laconic.quantize.search.search import Found
 from laconic.quantize.search.sensitivity import Measurement
-from laconic.report.numerals import bytes_text, three
 from laconic.report.quantize_result import (
     HarmFigures,
     ModelFigures,
