@@ -25,7 +25,8 @@ def root_mean_square(x: Tensor) -> float:
         return 0.0
     squares = torch.where(torch.isfinite(x), x.double().square(), 0.0).flatten()
     lanes_N8 = torch.nn.functional.pad(squares, (0, -squares.numel() % 8)).view(-1, 8).numpy()
-    a, b, c, d, e, f, g, h = lanes_N8.cumsum(axis=0)[-1].tolist()  # one after the other, unlike a sum of numpy's
+    # one after the other, unlike a sum of numpy's
+    a, b, c, d, e, f, g, h = lanes_N8.cumsum(axis=0)[-1].tolist()
     return math.sqrt((((a + b) + (c + d)) + ((e + f) + (g + h))) / count)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from laconic import Batch, Bounded, BoundedRows
 from laconic.errors import ConfigError
+from tests.cases import each
 from tests.codecs.guarantee import absolute_bound, assert_within
 
 CONSTANT, STORED, PACKED, ENTROPY, DEDUPLICATED = range(5)
@@ -94,7 +95,7 @@ def test_one_outlier_erases_the_rest_relative_to_the_range_and_not_relative_to_t
     assert int((y["rms"] != 0).sum()) > x.numel() / 2
 
 
-@pytest.mark.parametrize("size", [3e38, 1e-45])
+@each("size", [3e38, 1e-45])
 def test_squares_neither_overflow_nor_vanish(size):
     x = torch.full((3, 5), size)
     x[1, 1] = -size
@@ -104,16 +105,14 @@ def test_squares_neither_overflow_nor_vanish(size):
     assert absolute_bound(x, 0.01, "rms") == pytest.approx(0.01 * float(x[0, 0]))
 
 
-@pytest.mark.parametrize(
-    "codec", [BoundedRows(bound=0.5, relative="rms"), Bounded(bound=0.5, relative="rms")]
-)
+@each("codec", [BoundedRows(bound=0.5, relative="rms"), Bounded(bound=0.5, relative="rms")])
 def test_a_block_whose_rms_is_zero_is_exact(codec):
     x = torch.tensor([[0.0, -0.0, float("nan")], [0.0, float("inf"), 0.0]])
     y = codec.decode(codec.encode(x), (2, 3))
     assert torch.equal(x.view(torch.int32), y.view(torch.int32))
 
 
-@pytest.mark.parametrize("relative", ["x", "RMS", 1, 0, None])
+@each("relative", ["x", "RMS", 1, 0, None])
 def test_another_kind_of_relative_bound_is_refused(relative):
     with pytest.raises(
         ConfigError,
@@ -154,7 +153,7 @@ def test_another_seed_gives_another_rounding_within_the_same_bound():
     assert len({tuple(block.tolist()) for block in blocks}) == 3
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@each("threads", [1, 2, 3, 8])
 def test_bytes_do_not_depend_on_the_number_of_threads(threads):
     torch.manual_seed(0)
     shapes = [(20_000, 64), (50, 8), (0, 4), (3000, 16), (1, 1), (17_000, 64)]
@@ -201,13 +200,13 @@ def test_a_block_without_duplicates_is_close_to_its_entropy():
     assert entropy_bytes / codec.encode(x).numel() >= 0.985
 
 
-@pytest.mark.parametrize("bound", [0, -1.0, float("nan"), float("inf"), "0.1", None, True])
+@each("bound", [0, -1.0, float("nan"), float("inf"), "0.1", None, True])
 def test_a_bound_that_is_no_positive_number_is_refused(bound):
     with pytest.raises(ConfigError, match=r"bounded_rows\.bound: expected"):
         BoundedRows(bound=bound)
 
 
-@pytest.mark.parametrize("seed", [1.5, "x", 2**64, -(2**63) - 1, True])
+@each("seed", [1.5, "x", 2**64, -(2**63) - 1, True])
 def test_a_seed_that_does_not_fit_is_refused(seed):
     with pytest.raises(ConfigError, match=r"bounded_rows\.dither: expected an integer seed"):
         BoundedRows(dither=seed)

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from laconic import Batch, BoundedRows, Cast
 from laconic.errors import ConfigError, FormatError
+from tests.cases import each
 from tests.codecs.matrices import raw_matrices
 
 
@@ -35,7 +36,7 @@ def test_a_batch_can_mix_exact_and_compressed_tables():
     assert not torch.equal(values[: 50 * 16].view(50, 16), other)
 
 
-@pytest.mark.parametrize(("dtype", "levels"), [("int8", 255), ("int4", 15)])
+@each(("dtype", "levels"), [("int8", 255), ("int4", 15)])
 def test_rows_come_back_within_half_a_level(dtype, levels):
     torch.manual_seed(0)
     x = torch.randn(100, 33)
@@ -46,16 +47,14 @@ def test_rows_come_back_within_half_a_level(dtype, levels):
     assert bool(((x - y).abs() <= extent / levels / 2 * 1.0001 + slack + 1e-6).all())
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"), [("fp32", 132), ("fp16", 66), ("bf16", 66), ("int8", 41), ("int4", 21)]
-)
+@each(("dtype", "size"), [("fp32", 132), ("fp16", 66), ("bf16", 66), ("int8", 41), ("int4", 21)])
 def test_the_size_follows_from_the_shape(dtype, size):
     assert Cast(dtype=dtype).encode(torch.randn(7, 33)).numel() == 7 * size
     assert Cast(dtype=dtype).max_bytes((7, 33)) == 7 * size
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int4"])
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@each("dtype", ["int8", "int4"])
+@each("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_row_that_is_not_finite_comes_back_as_nan_and_others_do_not(dtype, bad):
     x = torch.randn(3, 20)
     x[1, 7] = bad

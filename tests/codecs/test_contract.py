@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laconic import Batch, Bounded, BoundedRows, Cast, Huffman, Hybrid, Lossless, VectorLz
 from laconic.errors import ConfigError, FormatError
+from tests.cases import each
 from tests.codecs.guarantee import absolute_bound, assert_within
 from tests.codecs.matrices import awkward, bounds, matrices, raw_matrices
 
@@ -24,9 +25,9 @@ CODECS = [
     Lossless(),
     *(Cast(dtype=dtype) for dtype in ("fp32", "fp16", "bf16", "int8", "int4")),
 ]
-every_codec = pytest.mark.parametrize("codec", CODECS, ids=repr)
+every_codec = each("codec", CODECS)
 relatives = st.sampled_from([False, True, "rms"])
-every_bounded = pytest.mark.parametrize("cls", BOUNDED, ids=lambda cls: cls.__name__)
+every_bounded = each("cls", BOUNDED)
 
 
 def assert_guarantee(codec, x):
@@ -34,7 +35,7 @@ def assert_guarantee(codec, x):
     assert_within(x, y, absolute_bound(x, codec.bound, codec.relative))
 
 
-@every_bounded
+@pytest.mark.parametrize("cls", BOUNDED, ids=lambda cls: cls.__name__)
 @settings(max_examples=30)
 @given(x=matrices(), bound=bounds, relative=st.booleans())
 def test_every_value_is_within_the_bound(cls, x, bound, relative):
@@ -55,7 +56,7 @@ def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
 
 
 @every_bounded
-@pytest.mark.parametrize("name", list(awkward()))
+@each("name", list(awkward()))
 def test_awkward_matrices_are_within_the_bound(cls, name):
     x = awkward()[name]
     for bound in (1e-30, 1e-6, 1e-4, 1e-3, 0.02, 0.5, 1e30):
@@ -82,7 +83,7 @@ def test_the_same_input_gives_the_same_bytes(codec):
 
 
 @every_codec
-@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (2, 1, 3, 4), (0,), (3, 0, 2)])
+@each("shape", [(), (5,), (3, 4), (2, 3, 4), (2, 1, 3, 4), (0,), (3, 0, 2)])
 def test_any_number_of_dimensions_comes_back(codec, shape):
     x = torch.randn(shape)
     assert codec.decode(codec.encode(x), shape).shape == x.shape
@@ -103,14 +104,14 @@ def test_input_that_requires_grad_is_just_values(codec):
 
 
 @every_codec
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_input_is_widened_exactly(codec, dtype):
     x = torch.randn(50, 16).to(dtype)
     assert torch.equal(codec.encode(x), codec.encode(x.float()))
 
 
 @every_codec
-@pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.bool, torch.complex64])
+@each("dtype", [torch.float64, torch.int32, torch.bool, torch.complex64])
 def test_other_types_are_refused_with_the_remedy(codec, dtype):
     with pytest.raises(
         ConfigError, match=r"expected float32, float16 or bfloat16, got .*; convert with x\.float\(\)"
@@ -119,7 +120,7 @@ def test_other_types_are_refused_with_the_remedy(codec, dtype):
 
 
 @every_bounded
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@each("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_decoding_to_another_type_is_refused_because_it_could_break_the_bound(cls, dtype):
     codec = cls()
     with pytest.raises(ConfigError, match="decode to float32 and convert"):
@@ -143,7 +144,7 @@ def test_any_instance_decodes_what_another_one_encoded(codec):
     assert torch.equal(stranger.decode(block, (64, 8)), codec.decode(block, (64, 8)))
 
 
-@every_codec
+@pytest.mark.parametrize("codec", CODECS, ids=repr)
 @settings(max_examples=40)
 @given(data=st.binary(max_size=200), rows=st.integers(0, 20), cols=st.integers(0, 8))
 def test_any_bytes_decode_or_raise_a_format_error(codec, data, rows, cols):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from laconic import Bounded, BoundedRows, Cast, Frame, Huffman, Hybrid, IdList, Lossless, VectorLz
 from laconic.codecs.inspect import explain
 from laconic.errors import ConfigError, FormatError
+from tests.cases import each
 
 FLOAT_CODECS = [
     BoundedRows(bound=0.02),
@@ -36,8 +37,8 @@ def with_checksum(data, dimensions):
     return data[:at] + struct.pack("<I", zlib.crc32(data[at + 4 :], zlib.crc32(data[:at]))) + data[at + 4 :]
 
 
-@pytest.mark.parametrize("codec", FLOAT_CODECS, ids=repr)
-@pytest.mark.parametrize("shape", [(), (7,), (30, 8), (2, 3, 4), (0, 8), (1,) * 8])
+@each("codec", FLOAT_CODECS)
+@each("shape", [(), (7,), (30, 8), (2, 3, 4), (0, 8), (1,) * 8])
 def test_a_stranger_decodes_a_frame_without_knowing_the_codec(codec, shape):
     x = torch.randn(shape)
     frame = Frame.parse(Frame.of(codec, x).to_bytes())
@@ -78,7 +79,7 @@ def test_any_bytes_parse_or_raise_a_format_error(data):
         Frame.parse(b"LCNC" + data)
 
 
-@pytest.mark.parametrize(
+@each(
     ("at", "value", "message"),
     [
         (0, b"X", "magic: expected b'LCNC', got b'XCNC'; this is not a Laconic frame"),
@@ -104,15 +105,12 @@ def test_a_forged_shape_is_refused_by_the_block():
         Frame.parse(forged).decode()
 
 
-@pytest.mark.parametrize(
+@each(
     "shape",
     [(0, 2**41), (2**41, 0), (0, 2**40, 2**40), (*(2**40,) * 7, 0), (2**20, 2**21), (2**63,), (2**64 - 1, 0)],
-    ids=str,
 )
-@pytest.mark.parametrize("max_values", [2**31, 2**80])
-@pytest.mark.parametrize(
-    "codec", [*FLOAT_CODECS, Lossless(), IdList()], ids=lambda codec: type(codec).__name__
-)
+@each("max_values", [2**31, 2**80])
+@each("codec", [*FLOAT_CODECS, Lossless(), IdList()])
 def test_a_shape_that_nothing_can_have_is_a_format_error(codec, shape, max_values):
     empty = torch.empty(0, dtype=torch.int64 if isinstance(codec, IdList) else torch.float32)
     forged = replace(Frame.of(codec, empty), shape=shape).to_bytes()
@@ -151,7 +149,7 @@ def test_more_than_eight_dimensions_are_refused():
         Frame.of(BoundedRows(), torch.zeros((1,) * 9))
 
 
-@pytest.mark.parametrize("codec", [*FLOAT_CODECS, IdList()], ids=repr)
+@each("codec", [*FLOAT_CODECS, IdList()])
 def test_an_explanation_accounts_for_every_byte(codec):
     torch.manual_seed(0)
     x = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic import Batch, Cast, Frame, Lossless
 from laconic.codecs.inspect import explain
+from tests.cases import each
 from tests.codecs.matrices import awkward, matrices, raw_matrices
 
 
@@ -29,7 +29,7 @@ def test_every_bit_pattern_comes_back(x, zeros):
     assert_kept(torch.where(torch.rand(x.shape) < zeros, 0.0, x))
 
 
-@pytest.mark.parametrize("name", list(awkward()))
+@each("name", list(awkward()))
 def test_awkward_matrices_come_back_in_a_byte_more_at_most(name):
     x = awkward()[name]
     assert_kept(x)
@@ -70,7 +70,7 @@ def test_a_batch_can_mix_it_with_others():
     assert torch.equal(values, torch.cat([first, second]).flatten())
 
 
-@pytest.mark.parametrize("share", [1.0, 0.3])
+@each("share", [1.0, 0.3])
 def test_threads_change_no_byte_of_a_large_block(share):
     torch.manual_seed(0)
     n = (1 << 20) + 12_345  # from 2^20 values on, a block has all threads for itself

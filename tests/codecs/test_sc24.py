@@ -7,6 +7,7 @@ import torch
 
 from laconic import BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.errors import ConfigError
+from tests.cases import each
 
 VECTOR_LZ, HUFFMAN = 5, 6
 
@@ -52,7 +53,7 @@ def test_hybrid_weighs_speed_by_bandwidth():
     assert int(Hybrid(bound=0.02, link_gbit_s=100, **slow_huffman).encode(x)[0]) == VECTOR_LZ
 
 
-@pytest.mark.parametrize("window", [0, 256, 1.5, True])
+@each("window", [0, 256, 1.5, True])
 def test_a_window_outside_one_byte_is_refused(window):
     with pytest.raises(ConfigError, match=r"vector_lz\.window: expected 1\.\.255 rows"):
         VectorLz(window=window)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from laconic import Frame, Sketch
 from laconic.errors import ConfigError, FormatError, HeadroomError, PeelingError
+from tests.cases import each
 from tests.codecs.sketch_cases import ROW, Case, random_case, reduced_block, sum_by_sketch, summed_block
 
 I32 = st.integers(-(2**31 - 2**16), 2**31 - 2**16)
@@ -30,14 +31,14 @@ def vector(*entries: tuple[int, int], size: int = 1000, dtype: torch.dtype = tor
     return x
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_the_sum_of_any_ranks_is_the_dense_sum(seed):
     case = random_case(seed)
     total, _, _ = sum_by_sketch(case, seed, reduced_block if seed % 2 else summed_block)
     assert torch.equal(total, case.total)
 
 
-@pytest.mark.parametrize("seed", range(100, 130))
+@each("seed", range(100, 130))
 def test_small_sums_are_dense_sums_too(seed):
     case = random_case(seed, largest=300)
     total, _, _ = sum_by_sketch(case, seed)
@@ -85,7 +86,7 @@ PATTERNS = {
 
 
 @every_index
-@pytest.mark.parametrize("pattern", PATTERNS)
+@each("pattern", PATTERNS)
 def test_structured_vectors_peel_like_any_other(pattern, index):
     i = torch.arange(200_000)
     chosen = PATTERNS[pattern](i)
@@ -116,7 +117,7 @@ def test_adding_the_ways_of_a_peer_and_of_a_network_gives_the_same_block():
 
 
 @every_dtype
-@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+@each("kind", [torch.int32, torch.int64])
 def test_cells_and_input_may_have_different_types(dtype, kind):
     sketch = dataclasses.replace(SPARSE, dtype=dtype)
     x = vector((1, -7), (2, 2**30), (998, -(2**30)), dtype=kind)
@@ -134,7 +135,7 @@ def test_strided_input_is_read_in_its_own_order():
 
 
 @every_dtype
-@pytest.mark.parametrize("cells", [90, 1000])
+@each("cells", [90, 1000])
 def test_a_sum_that_might_overflow_is_refused_by_add(dtype, cells):
     sketch = Sketch(size=1000, cells=cells, dtype=dtype)
     half = sketch.limit // 2 + 1
@@ -167,7 +168,7 @@ def test_cells_may_wrap_as_long_as_entries_fit():
     assert torch.equal(total, sum(x.long() for x in ranks))
 
 
-@pytest.mark.parametrize("value", [2**31 - 1, -(2**31), 2**31 - 2**16 + 1, 2**40, -(2**63)])
+@each("value", [2**31 - 1, -(2**31), 2**31 - 2**16 + 1, 2**40, -(2**63)])
 def test_an_entry_beyond_the_limit_is_refused_with_the_remedy(value):
     with pytest.raises(
         HeadroomError, match=rf"up to 2147418112 for int32 cells, got one of {abs(value)}; take dtype='int64'"
@@ -206,7 +207,7 @@ def test_an_entry_that_does_not_fit_the_decoded_type_is_refused():
 # ---- sizes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "nonzeros", "index"),
     [
         (10**6, 10**4, "bloom"),
@@ -225,9 +226,7 @@ def test_one_percent_of_a_million_takes_a_twelfth_of_a_byte_an_entry():
     assert Sketch.for_union(10**6, 10**4).nbytes < 10**6 / 12
 
 
-@pytest.mark.parametrize(
-    ("size", "nonzeros"), [(0, 0), (1, 0), (1, 1), (2, 1), (3, 3), (4, 1), (33, 2), (100, 0)]
-)
+@each(("size", "nonzeros"), [(0, 0), (1, 0), (1, 1), (2, 1), (3, 3), (4, 1), (33, 2), (100, 0)])
 def test_tiny_vectors_have_sketches(size, nonzeros):
     sketch = Sketch.for_union(size, nonzeros)
     x = torch.zeros(size, dtype=torch.int32)
@@ -298,7 +297,7 @@ def test_a_block_of_another_length_is_refused():
             SPARSE.add(wrong, block)
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings_", "message"),
     [
         ({"size": -1, "cells": -1}, r"sketch.size: expected 0\.\.4294967295, got -1"),

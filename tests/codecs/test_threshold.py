@@ -13,6 +13,7 @@ from laconic.codecs.bit_selection import BitSelection
 from laconic.codecs.selection import Selection
 from laconic.codecs.threshold import Threshold
 from laconic.errors import ConfigError, FormatError
+from tests.cases import each
 
 
 def places_of(*places: int) -> np.ndarray:
@@ -38,9 +39,9 @@ def test_a_selection_survives_its_bytes_and_values_their_way(seed, rows, cols, s
     assert again.spread(values_K).tobytes() == np.where(mask_DB.T, x_BD, np.float32(0)).tobytes()
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 9])
-@pytest.mark.parametrize("cols", [0, 1, 5])
-@pytest.mark.parametrize("share", [0.4, None])
+@each("rows", [0, 1, 2, 9])
+@each("cols", [0, 1, 5])
+@each("share", [0.4, None])
 def test_entries_are_taken_from_and_put_into_some_columns_of_a_larger_matrix(rows, cols, share):
     rng = np.random.default_rng(rows + cols)
     whole_BN = rng.standard_normal((rows, cols + 7)).astype(np.float32)
@@ -86,7 +87,7 @@ def test_neurons_that_are_kept_more_often_make_masks_cheaper_than_their_entropy(
     assert by_column < bits < 0.85 * entropy
 
 
-@pytest.mark.parametrize(
+@each(
     ("block", "count", "text"),
     [
         (block_of(0, 1, 6), 3, "expected ascending places below 6, got others"),
@@ -132,7 +133,7 @@ def test_the_documented_bits_are_those():
     assert values_K.tolist() == [2, 3, 10, 1, 8]
 
 
-@pytest.mark.parametrize(
+@each(
     ("block", "count", "text"),
     [
         ([6, 2, 0x81], 5, "expected 4 bytes for 2 x 10 bits, got 3"),
@@ -158,10 +159,8 @@ def test_any_bytes_decode_or_raise(data, count):
     assert selection.spread(np.ones(count, np.float32)).sum() == count
 
 
-@pytest.mark.parametrize(
-    ("values", "gradients"), [(None, None), (Cast(dtype="fp16"), None), (Bounded(bound=1e-3), Bounded())]
-)
-@pytest.mark.parametrize("count", [0, 1, 1000])
+@each(("values", "gradients"), [(None, None), (Cast(dtype="fp16"), None), (Bounded(bound=1e-3), Bounded())])
+@each("count", [0, 1, 1000])
 def test_values_come_back_as_their_codec_says(values, gradients, count):
     threshold = Threshold(values=values, gradients=gradients)
     x = np.random.default_rng(0).standard_normal(count).astype(np.float32)
@@ -188,7 +187,7 @@ def test_unbiased_gradients_are_rounded_otherwise_at_every_seed():
     assert first == threshold.encode_gradients(x, 1).tobytes()
 
 
-@pytest.mark.parametrize(
+@each(
     ("setting", "text"),
     [
         ({"keep": 0}, "threshold.keep: expected a share above 0 and at most 1, got 0"),

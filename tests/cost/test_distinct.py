@@ -17,6 +17,7 @@ from laconic.cost.distinct import (
 )
 from laconic.cost.frequencies import Frequencies
 from laconic.errors import ConfigError
+from tests.cases import each
 
 TRIALS = 400
 
@@ -29,8 +30,8 @@ def drawn_distinct(frequencies: Frequencies, lookups: int, repeats: int = 1) -> 
     return np.array([len(np.unique(batch)) for batch in ids])
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.8, 1.2])
-@pytest.mark.parametrize(("rows", "lookups"), [(1, 9), (50, 40), (3000, 512), (20_000, 300)])
+@each("exponent", [0.0, 0.8, 1.2])
+@each(("rows", "lookups"), [(1, 9), (50, 40), (3000, 512), (20_000, 300)])
 def test_the_expectation_is_the_mean_of_batches(exponent, rows, lookups):
     frequencies = Frequencies.zipf(rows, exponent)
     drawn = drawn_distinct(frequencies, lookups)
@@ -61,7 +62,7 @@ def test_rare_rows_keep_their_digits():
     assert distinct_rows(frequencies, 1000) == pytest.approx(1000, rel=1e-9)
 
 
-@pytest.mark.parametrize("failure", [0.3, 0.05])
+@each("failure", [0.3, 0.05])
 def test_batches_stray_no_farther_than_the_bounds_say(failure):
     for frequencies, lookups in ((Frequencies.zipf(3000, 1.0), 512), (Frequencies.zipf(30, 1.0), 512)):
         drawn = drawn_distinct(frequencies, lookups)

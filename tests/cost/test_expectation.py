@@ -19,6 +19,7 @@ from laconic.exchange.tables.hot_rows import HotRows
 from laconic.exchange.wire import size_message_bytes as engine_size_message_bytes
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
+from tests.cases import each
 
 ZIPF = 1.05
 ROWS = (3, 60, 900, 12_000, 200_000)
@@ -43,7 +44,7 @@ HOLDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", HOLDINGS)
+@each("name", HOLDINGS)
 def test_any_placement_sends_what_random_batches_do(name):
     """Rows are dealt at random as the holding says; who sends what to whom is counted row by row."""
     holding, samples_N, trials = HOLDINGS[name], [40, 5, 0, 100, 64], 150
@@ -132,8 +133,8 @@ def tables(placement: str) -> list[Table]:
     return [one(t, rows) for t, rows in enumerate(ROWS)]
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("placement", ["whole tables, pooled", "rows dealt", "small tables replicated"])
+@each("ranks", [2, 4, 8])
+@each("placement", ["whole tables, pooled", "rows dealt", "small tables replicated"])
 def test_the_ledger_of_a_rehearsal_is_predicted_within_five_percent(ranks, placement):
     """Per direction; and each table, but for the headers of lists, which the coder itself knows only roughly."""
     steps, made = 6, tables(placement)
@@ -161,7 +162,7 @@ def test_the_ledger_of_a_rehearsal_is_predicted_within_five_percent(ranks, place
         )
 
 
-@pytest.mark.parametrize("sharding", ["row", "table"])
+@each("sharding", ["row", "table"])
 def test_bags_of_pooled_tables_are_predicted_too(sharding):
     """Against what the engine asks for, as rehearsals know bags of one id only: ids, lengths, one vector a sample."""
     ranks, samples, mean, rows = 4, 600, 3.0, 5000

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from laconic.cost.frequencies import Frequencies
 from laconic.data.synthetic import zipf_rows
 from laconic.errors import ConfigError
+from tests.cases import each
 
 
 def test_counts_become_runs_by_falling_probability():
@@ -43,9 +44,7 @@ def test_a_cut_takes_the_likeliest_rows_and_loses_none(counts, k):
     assert whole.hottest(k) == head.share == pytest.approx(best)
 
 
-@pytest.mark.parametrize(
-    ("rows", "exponent"), [(1, 1.0), (7, 0.0), (5000, 0.6), (100_000, 1.0), (2_000_000, 1.3)]
-)
+@each(("rows", "exponent"), [(1, 1.0), (7, 0.0), (5000, 0.6), (100_000, 1.0), (2_000_000, 1.3)])
 def test_zipf_is_the_law_of_the_generator(rows, exponent):
     frequencies = Frequencies.zipf(rows, exponent)
     assert frequencies.rows == rows
@@ -70,7 +69,7 @@ def test_an_empty_table_and_one_that_nobody_looks_at():
     assert (quiet.rows, quiet.share) == (3, 0.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: Frequencies(np.array([1]), np.array([0.5, 0.2])), "one probability for each run"),

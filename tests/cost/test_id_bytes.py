@@ -11,6 +11,7 @@ from laconic.cost.distinct import needed_G
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes, unsorted_ids_bytes
 from laconic.data.synthetic import zipf_rows
+from tests.cases import each
 
 TRIALS = 8
 
@@ -19,9 +20,9 @@ def size(ids: np.ndarray) -> int:
     return len(IdList().encode(torch.from_numpy(ids)))
 
 
-@pytest.mark.parametrize("order", ["ranked", "mixed"])
-@pytest.mark.parametrize("exponent", [0.0, 0.8, 1.05])
-@pytest.mark.parametrize(
+@each("order", ["ranked", "mixed"])
+@each("exponent", [0.0, 0.8, 1.05])
+@each(
     ("rows", "lookups", "owners"), [(50, 2048, 2), (1000, 512, 4), (100_000, 2048, 8), (1_000_000, 4096, 2)]
 )
 def test_sorted_ids_take_what_is_expected(rows, lookups, owners, exponent, order):
@@ -37,8 +38,8 @@ def test_sorted_ids_take_what_is_expected(rows, lookups, owners, exponent, order
     assert expected == pytest.approx(total / TRIALS / owners, rel=0.05, abs=2)
 
 
-@pytest.mark.parametrize("exponent", [0.0, 1.05])
-@pytest.mark.parametrize("rows", [40, 20_000])
+@each("exponent", [0.0, 1.05])
+@each("rows", [40, 20_000])
 def test_ids_in_the_order_of_samples_take_what_is_expected(rows, exponent):
     rng = np.random.default_rng(0)
     frequencies = Frequencies.zipf(rows, exponent)

@@ -13,6 +13,7 @@ from laconic.cost.load import Resource
 from laconic.cost.part import Holding, Part
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Coding
+from tests.cases import each
 from tests.plan.problems import problem, table
 
 RANKS, BATCH = 4, 256
@@ -43,8 +44,8 @@ def _parts(load, choice):
     ]
 
 
-@pytest.mark.parametrize("bag", [1.0, 7.5])
-@pytest.mark.parametrize(
+@each("bag", [1.0, 7.5])
+@each(
     "choice",
     [
         Choice(Kind("row")),
@@ -55,7 +56,6 @@ def _parts(load, choice):
         Choice(Kind("row"), None, 40),
         Choice(Kind("table"), 2, 40),
     ],
-    ids=str,
 )
 def test_bytes_are_those_that_the_theory_expects(choice, bag):
     load = table("t", 3000, bag=bag, forward=4.0, backward=2.0)
@@ -83,7 +83,7 @@ def test_bytes_are_those_that_the_theory_expects(choice, bag):
             np.testing.assert_allclose(found_KN[first + 2, 2], lane[2], **tolerance)
 
 
-@pytest.mark.parametrize(
+@each(
     ("choice", "ram", "files"),
     [
         (Choice(Kind("row")), [250 * 68] * 4, [0] * 4),
@@ -93,7 +93,6 @@ def test_bytes_are_those_that_the_theory_expects(choice, bag):
         (Choice(Kind("table"), 1, 10), [10 * 68, 1009 * 68, 10 * 68, 10 * 68], [0] * 4),
         (Choice(Kind("replicated")), [999 * 68] * 4, [0] * 4),
     ],
-    ids=str,
 )
 def test_memory_is_rows_and_their_state(choice, ram, files):
     found_KN = problem([table("t", 999)]).spread_KN(0, choice)
@@ -101,7 +100,7 @@ def test_memory_is_rows_and_their_state(choice, ram, files):
     assert found_KN[Resource.FILE_SPACE].tolist() == files
 
 
-@pytest.mark.parametrize("kind", [Kind("row", cold=True), Kind("table", cold=True)], ids=str)
+@each("kind", [Kind("row", cold=True), Kind("table", cold=True)])
 def test_hot_and_warm_rows_are_not_read_from_files(kind):
     small = problem([table("t", 999)], batch=16)
 
@@ -129,7 +128,7 @@ def test_copies_that_are_synchronized_seldom_send_less():
     assert seldom < 0.3 * often
 
 
-@pytest.mark.parametrize(("ranks", "by_owners"), [(2, False), (4, True)])
+@each(("ranks", "by_owners"), [(2, False), (4, True)])
 def test_lossless_gradients_of_copies_are_summed_by_owners_where_exact_ones_are(ranks, by_owners):
     cluster = Cluster.alike(ranks, memory_gb=1, mbps=1000, step_ms=1)
     plain = table("t", 200, exponent=0.1)  # a batch looks up all of it on every rank

@@ -11,6 +11,7 @@ from laconic.cost.part import Holding, Part
 from laconic.cost.step_time import all_reduce_s, slow_memory_s, touched_rows_N, transfer_s
 from laconic.cost.topology import Cluster, read_cluster
 from laconic.errors import ConfigError, PlanError
+from tests.cases import each
 
 MIXED = """
 links = [{between = ["server", "phone"], mbps = 10, latency_us = 5000}]
@@ -49,7 +50,7 @@ def test_groups_differ_in_all_respects():
     assert cluster.compute_N([500, 250, 1, 1, 1]).tolist() == [0.5, 0.25, 0.007, 0.007, 0.007]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         (

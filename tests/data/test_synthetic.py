@@ -12,6 +12,7 @@ from laconic.data.hashing import key64, mix64
 from laconic.data.rank_slices import permute
 from laconic.data.synthetic import zipf_rows
 from laconic.errors import ConfigError
+from tests.cases import each
 from tests.data.tables import bags
 
 
@@ -28,8 +29,8 @@ def labels(source):
     return batch.label_B.numpy()
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(
+@each("seed", range(4))
+@each(
     "shape",
     [
         {"rows": TERABYTE_ROWS, "cap": 1_000_000},
@@ -106,7 +107,7 @@ def test_tables_are_cut_to_the_cap():
     assert len(TERABYTE_ROWS) == 26
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "message"),
     [
         ({"bags": [1]}, "synthetic: expected 2 bag lengths, one for each table, got 1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -15,7 +15,7 @@ FILES = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*")}
 OF_A_USER = {"train.py", "ddp.py"}  # what a page tells its reader to write
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_files_that_a_page_names_exist(page):
     named = set(re.findall(r"(?<![\w/.-])[\w/-]+\.(?:py|cpp|h|inl|bpf\.c)\b", page.read_text())) - OF_A_USER
     missing = {

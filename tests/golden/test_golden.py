@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from laconic import Frame, Lossless, kernels
+from tests.cases import each
 from tests.golden.cases import cases
 
 HERE = Path(__file__).parent
@@ -38,14 +39,14 @@ def test_every_case_has_its_golden_and_every_golden_its_case():
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("name", MANIFEST)
+@each("name", MANIFEST)
 def test_a_golden_frame_decodes_to_the_same_bits(name):
     frame, _ = read(name)
     assert frame.decode().numpy().tobytes() == (HERE / f"{name}.output").read_bytes()
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("name", MANIFEST)
+@each("name", MANIFEST)
 def test_a_golden_input_encodes_to_the_same_bytes(name):
     frame, x = read(name)
     codec = cases()[name][0]

@@ -10,6 +10,7 @@ from laconic.errors import FormatError
 from laconic.kernels.blocks import BlockSpec, Kind
 from laconic.kernels.reference.blocks.describe import describe_block, describe_ids
 from laconic.kernels.reference.byte_io import Field
+from tests.cases import each
 from tests.hostile.decoding import (
     NAMES,
     as_tensor,
@@ -149,21 +150,21 @@ def words(fields: list[Field]) -> str:
     return "; ".join(f"{field.name} {field.value}" for field in fields)
 
 
-@pytest.mark.parametrize("case", BLOCKS)
+@each("case", BLOCKS)
 def test_the_blocks_are_what_they_stand_for(case):
     kind, x, expected = BLOCKS[case]
     described = words(describe_block(kind, as_tensor(block_of(kind, x)), *x.shape))
     assert [word for word in expected if word not in described] == []
 
 
-@pytest.mark.parametrize("case", IDS)
+@each("case", IDS)
 def test_the_lists_of_ids_are_what_they_stand_for(case):
     ids, expected = IDS[case]
     assert expected in words(describe_ids(as_tensor(encode_ids("scalar", ids))))
 
 
 @every_kernels
-@pytest.mark.parametrize("case", BLOCKS)
+@each("case", BLOCKS)
 def test_a_block_cut_anywhere_is_refused(name, case):
     kind, x, _ = BLOCKS[case]
     block = block_of(kind, x)
@@ -173,21 +174,21 @@ def test_a_block_cut_anywhere_is_refused(name, case):
 
 
 @every_kernels
-@pytest.mark.parametrize("case", BLOCKS)
+@each("case", BLOCKS)
 def test_a_byte_more_is_refused(name, case):
     kind, x, _ = BLOCKS[case]
     with pytest.raises(FormatError, match=r"^block: "):
         decode_block(name, kind, tuple(x.shape), block_of(kind, x) + b"\0")
 
 
-@pytest.mark.parametrize("case", BLOCKS)
+@each("case", BLOCKS)
 def test_a_block_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(case):
     kind, x, _ = BLOCKS[case]
     for block in damaged(block_of(kind, x)):
         assert_alike(decode_block, kind, tuple(x.shape), block)
 
 
-@pytest.mark.parametrize("case", [case for case in BLOCKS if BLOCKS[case][2]])
+@each("case", [case for case in BLOCKS if BLOCKS[case][2]])
 def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(case):
     kind, x, _ = BLOCKS[case]
     rows, cols = x.shape
@@ -205,7 +206,7 @@ def test_a_block_of_another_shape_decodes_alike_everywhere_or_is_refused(case):
 
 
 @every_kernels
-@pytest.mark.parametrize("case", IDS)
+@each("case", IDS)
 def test_a_list_of_ids_cut_anywhere_is_refused(name, case):
     ids, _ = IDS[case]
     block = encode_ids("scalar", ids)
@@ -217,7 +218,7 @@ def test_a_list_of_ids_cut_anywhere_is_refused(name, case):
         decode_ids(name, len(ids), block + b"\0")
 
 
-@pytest.mark.parametrize("case", IDS)
+@each("case", IDS)
 def test_a_list_of_ids_with_one_wrong_byte_decodes_alike_everywhere_or_is_refused(case):
     ids, _ = IDS[case]
     for block in damaged(encode_ids("scalar", ids)):

@@ -10,6 +10,7 @@ import torch
 from laconic import kernels
 from laconic.errors import FormatError
 from laconic.kernels.blocks import BlockSpec, BlockTable, Kind
+from tests.cases import each
 from tests.hostile.block_parts import (
     NONE,
     SIX_STREAMS,
@@ -90,7 +91,7 @@ def test_the_blocks_that_the_lies_were_made_from_are_valid(name):
 
 
 @every_kernels
-@pytest.mark.parametrize("lie", ROWS_LIES)
+@each("lie", ROWS_LIES)
 def test_a_lie_in_bounded_rows_is_refused_by_the_name_of_its_field(name, lie):
     field, shape, block = ROWS_LIES[lie]
     with pytest.raises(FormatError) as error:
@@ -99,8 +100,8 @@ def test_a_lie_in_bounded_rows_is_refused_by_the_name_of_its_field(name, lie):
 
 
 @every_kernels
-@pytest.mark.parametrize("kind", [Kind.VECTOR_LZ, Kind.HUFFMAN, Kind.HYBRID], ids=lambda kind: kind.name)
-@pytest.mark.parametrize("lie", SC24_LIES)
+@each("kind", [Kind.VECTOR_LZ, Kind.HUFFMAN, Kind.HYBRID])
+@each("lie", SC24_LIES)
 def test_a_lie_in_an_sc24_block_is_refused_by_the_name_of_its_field(name, kind, lie):
     field, shape, block = SC24_LIES[lie]
     with pytest.raises(FormatError) as error:
@@ -109,7 +110,7 @@ def test_a_lie_in_an_sc24_block_is_refused_by_the_name_of_its_field(name, kind, 
 
 
 @every_kernels
-@pytest.mark.parametrize("lie", LOSSLESS_LIES)
+@each("lie", LOSSLESS_LIES)
 def test_a_lie_in_a_lossless_block_is_refused_by_the_name_of_its_field(name, lie):
     field, shape, block = LOSSLESS_LIES[lie]
     with pytest.raises(FormatError) as error:
@@ -118,7 +119,7 @@ def test_a_lie_in_a_lossless_block_is_refused_by_the_name_of_its_field(name, lie
 
 
 @every_kernels
-@pytest.mark.parametrize("lie", IDS_LIES)
+@each("lie", IDS_LIES)
 def test_a_lie_in_a_list_of_ids_is_refused_by_the_name_of_its_field(name, lie):
     field, count, block = IDS_LIES[lie]
     with pytest.raises(FormatError) as error:
@@ -127,7 +128,7 @@ def test_a_lie_in_a_list_of_ids_is_refused_by_the_name_of_its_field(name, lie):
 
 
 @every_kernels
-@pytest.mark.parametrize("kind", CASTS, ids=lambda kind: kind.name)
+@each("kind", CASTS)
 def test_a_cast_of_any_other_size_is_refused(name, kind):
     decode_block(name, kind, SMALL, bytes(CASTS[kind]))
     for size in (0, 1, CASTS[kind] - 1, CASTS[kind] + 1):
@@ -138,7 +139,7 @@ def test_a_cast_of_any_other_size_is_refused(name, kind):
 
 
 @every_kernels
-@pytest.mark.parametrize(
+@each(
     "offsets",
     [
         (-1, 17, 17),
@@ -176,7 +177,7 @@ def test_a_bad_block_among_good_ones_is_named(name):
 
 
 @every_kernels
-@pytest.mark.parametrize("threads", [1, 2])
+@each("threads", [1, 2])
 def test_a_large_shape_with_a_short_block_is_refused(name, threads):
     shape = (1 << 16, 16)
     n = shape[0] * shape[1]
@@ -207,8 +208,8 @@ def test_a_large_shape_with_a_short_block_is_refused(name, threads):
 
 
 @every_kernels
-@pytest.mark.parametrize("step", [1.0, 3.4e38, 1e-45])
-@pytest.mark.parametrize("base", [2**22, -(2**22), 0])
+@each("step", [1.0, 3.4e38, 1e-45])
+@each("base", [2**22, -(2**22), 0])
 def test_the_farthest_fields_that_are_allowed_decode(name, step, base):
     block = rows_block(
         step=struct.pack("<f", step),

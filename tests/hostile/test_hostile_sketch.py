@@ -10,6 +10,7 @@ import torch
 
 from laconic import Sketch, kernels
 from laconic.errors import FormatError, HeadroomError, PeelingError
+from tests.cases import each
 from tests.hostile.decoding import as_tensor
 
 WORKED = "FEFFFFFF 07000000 05000000 05000000 05000000 00000000 00000000 03000000 07000000 01000000 08000200 02000000"
@@ -54,7 +55,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
+@each("lie", LIES)
 def test_a_sketch_that_lies_is_refused(lie):
     words, error, message = LIES[lie]
     with pytest.raises(error, match=message):
@@ -66,7 +67,7 @@ def test_an_index_that_knows_too_much_is_harmless_as_long_as_it_peels():
     assert torch.equal(SKETCH.decode(block, (40,)), SKETCH.decode(worked(), (40,)))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@each("dtype", ["int32", "int64"])
 def test_without_hashes_a_cell_needs_its_bit(dtype):
     sketch = Sketch(size=40, cells=40, dtype=dtype)
     block = sketch.encode(torch.arange(40))

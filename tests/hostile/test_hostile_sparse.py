@@ -9,6 +9,7 @@ import pytest
 
 from laconic import kernels
 from laconic.errors import FormatError
+from tests.cases import each
 from tests.hostile.decoding import NAMES
 
 
@@ -61,14 +62,14 @@ def refusals(name, words, index, value_count):
     return said
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("lie", LIES)
+@each("name", NAMES)
+@each("lie", LIES)
 def test_a_lying_index_is_refused_in_the_same_words_by_all_kernels(name, lie):
     *arguments, message = LIES[lie]
     assert refusals(name, *arguments) == dict.fromkeys(["place_sum", "compact_sum"], message)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_of_several_lies_all_kernels_name_the_same(name):
     """Chunk after chunk, in each part after part; what is left over comes last."""
     backend = kernels.load(name)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from laconic.kernels.blocks import DITHERED, RELATIVE, BlockSpec, Kind
+from tests.cases import each
 from tests.hostile.decoding import NAMES, decode_block, encode_block
 
 every_kernels = pytest.mark.parametrize("name", NAMES)
@@ -54,9 +55,9 @@ def assert_within(x: Tensor, y: Tensor, bound: float, flags: int) -> None:
     assert not len(finite) or (y[x.isfinite()].double() - finite).abs().max() <= bound
 
 
-@pytest.mark.parametrize("kind", BOUNDED, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("flags", [0, RELATIVE, DITHERED, RELATIVE | DITHERED])
-@pytest.mark.parametrize("attack", ATTACKS)
+@each("kind", BOUNDED)
+@each("flags", [0, RELATIVE, DITHERED, RELATIVE | DITHERED])
+@each("attack", ATTACKS)
 def test_values_against_the_encoder_are_within_the_bound(kind, flags, attack):
     x = ATTACKS[attack]
     for bound in (0.5, 1e-3, 1e-320, 1e300):
@@ -72,8 +73,8 @@ def test_values_against_the_encoder_are_within_the_bound(kind, flags, attack):
 
 
 @every_kernels
-@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (2**32 - 1, 0), (0, 2**32 - 1)])
+@each("kind", list(Kind))
+@each("shape", [(0, 0), (0, 5), (5, 0), (2**32 - 1, 0), (0, 2**32 - 1)])
 def test_a_shape_without_values_takes_no_bytes(name, kind, shape):
     spec = BlockSpec(kind)
     for threads in (1, 2):

@@ -23,6 +23,7 @@ from laconic.errors import FormatError
 from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, BlockTable, Kind
 from laconic.kernels.reference.blocks.describe import Field, describe_block, describe_ids
 from laconic.kernels.reference.sequence.static_code import LEVELS, Shape, static_code
+from tests.cases import each
 
 NATIVE = [name for name in kernels.available() if name != "reference"]
 REFERENCE = kernels.load("reference")
@@ -240,16 +241,16 @@ def test_every_backend_accepts_and_refuses_the_same_damaged_blocks(rng, some_sha
         assert_same_verdict(blocks, *replaced(data, offsets, i, damaged(rng, block) if block else b"\0"))
 
 
-@pytest.mark.parametrize("n", [383, 384, 385, 1007, 1008, 1009, 1020, 1021, 8192, 8193, 32767, 32768, 32769])
-@pytest.mark.parametrize("kind", [Kind.ROWS, Kind.HUFFMAN])
+@each("n", [383, 384, 385, 1007, 1008, 1009, 1020, 1021, 8192, 8193, 32767, 32768, 32769])
+@each("kind", [Kind.ROWS, Kind.HUFFMAN])
 def test_sizes_at_which_the_layout_changes(kind, n):
     torch.manual_seed(n)
     for x_RC, bound in ((torch.randn(1, n), 0.02), (torch.randn(1, n) * 3, 0.001)):
         assert_agreement([(BlockSpec(kind, bound), x_RC)])
 
 
-@pytest.mark.parametrize("n", [7, 8, 9, 33, 34, 35, 383, 384, 1023, 1025, 16383, 16385, 32769, 70_001])
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
+@each("n", [7, 8, 9, 33, 34, 35, 383, 384, 1023, 1025, 16383, 16385, 32769, 70_001])
+@each("share", [0.0, 0.1, 0.6, 1.0])
 def test_lossless_blocks_of_any_size_and_fullness(n, share):
     torch.manual_seed(n)
     x_RC = torch.where(torch.rand(1, n) < share, torch.randn(1, n), 0.0)
@@ -259,7 +260,7 @@ def test_lossless_blocks_of_any_size_and_fullness(n, share):
     assert torch.equal(decode(REFERENCE, blocks, data, offsets), x_RC.view(torch.int32).flatten())
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "shape"),
     [
         *((plain, shape) for shape in [(4100, 65), (300_001, 1), (1, 263_000)]),
@@ -273,7 +274,7 @@ def test_blocks_of_which_only_samples_are_looked_at(make, shape):
     assert_agreement([(BlockSpec(Kind.ROWS, 0.05), x_RC)])
 
 
-@pytest.mark.parametrize("n", [1, 7, 8, 9, 1001, 263_003])
+@each("n", [1, 7, 8, 9, 1001, 263_003])
 def test_the_rms_is_the_same_to_the_last_bit(n):
     torch.manual_seed(n)
     x_RC = torch.randn(1, n) * torch.randint(-3, 4, (1, n)).float().exp()
@@ -281,15 +282,15 @@ def test_the_rms_is_the_same_to_the_last_bit(n):
     assert_agreement([(BlockSpec(Kind.ROWS, 0.1, RMS_RELATIVE), x_RC)])
 
 
-@pytest.mark.parametrize("name", kernels.available())
-@pytest.mark.parametrize("flags", [RELATIVE | RMS_RELATIVE, 8, -1])
+@each("name", kernels.available())
+@each("flags", [RELATIVE | RMS_RELATIVE, 8, -1])
 def test_flags_that_contradict_each_other_or_mean_nothing_are_refused(name, flags):
     with pytest.raises(ValueError, match=r"^block 0: kind, shape, flags, window or bound out of range$"):
         encode(kernels.load(name), [(BlockSpec(Kind.ROWS, 0.1, flags), torch.ones(2, 2))])
 
 
-@pytest.mark.parametrize("window", [1, 32, 255])
-@pytest.mark.parametrize("rows", [2047, 2048, 2049, 4500])
+@each("window", [1, 32, 255])
+@each("rows", [2047, 2048, 2049, 4500])
 def test_matches_end_with_their_window(rows, window):
     torch.manual_seed(rows)
     x_RC = torch.randn(9, 3)[torch.randint(0, 9, (rows,))]
@@ -298,7 +299,7 @@ def test_matches_end_with_their_window(rows, window):
         assert_agreement([(BlockSpec(kind, 0.05, window=window), x_RC)])
 
 
-@pytest.mark.parametrize("far", [127.0, 128.0, 129.0, 200.0, 255.0, 256.0, -128.0, -129.0, -200.0, -256.0])
+@each("far", [127.0, 128.0, 129.0, 200.0, 255.0, 256.0, -128.0, -129.0, -200.0, -256.0])
 def test_a_few_packed_codes_beyond_a_byte_keep_their_bound(far):
     x_RC = torch.tensor([[0.0, 0.0, far]])
     blocks = [(BlockSpec(Kind.ROWS, 0.5), x_RC)]
@@ -308,7 +309,7 @@ def test_a_few_packed_codes_beyond_a_byte_keep_their_bound(far):
     assert bool(((values.view(torch.float32) - x_RC.flatten()).abs() <= 0.5).all())
 
 
-@pytest.mark.parametrize("n", [1008, 1009, 1011, 1020])
+@each("n", [1008, 1009, 1011, 1020])
 def test_no_stream_outgrows_its_size_field(n):
     """Every fourth quad of a static code's longest symbols falls into the first stream."""
     lengths = static_code(0, Shape.LAPLACE, 14).lengths
@@ -414,15 +415,15 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", kernels.available())
-@pytest.mark.parametrize("example", EXAMPLES)
+@each("name", kernels.available())
+@each("example", EXAMPLES)
 def test_worked_examples_of_the_documents_are_what_is_written(example, name):
     spec, rows, block = EXAMPLES[example]
     data, _ = encode(kernels.load(name), [(spec, torch.tensor(rows, dtype=torch.float32))])
     assert data == bytes.fromhex(block)
 
 
-@pytest.mark.parametrize("name", kernels.available())
+@each("name", kernels.available())
 def test_the_worked_example_of_an_id_list_is_what_is_written(name):
     data, _ = encode_ids(kernels.load(name), [torch.tensor([3, 5, 8, 1000, 1001, 1003, 70000])])
     assert data == bytes.fromhex("07 01 06 1C 82C129200002 E0C206")
@@ -438,7 +439,7 @@ def test_static_codes_are_those_of_the_document():
     assert zlib.crc32(b"".join(map(bytes, lengths))) == 0xBB81CC21
 
 
-@pytest.mark.parametrize("name", kernels.available())
+@each("name", kernels.available())
 def test_the_bad_one_of_several_blocks_is_named(name):
     blocks = [(BlockSpec(Kind.ROWS), torch.randn(3, 4)) for _ in range(3)]
     data, offsets = encode(REFERENCE, blocks)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laconic.kernels import available, load
 from laconic.kernels.cpu import _native
+from tests.cases import each
 
 NATIVE = [name for name in available() if name != "reference"]
 NARROW = ["avx2 without AVX-512"] if "avx2" in NATIVE else []
@@ -59,8 +60,8 @@ def test_layers_agree_bit_for_bit(sizes, samples, equal, fixed, size, seed, thre
         np.testing.assert_array_equal(run(name, parts, x, threads).view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("name", available())
-@pytest.mark.parametrize("fixed", [False, True])
+@each("name", available())
+@each("fixed", [False, True])
 def test_a_layer_is_right_within_the_rounding_of_its_inputs(name, fixed):
     generator = np.random.default_rng(7)
     (weights, scales, _, _, _, _), *_ = layers(generator, [300, 70], equal=False, fixed=False)
@@ -104,7 +105,7 @@ def test_dot_products_agree_bit_for_bit(samples, count, dim, keep, seed, threads
     )
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_what_does_not_fit_is_refused(name):
     chain = load(name).int8_layers()
     weights, ones = np.ones((3, 5), np.int8), np.ones(3, np.float32)

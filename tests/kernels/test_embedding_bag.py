@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from laconic.kernels import available, load
 from laconic.quantize.formats import RowFormat, dequantize_rows, quantize_rows
+from tests.cases import each
 
 FORMATS = list(RowFormat)
 NATIVE = [name for name in available() if name != "reference"]
@@ -80,8 +81,8 @@ def test_all_kernels_agree_bit_for_bit(request, threads):
         np.testing.assert_array_equal(out.view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("mode", ["sum", "mean", "weighted"])
+@each("format", FORMATS)
+@each("mode", ["sum", "mean", "weighted"])
 def test_a_bag_is_what_torch_makes_of_restored_rows(format, mode):
     generator = torch.Generator().manual_seed(0)
     table = quantize_rows(torch.randn(1000, 64, generator=generator), format)
@@ -158,7 +159,7 @@ def test_bags_are_those_of_fbgemm(bits, weighted):
     assert np.abs(out[:, 0] - expected.numpy()).max() < 20 * 20 * 5 * 2**-23
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_ids_outside_are_refused_or_looked_up_where_the_caller_says(name):
     tables = [
         quantize_rows(torch.arange(12.0).view(3, 4), RowFormat.INT8),
@@ -174,15 +175,15 @@ def test_ids_outside_are_refused_or_looked_up_where_the_caller_says(name):
     np.testing.assert_array_equal(out[0, 1], 1)
 
 
-@pytest.mark.parametrize("name", available())
-@pytest.mark.parametrize("offsets", [[0, 2, 1], [0, 1, 4], [-1, 0, 1], [0, 1]])
+@each("name", available())
+@each("offsets", [[0, 2, 1], [0, 1, 4], [-1, 0, 1], [0, 1]])
 def test_offsets_that_lie_are_refused(name, offsets):
     table = quantize_rows(torch.ones(2, 4), RowFormat.INT4)
     with pytest.raises(ValueError, match="offsets must"):
         call(name, [table], [RowFormat.INT4], 4, np.zeros(3, np.int64), np.array(offsets, np.int64), 2)
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_rows_of_the_wrong_size_are_refused(name):
     held = load(name).row_tables(4)
     with pytest.raises(ValueError, match="wrong size"):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from laconic import kernels
+from tests.cases import each
 
 ALL = [kernels.load(name) for name in kernels.available()]
 
@@ -40,7 +41,7 @@ def test_all_kernels_agree_and_errors_are_at_most_a_ninth(x, cut):
         assert (np.sign(back)[counted] == np.sign(layer)[counted]).all()
 
 
-@pytest.mark.parametrize("backend", ALL, ids=lambda backend: backend.name)
+@each("backend", ALL)
 def test_levels_that_there_are_none_of_show(backend):
     levels = np.array([5.2, -5.4, 101.0, np.nan, np.inf, 0.2], np.float32)
     out = np.empty_like(levels)
@@ -50,7 +51,7 @@ def test_levels_that_there_are_none_of_show(backend):
     assert out[5] == 0
 
 
-@pytest.mark.parametrize("backend", ALL, ids=lambda backend: backend.name)
+@each("backend", ALL)
 def test_what_does_not_fit_is_refused(backend):
     x, bases = np.ones(4, np.float32), np.zeros(1, np.int32)
     with pytest.raises(ValueError, match="counts"):

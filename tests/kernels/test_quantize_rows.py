@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.kernels import available, load
+from tests.cases import each
 
 NATIVE = [name for name in available() if name != "reference"]
 BITS = {2: 8, 3: 4, 4: 2}
@@ -44,7 +45,7 @@ def test_kernels_agree_with_the_reference(name, x, format, method):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_large_rows_of_int8_have_ranges_too(name):
     x = np.array([[-1.7e38, 0.0, 1.7e38], [1e30, 2e30, 3e30]], np.float32)
     for method in range(3):
@@ -53,7 +54,7 @@ def test_large_rows_of_int8_have_ranges_too(name):
         assert out[0, :3].tolist() == [0, 128, 255]
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_the_first_row_that_does_not_fit_is_named(name):
     x = np.zeros((3000, 5), np.float32)
     x[2990, 1], x[1234, 4], x[2000, 0] = np.nan, np.inf, -65520.0
@@ -64,13 +65,13 @@ def test_the_first_row_that_does_not_fit_is_named(name):
     assert quantized(name, x, 2, 0, threads=3)[0] == 2990
 
 
-@pytest.mark.parametrize("name", NATIVE)
+@each("name", NATIVE)
 def test_threads_change_nothing(name):
     x = np.random.default_rng(5).normal(size=(1700, 24)).astype(np.float32)
     np.testing.assert_array_equal(quantized(name, x, 3, 2)[1], quantized(name, x, 3, 2, threads=4)[1])
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_wrong_arguments_are_refused(name):
     kernels, x = load(name), np.zeros((2, 4), np.float32)
     with pytest.raises(ValueError, match="out has the wrong shape"):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from laconic import kernels
 from laconic.kernels import Optimizer
+from tests.cases import each
 
 ALL = [kernels.load(name) for name in kernels.available()]
 every_backend = pytest.mark.parametrize("backend", ALL, ids=lambda backend: backend.name)
@@ -375,7 +376,7 @@ REFUSALS |= {name: ("update_rows", *rest) for name, rest in UPDATE_REFUSALS.item
 
 
 @every_backend
-@pytest.mark.parametrize("name", REFUSALS)
+@each("name", REFUSALS)
 def test_what_does_not_fit_is_refused_with_the_value_before_anything_is_written(backend, name):
     operation, arguments, message = REFUSALS[name]
     table = np.arange(6, dtype=F).reshape(3, 2)
@@ -385,7 +386,7 @@ def test_what_does_not_fit_is_refused_with_the_value_before_anything_is_written(
 
 
 @every_backend
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [
         (np.ones((6, 4), F)[::2], longs(0), np.ones((1, 4), F), None),
@@ -395,15 +396,6 @@ def test_what_does_not_fit_is_refused_with_the_value_before_anything_is_written(
         (np.ones((3, 4), np.float16), longs(0), np.ones((1, 4), np.float16), None),
         (np.ones(4, F), longs(0), np.ones((1, 4), F), None),
         (np.ones((3, 4), F), longs(0, 1, 2)[::2], np.ones((2, 4), F), None),
-    ],
-    ids=[
-        "strided rows",
-        "strided columns",
-        "short index",
-        "two types",
-        "float16",
-        "a vector",
-        "strided index",
     ],
 )
 def test_arrays_are_never_converted(backend, arguments):

@@ -12,6 +12,7 @@ from laconic import kernels
 from laconic.errors import FormatError
 from laconic.kernels import load
 from laconic.kernels.sketch_layout import SketchLayout
+from tests.cases import each
 
 REFERENCE = kernels.load("reference")
 every_kernels = pytest.mark.parametrize("name", kernels.available())
@@ -77,7 +78,7 @@ def same(a, b):
 
 
 @every_type
-@pytest.mark.parametrize("x_type", [np.int32, np.int64])
+@each("x_type", [np.int32, np.int64])
 @every_shape
 def test_every_kernel_writes_the_same_sketch_and_reads_the_same_vector(
     cell_type, x_type, size, nonzeros, cells, bloom
@@ -97,7 +98,7 @@ def test_every_kernel_writes_the_same_sketch_and_reads_the_same_vector(
 
 
 @every_type
-@pytest.mark.parametrize("bloom", [False, True])
+@each("bloom", [False, True])
 def test_damaged_sketches_are_refused_alike(cell_type, bloom):
     layout = SketchLayout.of(500, 90, 3, bloom)
     cells, index, _ = encode("scalar", layout, sparse(500, 40), cell_type)
@@ -112,7 +113,7 @@ def test_damaged_sketches_are_refused_alike(cell_type, bloom):
         assert_alike(layout, bad_cells, bad_index)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each("seed", range(30))
 def test_stalls_leave_the_same_number_of_entries(seed):
     layout = SketchLayout.of(3000, 110, seed, False)
     assert_alike(layout, *encode("scalar", layout, sparse(3000, 80 + seed), np.int32)[:2])
@@ -146,8 +147,8 @@ def test_arrays_that_do_not_fit_the_layout_are_refused(name):
         implementation.encode_sketch(layout, x.astype(np.float32), cells, index)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize(("field", "value"), [(0, 10), (1, 20), (3, 9), (4, 30), (5, 5), (6, 17)])
+@each("name", OTHERS)
+@each(("field", "value"), [(0, 10), (1, 20), (3, 9), (4, 30), (5, 5), (6, 17)])
 def test_a_layout_that_contradicts_itself_is_refused(name, field, value):
     numbers = SketchLayout.of(100, 30, 0, False).numbers
     numbers[field] = value

@@ -12,12 +12,12 @@ import random
 from collections import Counter
 from itertools import product
 
-import pytest
 import torch
 from torch import Tensor
 
 from laconic.kernels.blocks import BlockSpec, Kind
 from laconic.kernels.reference.blocks.describe import describe_block
+from tests.cases import each
 from tests.kernels.test_backends_agree import (
     REFERENCE,
     Block,
@@ -62,7 +62,7 @@ def sorts(data: bytes, offsets: Tensor, blocks: list[Block]) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@each("seed", range(2))
 def test_blocks_read_side_by_side_are_read_as_if_alone(seed):
     rng = random.Random(seed)
     blocks = [block for _ in range(4) for block in every_sort(rng)]
@@ -75,7 +75,7 @@ def test_blocks_read_side_by_side_are_read_as_if_alone(seed):
         assert_same_verdict(blocks, *replaced(data, offsets, i, damaged(rng, block)))
 
 
-@pytest.mark.parametrize("bits", range(5, 16))
+@each("bits", range(5, 16))
 def test_packed_values_of_every_width(bits):
     """Uniform codes are packed, narrower ones grouped; sizes around groups of eight."""
     torch.manual_seed(bits)
@@ -88,7 +88,7 @@ def test_packed_values_of_every_width(bits):
     assert sum(data[int(start)] == 2 for start in offsets[:-1]) > len(blocks) // 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "tail"),
     [
         *product((2, 31, 511, 512, 513), (0.6, 1.0, 2.0, 8.0)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laconic import kernels
 from laconic.errors import FormatError
+from tests.cases import each
 
 ALL = [kernels.load(name) for name in kernels.available()]
 every_backend = pytest.mark.parametrize("backend", ALL, ids=lambda backend: backend.name)
@@ -186,7 +187,7 @@ def test_damaged_parts_are_refused_or_mean_something(data):
 
 
 @every_backend
-@pytest.mark.parametrize("unit", [0, -1, 3, 128])
+@each("unit", [0, -1, 3, 128])
 def test_an_impossible_unit_is_refused(backend, unit):
     with pytest.raises(ValueError, match="unit"):
         backend.sparse_index_room(10, unit)

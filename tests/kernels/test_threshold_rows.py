@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic import kernels
+from tests.cases import each
 
 ALL = [kernels.load(name) for name in kernels.available()]
 every_backend = pytest.mark.parametrize("backend", ALL, ids=lambda backend: backend.name)
@@ -53,7 +54,7 @@ def test_top_k_keeps_the_largest_and_of_equal_ones_those_further_left(backend):
 
 
 @every_backend
-@pytest.mark.parametrize(("keep", "k"), [(0.001, 1), (0.1, 1), (0.15, 2), (0.249, 2), (0.25, 3), (1.0, 10)])
+@each(("keep", "k"), [(0.001, 1), (0.1, 1), (0.15, 2), (0.249, 2), (0.25, 3), (1.0, 10)])
 def test_top_k_rounds_the_share_and_keeps_at_least_one(backend, keep, k):
     assert kept(backend, [list(range(1, 11))], keep, TOP_K).sum() == k
 
@@ -95,7 +96,7 @@ def test_zeros_are_never_kept(backend, method):
 
 @every_backend
 @every_method
-@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0)])
+@each("shape", [(0, 5), (5, 0), (0, 0)])
 def test_nothing_has_nothing_to_keep(backend, method, shape):
     assert len(threshold(backend, np.zeros(shape), 0.5, method)[0]) == 0
 
@@ -116,7 +117,7 @@ def test_places_ascend_column_by_column(backend):
 
 
 @every_backend
-@pytest.mark.parametrize(
+@each(
     ("keep", "method", "room", "text"),
     [
         (0.0, 0, 6, "keep must be above 0 and at most 1"),

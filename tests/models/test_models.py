@@ -9,6 +9,7 @@ import torch
 
 from laconic.errors import ConfigError
 from laconic.models import DLRM, DCNv2, Model
+from tests.cases import each
 
 BUILDERS = {
     "dlrm": lambda dense, tables, dim: DLRM(dense=dense, tables=tables, dim=dim, bottom=(7,), top=(6, 5)),
@@ -116,7 +117,7 @@ def test_the_same_seed_starts_the_same_model(build):
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-@pytest.mark.parametrize("dense", [0, 3])
+@each("dense", [0, 3])
 def test_dlrm_feeds_the_top_with_the_dense_vector_and_the_dots_of_all_pairs(dense):
     model = DLRM(dense=dense, tables=4, dim=2, bottom=(), top=()).double()
     dense_BF, embeddings_BTD = inputs(5, dense, 4, 2, torch.float64)
@@ -158,7 +159,7 @@ def test_low_rank_has_fewer_parameters():
     assert count[0] - count[1] == 3 * (68 * 68 - 2 * 68 * 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: DLRM(dense=1, tables=0, dim=4), "dlrm.tables: expected a number >= 1, got 0"),
