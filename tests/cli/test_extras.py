@@ -37,6 +37,7 @@ def test_the_table_of_extras_is_that_of_the_project():
         ("simulate --report page.html", "plotly", "report"),
         ("tune run.toml --report page.html", "plotly", "report"),
         ("plan cluster.toml", "scipy", "plan"),
+        ("tune run.toml", "scipy", "tune"),
     ],
 )
 def test_a_missing_package_is_one_line_with_the_remedy(words, package, extra, tmp_path):

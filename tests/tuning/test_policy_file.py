@@ -87,7 +87,7 @@ def test_the_file_says_what_was_measured_and_why():
 #            falling by 3.1 % of itself while steps grow e-fold
 # budget     loss +0.05 %
 # predicted  loss +0.044 %; 2.80 kB -> 350 B a step by all ranks, 8.0x fewer;
-#            no choice within the budget sends less than 345 B
+#            no choice within the budget sends less than 350 B
 #
 # bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of
 # the root mean square. Behind each: what it saves and costs by itself, and what the next one would.

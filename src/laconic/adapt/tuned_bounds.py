@@ -1,7 +1,7 @@
 """Bounds for all tables and both directions that send the fewest bytes within one budget of loss.
 
 Each direction of each table is one choice among its measured bounds and exactness; what a choice costs is
-its bytes, what it harms is the loss, and ``allocate`` finds the best choice for all together.
+its bytes, what it harms is the loss, and the knapsack finds the best choice for all together.
 
 Bounds whose error rivals the signal are not offered, whatever their harm: a short measurement cannot see what noise
 of that size does to the learning of rows that are rarely looked up.
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from laconic.adapt.allocate import Option, allocate
 from laconic.adapt.curves import Curve, TableCurves
+from laconic.plan.solve.knapsack import Option, solve
 
 __all__ = ["MOST_ERROR", "Choice", "TunedBounds", "tune_bounds"]
 
@@ -63,7 +63,7 @@ def tune_bounds(tables: Sequence[TableCurves], budget: float) -> TunedBounds:
         for direction, curve in (("forward", table.forward), ("backward", table.backward))
     ]
     options = [_options(curve) for curve in curves]
-    found = allocate(options, budget)
+    found = solve(options, budget)
     choices = [
         _choice(curve, option, chosen)
         for curve, option, chosen in zip(curves, options, found.chosen, strict=True)

@@ -11,6 +11,7 @@ EXTRAS = {
     "lab": ("pyroute2",),
     "report": ("plotly",),
     "plan": ("scipy",),
+    "tune": ("scipy",),
     "quantize": ("safetensors", "scipy"),
     "xdp": ("ziglang",),
     "serve": ("fastapi", "prometheus_client", "safetensors", "uvicorn"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from laconic.cli.extras import need
 from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
 from laconic.errors import ConfigError
 from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
@@ -48,6 +49,7 @@ def tune(
     from laconic.tuning.result import tune_result
     from laconic.tuning.tune import choose
 
+    need("scipy")
     allowed = None if budget is None else parse_budget(budget)
     _check_outputs(out, force, json_file, report)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))

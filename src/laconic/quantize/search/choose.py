@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from laconic.plan.solve.knapsack import Option, solve
 from laconic.quantize.formats.recipe import Recipe
 from laconic.quantize.search.candidates import recipe_of
-from laconic.quantize.search.knapsack import Option, solve
 from laconic.quantize.search.sensitivity import Measurement
 
 __all__ = ["Chosen", "Objective", "ParetoPoint", "choose", "pareto"]
