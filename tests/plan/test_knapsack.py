@@ -191,6 +191,12 @@ def test_options_that_are_not_finite_are_not_taken():
         solve([[Option(1, 1)], []], 5)
 
 
+def test_figures_next_to_nothing_are_figures():
+    tiny = 1.1125369292536007e-308
+    assert solve([[Option(tiny, 0.0)]], 0.0).cost == tiny
+    assert solve([[Option(9, 0), Option(1, 5e-324)], [Option(2, 0), Option(1, 1)]], 5e-324).chosen == (1, 0)
+
+
 def test_no_budget_takes_what_does_no_harm():
     assert solve([[Option(9, 0), Option(1, 1e-12), Option(5, -1e-6)]], 0.0).chosen == (2,)
 

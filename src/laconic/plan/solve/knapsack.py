@@ -29,6 +29,7 @@ __all__ = ["Allocation", "Option", "solve"]
 
 _SLACK = 1e-5  # of the budget that is kept back at the second attempt
 _COST = 1e4  # what all costs are scaled to: HiGHS ends when it is within 1e-6 of the best
+_LEAST = 1e-290  # costs below this are as good as none
 _MOST_S = 20.0
 
 
@@ -102,10 +103,14 @@ class _Program:
         self, parts: Sequence[Sequence[Option]], frontiers: Sequence[Sequence[int]], budget: float
     ) -> None:
         self._parts = parts
-        self._option_X = [(i, o) for i, frontier in enumerate(frontiers) for o in frontier]
+        # what exceeds the whole budget is never taken, and without it the program is better scaled
+        self._option_X = [
+            (i, o) for i, frontier in enumerate(frontiers) for o in frontier if parts[i][o].harm <= budget
+        ]
         self._cost_X = np.array([parts[i][o].cost for i, o in self._option_X])
+        self._scale = _COST / max(float(np.abs(self._cost_X).sum()), _LEAST)
         harm_X = np.array([max(parts[i][o].harm, 0.0) for i, o in self._option_X])
-        self._share_X: NDArray[Any] = harm_X / budget if budget else np.where(harm_X > 0, 2.0, 0.0)
+        self._share_X: NDArray[Any] = harm_X / (budget or 1.0)
 
     def harm(self, chosen: Sequence[int]) -> float:
         """Return the harm of a choice."""
@@ -117,24 +122,20 @@ class _Program:
         from scipy.sparse import csr_array  # noqa: PLC0415
 
         count = len(self._option_X)
-        kept_X = (
-            self._share_X <= 1.0
-        )  # more than the whole budget: never, and a better-scaled program without
-        scale = _COST / (float(np.abs(self._cost_X).sum()) or 1.0)
         places = ([i for i, _ in self._option_X], np.arange(count))
         one = csr_array((np.ones(count), places), shape=(len(self._parts), count))
         with silent_stdout():
             answer = milp(
-                c=self._cost_X * scale,
+                c=self._cost_X * self._scale,
                 constraints=[
                     LinearConstraint(one, 1, 1),
-                    LinearConstraint(self._share_X * kept_X, -np.inf, share),
+                    LinearConstraint(self._share_X, -np.inf, share),
                 ],
                 integrality=np.ones(count),
-                bounds=Bounds(0, kept_X.astype(float)),
+                bounds=Bounds(0, 1),
                 options={"mip_rel_gap": 0.0, "time_limit": _MOST_S},
             )
         if answer.x is None:
             return None
         chosen = {i: o for (i, o), x in zip(self._option_X, answer.x, strict=True) if x > 0.5}
-        return tuple(chosen[i] for i in range(len(self._parts))), float(answer.mip_dual_bound) / scale
+        return tuple(chosen[i] for i in range(len(self._parts))), float(answer.mip_dual_bound) / self._scale
