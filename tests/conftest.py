@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -18,17 +19,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
+from xdist import is_xdist_controller
 
-from laconic.lab import check
+gc.disable()  # until everything is imported: nothing of it is garbage
 
 settings.register_profile(
     "default", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("quick", settings.get_profile("default"), max_examples=15)
 settings.load_profile("default")
-torch.manual_seed(0)
 
 _DUMPS = Path(
     os.environ.get("LACONIC_TEST_DUMPS", Path(__file__).parents[2] / "shared" / "data" / "embeddings")
@@ -61,6 +61,19 @@ def pytest_configure(config):
         settings.load_profile("quick")
 
 
+def pytest_sessionstart(session):
+    if not is_xdist_controller(session):  # which hands tests out only, and need not import torch
+        import torch
+
+        torch.manual_seed(0)
+
+
+def pytest_collection_finish():
+    """Look for garbage in what tests make, not in all that was imported, which takes half a second each time."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_ignore_collect(collection_path, config):
     if not config.getoption("--quick") or collection_path == Path(__file__).parent:
         return None
@@ -75,6 +88,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def machine():
     """A machine that can run a lab; or skip."""
+    from laconic.lab import check
+
     lacking = [f"{fact.name}: {fact.detail}; {fact.remedy}" for fact in check(gloo=False) if fact.ok is False]
     if lacking:
         pytest.skip(f"no lab on this machine: {lacking[0]}")
@@ -83,8 +98,9 @@ def machine():
 @pytest.fixture
 def dump():
     """Load NAME_ROWSxDIM.f32 from the folder of real embedding batches, or skip."""
+    import torch
 
-    def load(name: str) -> torch.Tensor:
+    def load(name):
         path = _DUMPS / f"{name}.f32"
         if not path.exists():
             pytest.skip(f"no {path}; set LACONIC_TEST_DUMPS to the folder of the SC'24 authors' dumps")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 from types import SimpleNamespace
 
@@ -35,11 +34,3 @@ def forked_ranks():
         patch.setattr(crew, "subprocess", SimpleNamespace(Popen=warm_popen, STDOUT=subprocess.STDOUT))
         patch.setattr(crew, "Lab", WarmLab)
         yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def frozen_heap():
-    """Benchmarks collect garbage before they time: not in what torch has made, which takes a third of a second."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
