@@ -66,9 +66,8 @@ def train(
     json_file: JsonFile = None,
 ) -> None:
     """Step time, bytes and accuracy of training, against what you would use instead, on a real wire."""
-    from benchmarks.machine import Machine
-    from benchmarks.training.benchmark import run_training_benchmark
-    from benchmarks.training.tables import render
+    from benchmarks.results import Machine
+    from benchmarks.training.benchmark import render, run_training_benchmark
 
     check_outputs(json=json_file)
     rates_mbit = _rates(rates)
@@ -79,7 +78,7 @@ def train(
         result = run_training_benchmark(
             data=data, rates_mbit=rates_mbit, hosts=hosts, seeds=seeds, full=full, say=status.update
         )
-    console.print(render(result.rows, result.comparisons))
+    console.print(render(result))
     if json_file is not None:
         write_json(result.as_json(), json_file)
 
@@ -94,8 +93,8 @@ def switch(
     json_file: JsonFile = None,
 ) -> None:
     """Sum of integers by a switch, in the kernel and in user space, against gloo's ring all-reduce."""
-    from benchmarks.machine import Machine
     from benchmarks.reduction.switch import render, run_switch_benchmark
+    from benchmarks.results import Machine
 
     check_outputs(json=json_file)
     rates_mbit = _rates(rates)
@@ -126,7 +125,7 @@ def adapt(
     """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
     from benchmarks.adaptation.benchmark import run_adaptation_benchmark
     from benchmarks.adaptation.tables import render
-    from benchmarks.machine import Machine
+    from benchmarks.results import Machine
     from laconic.errors import ConfigError
 
     check_outputs(json=json_file)
@@ -159,9 +158,9 @@ def placement(
     json_file: JsonFile = None,
 ) -> None:
     """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
-    from benchmarks.machine import Machine
     from benchmarks.placement.benchmark import as_json, run_placement_benchmark
     from benchmarks.placement.tables import render
+    from benchmarks.results import Machine
 
     check_outputs(json=json_file)
     console = console_for(json_file)
@@ -188,10 +187,10 @@ def reduce(
     """Time, bytes and exactness of sums over hosts: gloo, torch's hooks, top-k and Laconic, on a real wire."""
     from dataclasses import asdict
 
-    from benchmarks.machine import Machine
     from benchmarks.reduction.benchmark import parts_of, run_reduction_benchmark
     from benchmarks.reduction.plan import usual_plan
     from benchmarks.reduction.tables import render
+    from benchmarks.results import Machine
 
     check_outputs(json=json_file)
     plan = usual_plan(data, full=full, words=words)
@@ -218,7 +217,7 @@ def hybrid(
     """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
     from dataclasses import asdict
 
-    from benchmarks.machine import Machine
+    from benchmarks.results import Machine
     from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
     from benchmarks.thresholding.hybrid.plan import usual_plans
     from benchmarks.thresholding.hybrid.tables import render
@@ -253,7 +252,7 @@ def serve(
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from benchmarks.machine import Machine
+    from benchmarks.results import Machine
     from benchmarks.serving.benchmark import run_serving_benchmark
     from benchmarks.serving.engines import ENGINES
     from benchmarks.serving.tables import render

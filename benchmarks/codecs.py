@@ -19,9 +19,9 @@ from benchmarks.contenders import Contender, contenders_for
 from benchmarks.dumps import Dump, find_dumps
 from benchmarks.generated import Generator, generators
 from benchmarks.ideal import ideal_ratio
-from benchmarks.machine import Machine
 from benchmarks.meter import Meter
 from benchmarks.result import CaseResult, Entry, Figures, Result
+from benchmarks.results import Machine
 from benchmarks.table import render
 from benchmarks.timing import BestTimes, Trial, best_times
 from laconic.errors import ConfigError

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from benchmarks.case import Case
-from benchmarks.machine import Machine
+from benchmarks.results import Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from benchmarks.adaptation.encoders import EncoderRow, compare_encoders
 from benchmarks.adaptation.row import Row, accuracy_rows
 from benchmarks.adaptation.timing import time_policies
 from benchmarks.adaptation.trial import Outcome, Trial, run_trial
-from benchmarks.training.real_data import real_data_sets
+from benchmarks.data_sets import real_data_sets
 from laconic.data import DataSettings, SyntheticSettings, open_source
 from laconic.machine import cores
 from laconic.train.settings import ExchangeSettings

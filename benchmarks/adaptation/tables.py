@@ -10,7 +10,7 @@ from rich.table import Table
 from benchmarks.adaptation.encoders import EncoderRow
 from benchmarks.adaptation.parts import bar
 from benchmarks.adaptation.row import Row
-from benchmarks.figures_table import figures_table
+from benchmarks.results import figures_table
 
 __all__ = ["render"]
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.adaptation.parts import parts_of
 from benchmarks.adaptation.row import Row
-from benchmarks.training.driver import Driver
-from benchmarks.training.interval import paired_ratios
-from benchmarks.training.jobs import Steps
+from benchmarks.results import paired_ratios
+from benchmarks.training.worker import Steps, TrainingPool
 from laconic.data import SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms
 from laconic.train.settings import ModelSettings
@@ -33,19 +32,19 @@ def time_policies(
     rows: list[Row] = []
     limited = [rate for rate in rates_mbit if rate is not None]
     if limited:
-        with Driver(_HOSTS, lab=True, rate=f"{limited[-1]:.0f}mbit") as driver:
+        with TrainingPool(_HOSTS, rate_mbit=limited[-1]) as driver:
             for rate in sorted(limited, reverse=True):  # settling is quickest on the fastest link
-                driver.set_rate(f"{rate:.0f}mbit")
+                driver.set_rate(rate)
                 say(f"timing at {rate:.0f} Mbit/s")
                 rows += _rows(_time(driver, rounds), rate)
     if None in rates_mbit:
-        with Driver(_HOSTS, lab=False) as driver:
+        with TrainingPool(_HOSTS) as driver:
             say("timing on loopback")
             rows += _rows(_time(driver, rounds), None)
     return rows
 
 
-def _time(driver: Driver, rounds: int) -> dict[str, RunFigures]:
+def _time(driver: TrainingPool, rounds: int) -> dict[str, RunFigures]:
     job = Steps(
         data=SyntheticSettings(kind="synthetic", cap=_CAP),
         model=_MODEL,

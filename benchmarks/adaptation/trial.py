@@ -9,8 +9,8 @@ from typing import Literal
 
 import torch
 
+from benchmarks.data_sets import recipe_for
 from benchmarks.training.methods import find_method
-from benchmarks.training.recipe import recipe_for
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.data import DataSettings, Samples, Source, open_source
 from laconic.exchange import Layout

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.crew import Crew
 from benchmarks.placement.case import Case
 from benchmarks.placement.contenders import Chosen, choose_places
 from benchmarks.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
+from benchmarks.worker_pool import WorkerPool
 from laconic.cost.engine_speeds import EngineSpeeds
 from laconic.cost.timeline import ROUNDS
 from laconic.cost.topology import Cluster
@@ -124,7 +124,7 @@ class Engine:
 
 
 def calibrate(
-    crew: Crew, case: Case, folder: Path, say: Callable[[str], None], *, rounds: int, steps: int
+    crew: WorkerPool, case: Case, folder: Path, say: Callable[[str], None], *, rounds: int, steps: int
 ) -> Engine:
     """Measure; the crew has links whose rate may be set."""
     nothing = DenseCost(0.0, 0.0)
@@ -150,7 +150,7 @@ def calibrate(
     answers: dict[float, dict[str, Placed]] = {}
     for rate in _RATES:
         say(f"{case.name}: calibrating at {rate:.0f} Mbit/s")
-        crew.set_rate(f"{rate:.0f}mbit")
+        crew.set_rate(rate)
         answers[rate] = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
     last = answers[_RATES[-1]]
     engine = Engine(
@@ -244,7 +244,7 @@ def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
 
 
 def time_contenders(
-    crew: Crew,
+    crew: WorkerPool,
     case: Case,
     contenders: Sequence[Contender],
     *,
@@ -264,7 +264,7 @@ def time_contenders(
         races=tuple(tuple(contender.name for contender in race) for race in races),
         further_rounds=further_rounds,
     )
-    return {answer.name: answer for answer in map(Placed.model_validate, crew.ask("steps", job))}
+    return {answer.name: answer for answer in crew.ask(job, Placed)}
 
 
 def usual_ms(answer: Placed) -> float:

@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 
+from benchmarks.data_sets import real_data_sets
 from benchmarks.placement.jobs import Sends
 from benchmarks.placement.sizes import BATCH, MODEL
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
-from benchmarks.training.real_data import real_data_sets
 from laconic.cost.workload import Coding, Workload
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups

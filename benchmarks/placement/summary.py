@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from benchmarks.placement.row import Row
-from benchmarks.training.interval import ratios_of_turns
+from benchmarks.results import ratios_of_turns
 
 __all__ = ["Race", "Summary", "races_of", "summarize"]
 

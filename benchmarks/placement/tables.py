@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.figures_table import figures_table
 from benchmarks.placement.row import Row
 from benchmarks.placement.summary import Race, Summary, races_of, summarize
+from benchmarks.results import figures_table
 
 __all__ = ["render"]
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.crew import Crew
 from benchmarks.placement.calibration import ALONE, CODED, Engine, calibrate, time_contenders, usual_ms
 from benchmarks.placement.case import Case
 from benchmarks.placement.contenders import Chosen, choose_places, plan_places
 from benchmarks.placement.jobs import Codec, Contender, Placed, Sends
 from benchmarks.placement.row import Row
 from benchmarks.placement.simulated import simulate_times
-from benchmarks.training.interval import ratios_of_turns
-from benchmarks.training.timing import PROFILE_SHARE
+from benchmarks.results import ratios_of_turns
+from benchmarks.training.benchmark import PROFILE_SHARE
+from benchmarks.worker_pool import WorkerPool
 
 __all__ = ["time_placements"]
 
@@ -39,7 +39,7 @@ def time_placements(
 ) -> list[Row]:
     """Time all at these rates; ``match_profile``: and where plain communicates for the profile's share of a step."""
     rows = []
-    with Crew("benchmarks.placement.worker", hosts, lab=True, rate="200mbit") as crew:
+    with WorkerPool("benchmarks.placement.worker", hosts, rate_mbit=200) as crew:
         for case in cases:
             engine = calibrate(crew, case, folder / case.name, say, rounds=rounds + _FITTING, steps=steps)
             rates = list(rates_mbit)
@@ -49,13 +49,13 @@ def time_placements(
                 rates.insert(0, next((rate for rate in rates if abs(rate / matching - 1) <= _SAME), matching))
             for rate in dict.fromkeys(rates):
                 say(f"{case.name}: timing at {rate:.0f} Mbit/s")
-                crew.set_rate(f"{rate:.0f}mbit")
+                crew.set_rate(rate)
                 rows += _time(crew, case, engine, rate, rounds, steps, folder / case.name / f"{rate:.0f}")
     return rows
 
 
 def _time(
-    crew: Crew, case: Case, engine: Engine, rate: float, rounds: int, steps: int, folder: Path
+    crew: WorkerPool, case: Case, engine: Engine, rate: float, rounds: int, steps: int, folder: Path
 ) -> list[Row]:
     chosen: list[Chosen] = []
     codecs: dict[Codec, Sends] = {"exact": engine.exact_sends(case, crew.ranks, rate), "coded": CODED}
@@ -116,11 +116,11 @@ def _row(
     )
 
 
-def _matching_rate(crew: Crew, case: Case, alone_ms: float) -> float:
+def _matching_rate(crew: WorkerPool, case: Case, alone_ms: float) -> float:
     """Rate at which plain communicates for the profile's share of a step; computing alone was measured at length."""
     rate, sent, wanted_ms = 200.0, [], alone_ms * PROFILE_SHARE / (1 - PROFILE_SHARE)
     for _ in range(_TRIES):  # what is waited for is about as long as the rate is slow: all tries count
-        crew.set_rate(f"{rate:.0f}mbit")
+        crew.set_rate(rate)
         answer = time_contenders(crew, case, [ALONE, PLAIN], rounds=6, steps=2)[PLAIN.name]
         sent.append(rate * max(usual_ms(answer) - alone_ms, 1.0))
         rate = float(round(min(max(statistics.median(sent) / wanted_ms, 10), 10_000)))

@@ -1,4 +1,4 @@
-"""One rank of the placement benchmark; started by ``Crew`` as ``python -m benchmarks.placement.worker``."""
+"""One rank of the placement benchmark; started by ``WorkerPool`` as ``python -m benchmarks.placement.worker``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.crew_member import do_jobs
 from benchmarks.placement.jobs import Contender, Placed, PlacedSteps
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
+from benchmarks.worker import serve
 from laconic.data import Samples, open_source
 from laconic.exchange.world import Joined
 from laconic.train.placement import make_placement
@@ -31,7 +31,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with process_group(timeout_s=600) as ranks:
         timed = _Timed(ranks)
-        do_jobs(ranks, lambda _, text: timed.measure(PlacedSteps.model_validate_json(text)))
+        serve(ranks, {PlacedSteps: timed.measure})
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.training.real_data import real_data_sets
+from benchmarks.data_sets import real_data_sets
 from laconic.cost.distinct import correlation_of
 from laconic.cost.expectation import expected_traffic
 from laconic.cost.frequencies import Frequencies

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.crew import Crew
 from benchmarks.reduction.jobs import Answer, Iterations, Sums
 from benchmarks.reduction.models import AnyTask
 from benchmarks.reduction.plan import Plan
 from benchmarks.reduction.recorded import record
 from benchmarks.reduction.row import Row, rows_of
 from benchmarks.reduction.workload import AnyWorkload, Generated
+from benchmarks.worker_pool import WorkerPool
 from laconic.errors import ConfigError
 
 __all__ = ["parts_of", "run_reduction_benchmark"]
@@ -41,7 +41,6 @@ def run_reduction_benchmark(
         raise ConfigError(f"--hosts: expected at least 2, got {hosts}; one has nobody to send to")
     crews = _crews(plan, hosts)
     limit = rate_mbit if lab else None
-    rate = f"{1000 * rate_mbit:.0f}kbit" if lab else None
     rows: list[Row] = []
     with TemporaryDirectory(prefix="laconic-gradients-") as scratch:
         folder = Path(scratch)
@@ -51,12 +50,12 @@ def run_reduction_benchmark(
             say(f"training {task.name} to record its gradients")
             workloads.append(record(task, max(crew for crew, _ in crews), folder))
         for count, repeats in crews:
-            with Crew(_WORKER, count, lab=lab, rate=rate) as crew:
+            with WorkerPool(_WORKER, count, rate_mbit=limit) as crew:
                 rows += _sum(crew, workloads, plan.methods, repeats, limit, say)
                 if count == hosts:
                     say(f"training {plan.sparse_model.name} under DDP")
                     rows += _iterate(crew, plan.sparse_model, plan.rounds, plan.steps, limit)
-    with Crew(_WORKER, _LOOPBACK_HOSTS, lab=False) as crew:
+    with WorkerPool(_WORKER, _LOOPBACK_HOSTS) as crew:
         say(f"training {plan.dense_model.name} under DDP on loopback")
         rows += _iterate(
             crew, plan.dense_model, _LOOPBACK_ROUNDS * plan.rounds, _LOOPBACK_STEPS * plan.steps, None
@@ -79,7 +78,7 @@ def _generated(plan: Plan) -> list[Generated]:
 
 
 def _sum(
-    crew: Crew,
+    crew: WorkerPool,
     workloads: Sequence[AnyWorkload],
     methods: tuple[str, ...],
     repeats: int,
@@ -91,7 +90,7 @@ def _sum(
         say(f"{crew.ranks} hosts: {workload.name}, {workload.sparsity:.0%} zeros, {workload.supports}")
         job = Sums(workload=workload, methods=methods, repeats=repeats)
         rows += rows_of(
-            [Answer.model_validate(answer) for answer in crew.ask("sums", job)],
+            crew.ask(job, Answer),
             workload=workload.name,
             sparsity=workload.sparsity,
             supports=workload.supports,
@@ -101,10 +100,10 @@ def _sum(
     return rows
 
 
-def _iterate(crew: Crew, task: AnyTask, rounds: int, steps: int, rate_mbit: float | None) -> list[Row]:
+def _iterate(crew: WorkerPool, task: AnyTask, rounds: int, steps: int, rate_mbit: float | None) -> list[Row]:
     job = Iterations(task=task, rounds=rounds, steps=steps)
     return rows_of(
-        [Answer.model_validate(answer) for answer in crew.ask("iterations", job)],
+        crew.ask(job, Answer),
         workload=f"{task.name}, a step under DDP",
         supports="independent",
         hosts=crew.ranks,

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.reduction.jobs import Answer, Iterations
-from benchmarks.reduction.measured import Measured, measure
 from benchmarks.reduction.models.task import Batch, Task
-from benchmarks.reduction.truth import Truth, fingerprint
+from benchmarks.reduction.truth import Truth
+from benchmarks.worker import Measured, fingerprint, measure
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.train.ranks import Ranks
 
@@ -77,7 +77,7 @@ class _Figures:
     measured: list[Measured] = field(default_factory=list)
 
 
-def iterate_by_turns(job: Iterations, ranks: Ranks) -> list[Answer]:
+def iterate_by_turns(ranks: Ranks, job: Iterations) -> list[Answer]:
     """Train; who begins a round alternates."""
     batches = [job.task.batch_of(ranks.rank, step) for step in range(_BATCHES)]
     both = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.reduction.jobs import Answer
 from benchmarks.reduction.workload import Supports
-from benchmarks.training.interval import paired_ratios
+from benchmarks.results import paired_ratios
 from laconic.errors import CommError
 
 __all__ = ["Row", "rows_of"]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.reduction.jobs import Answer, Sums
-from benchmarks.reduction.measured import Measured, measure
 from benchmarks.reduction.methods import METHODS, Setting, Sum, Summed
-from benchmarks.reduction.truth import Truth, fingerprint
+from benchmarks.reduction.truth import Truth
+from benchmarks.worker import Measured, fingerprint, measure
 from laconic.errors import ConfigError
 from laconic.reduce import Reducer
 from laconic.train.ranks import Ranks
@@ -27,7 +27,7 @@ class _Figures:
     way: str | None = None
 
 
-def sum_by_turns(job: Sums, ranks: Ranks, reducer: Reducer) -> list[Answer]:
+def sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[Answer]:
     """Sum; methods are begun in another order every time."""
     unknown = [name for name in job.methods if name not in METHODS]
     if unknown:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from benchmarks.figures_table import figures_table
+from benchmarks.results import figures_table
 from laconic.lab import Lab, Rate
 
 __all__ = ["METHODS", "Row", "render", "run_switch_benchmark"]

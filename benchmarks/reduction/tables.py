@@ -12,8 +12,8 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.figures_table import figures_table
 from benchmarks.reduction.row import Row
+from benchmarks.results import figures_table
 
 __all__ = ["render"]
 

@@ -7,7 +7,6 @@ that gloo's ring passes too; a rounded or missing entry does not. Shape legend: 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Truth", "fingerprint"]
+__all__ = ["Truth"]
 
 Floats = NDArray[np.float32]
 _RELATIVE = 1e-6
@@ -46,8 +45,3 @@ class Truth:
     def allows(self, total_W: Tensor) -> bool:
         """Whether every entry is near enough; NaN never is."""
         return bool((total_W >= self.low_W).all()) and bool((total_W <= self.high_W).all())
-
-
-def fingerprint(x: Tensor) -> int:
-    """Return a number that differs where bits do."""
-    return zlib.crc32(x.detach().contiguous().view(torch.uint8).numpy().data)

@@ -24,7 +24,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.machine import Machine
+from benchmarks.results import Machine
 from benchmarks.serving.client import Outcomes, closed_loop, open_loop
 from laconic.errors import ConfigError
 from laconic.quantize.formats import (

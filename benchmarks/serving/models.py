@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.data_sets import real_data_sets
 from benchmarks.serving.steps import Steps
-from benchmarks.training.real_data import real_data_sets
 from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
 from laconic.quantize.formats import Artifact, Features, ModelShape, TrainedModel
 from laconic.quantize.search.held_out import select

@@ -8,7 +8,7 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.figures_table import figures_table
+from benchmarks.results import figures_table
 from benchmarks.serving.benchmark import Result
 from benchmarks.serving.complexity import Fit
 from benchmarks.serving.row import Row

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
+from benchmarks.data_sets import real_data_sets
 from benchmarks.thresholding.forms import Form
 from benchmarks.thresholding.trial import PLAIN, Case, Outcome, Trial, run_trial
-from benchmarks.training.real_data import real_data_sets
 from laconic.codecs.threshold import Threshold, ThresholdMethod
 
 __all__ = ["DROPPED", "default_cases", "paper_cases", "run_thresholding_benchmark"]

@@ -20,10 +20,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.training.driver import Driver
-from benchmarks.training.jobs import Epoch
-from benchmarks.training.real_data import real_data_sets
-from benchmarks.training.recipe import recipe_for
+from benchmarks.data_sets import real_data_sets, recipe_for
+from benchmarks.training.worker import Epoch, TrainingPool
 from laconic.data import DataSettings
 from laconic.demo.measure import RunFigures
 from laconic.errors import PlanError
@@ -63,7 +61,7 @@ class Pair:
 
 
 def measure_pairs(
-    driver: Driver,
+    driver: TrainingPool,
     name: str,
     data: DataSettings,
     cases: Sequence[tuple[float, int]],
@@ -160,7 +158,7 @@ def main() -> None:
     given = parser.parse_args()
     console, pairs = Console(stderr=True), []
     cases = [(dropped, refresh) for dropped in given.dropped or [0.98] for refresh in given.refresh or [1000]]
-    with tempfile.TemporaryDirectory() as scratch, Driver(_RANKS, lab=False) as driver:
+    with tempfile.TemporaryDirectory() as scratch, TrainingPool(_RANKS) as driver:
         for name, data in real_data_sets(given.data, Path(scratch)).items():
             if given.sets and name not in given.sets:
                 continue

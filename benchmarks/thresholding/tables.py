@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.figures_table import figures_table
+from benchmarks.results import figures_table
 from benchmarks.thresholding.row import Row
 
 __all__ = ["render"]

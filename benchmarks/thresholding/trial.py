@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.data_sets import recipe_for
 from benchmarks.thresholding.forms import Form, split_model
-from benchmarks.training.recipe import recipe_for
 from laconic.codecs.threshold import Threshold
 from laconic.data import DataSettings, open_source
 from laconic.nn import RehearsedSplit

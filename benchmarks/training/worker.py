@@ -1,19 +1,20 @@
-"""One rank of the benchmark: does the jobs that the driver sends, one after the other.
+"""Ranks that train: the jobs that they are given, the pool that gives them, and what one rank does.
 
-Started by ``driver`` as ``python -m benchmarks.training.worker JOBS ANSWERS``.
+``TrainingPool`` starts ranks as ``python -m benchmarks.training.worker JOBS ANSWERS``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
-import torch
-
-from benchmarks.crew_member import do_jobs
-from benchmarks.training.jobs import Epoch, Steps
+from benchmarks.data_sets import Recipe
 from benchmarks.training.methods import find_method
-from laconic.data import Samples, Source, open_source
-from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps
+from benchmarks.worker import serve
+from benchmarks.worker_pool import WorkerPool
+from laconic.config import Settings
+from laconic.data import DataSettings, Samples, Source, open_source
+from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.world import Joined
 from laconic.train.adaptation import Adaptation, make_adaptive_policy
@@ -23,24 +24,62 @@ from laconic.train.settings import (
     DenseSettings,
     EmbeddingSettings,
     ExchangeSettings,
+    ModelSettings,
     RunSettings,
     TrainSettings,
 )
 from laconic.train.trainer import Trainer
 
+__all__ = ["Epoch", "Steps", "TrainingPool"]
 
-def main() -> None:
-    """Work until told to stop."""
-    torch.set_num_threads(1)
-    with process_group(timeout_s=600) as ranks:
-        timed = _Timed(ranks)
 
-        def do(kind: str, text: str) -> list[RunFigures]:
-            if kind == "steps":
-                return timed.measure(Steps.model_validate_json(text))
-            return [_epoch(Epoch.model_validate_json(text), ranks)]
+class _Job(Settings):
+    data: DataSettings
+    model: ModelSettings
+    recipe: Recipe = Recipe()
+    """How it is trained."""
 
-        do_jobs(ranks, do)
+
+class Steps(_Job):
+    """Time some steps of every method, in turns."""
+
+    methods: tuple[str, ...]
+    """``alone`` is this rank's batch on this rank, with nothing sent; ``auto`` adapts its bounds and its choices."""
+    batch: int
+    rounds: int
+    steps: int
+    """Steps of each method in each round; one more before them is not counted."""
+    settling: int = 45
+    """Steps of what adapts before the clock starts: the guard's second fork is behind them, its third far ahead."""
+
+
+class Epoch(_Job):
+    """Train one method on a data set, once through."""
+
+    method: str
+    batch: int
+    seed: int = 0
+    steps: int | None = None
+    evaluate: bool = True
+    dense: DenseSettings | None = None
+    """How the dense part is trained, where it is not as the recipe and the method say."""
+    curve_every: int = 0
+    """Steps between two evaluations, for a curve; 0: evaluate only at the end."""
+
+
+class TrainingPool(WorkerPool):
+    """Some ranks that train; a context manager."""
+
+    def __init__(self, ranks: int, *, rate_mbit: float | None = None) -> None:
+        super().__init__("benchmarks.training.worker", ranks, rate_mbit=rate_mbit)
+
+    def time_steps(self, job: Steps) -> dict[str, RunFigures]:
+        """Time steps of several methods, in turns."""
+        return {answer.method: answer for answer in self.ask(job, RunFigures)}
+
+    def train_epoch(self, job: Epoch) -> RunFigures:
+        """Train one method once through its data."""
+        return self.ask(job, RunFigures)[0]
 
 
 class _Timed:
@@ -67,10 +106,8 @@ class _Timed:
                 self._settle(self._trainers[key, method], batches, job.settling)
             self._trainers[key, method].embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
-        for turn in range(job.rounds):
-            for k in range(len(job.methods)):
-                method = job.methods[(turn + k) % len(job.methods)]
-                rounds[method].append(self._turn(self._trainers[key, method], batches, job.steps))
+        for method in turns(job.methods, job.rounds):
+            rounds[method].append(self._turn(self._trainers[key, method], batches, job.steps))
         return [
             run_figures(method, self._trainers[key, method], self.ranks, round_ms=tuple(rounds[method]))
             for method in job.methods
@@ -109,21 +146,31 @@ class _Timed:
         exchange = effective_exchange(RunSettings(data=job.data, policy="auto"))
         names = [feature.name for feature in source.schema.categorical]
         policy = make_adaptive_policy(exchange, names, self.ranks.count)
-        trainer = _trainer(job, source, "laconic_pairwise", self.ranks, policy=policy)
+        trainer = _trainer(job, source, "laconic_pairwise", self.ranks, policy)
         self._adaptations[id(trainer)] = Adaptation(trainer, policy)
         return trainer
 
 
+def _epoch(ranks: Ranks, job: Epoch) -> list[RunFigures]:
+    source = open_source(job.data)
+    figures = measure_pass(
+        job.method,
+        _trainer(job, source, job.method, ranks),
+        source,
+        batch=job.batch,
+        epoch=job.seed,
+        steps=job.steps,
+        evaluates=job.evaluate,
+        curve_every=job.curve_every,
+    )
+    return [figures]
+
+
 def _trainer(
-    job: Steps | Epoch,
-    source: Source,
-    method: str,
-    ranks: Ranks,
-    seed: int = 0,
-    policy: Policy | None = None,
+    job: Steps | Epoch, source: Source, method: str, ranks: Ranks, policy: Policy | None = None
 ) -> Trainer:
     chosen, recipe = find_method(method), job.recipe
-    own = job.dense if isinstance(job, Epoch) else None
+    own, seed = (job.dense, job.seed) if isinstance(job, Epoch) else (None, 0)
     settings = RunSettings(
         data=job.data,
         model=job.model,
@@ -137,19 +184,6 @@ def _trainer(
     return Trainer(settings, source.schema, ranks, policy or chosen.policy(source.schema), world=world)
 
 
-def _epoch(job: Epoch, ranks: Ranks) -> RunFigures:
-    source = open_source(job.data)
-    return measure_pass(
-        job.method,
-        _trainer(job, source, job.method, ranks, job.seed),
-        source,
-        batch=job.batch,
-        epoch=job.seed,
-        steps=job.steps,
-        evaluates=job.evaluate,
-        curve_every=job.curve_every,
-    )
-
-
 if __name__ == "__main__":
-    main()
+    with process_group(timeout_s=600) as ranks:
+        serve(ranks, {Steps: _Timed(ranks).measure, Epoch: partial(_epoch, ranks)})

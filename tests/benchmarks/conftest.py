@@ -1,4 +1,4 @@
-"""Crews whose ranks need not wait for python and torch: forked from a process that has imported both."""
+"""Pools whose ranks need not wait for python and torch: forked from a process that has imported both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import crew
+from benchmarks import worker_pool
 from laconic.lab import Lab
 from tests.warm import python
 
@@ -31,6 +31,6 @@ def warm_popen(command, **options):
 @pytest.fixture(scope="package", autouse=True)
 def forked_ranks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "subprocess", SimpleNamespace(Popen=warm_popen, STDOUT=subprocess.STDOUT))
-        patch.setattr(crew, "Lab", WarmLab)
+        patch.setattr(worker_pool, "subprocess", SimpleNamespace(Popen=warm_popen, STDOUT=subprocess.STDOUT))
+        patch.setattr(worker_pool, "Lab", WarmLab)
         yield

@@ -14,8 +14,7 @@ from benchmarks.adaptation.parts import Parts, bar, parts_of
 from benchmarks.adaptation.row import Row, accuracy_rows
 from benchmarks.adaptation.tables import render
 from benchmarks.adaptation.trial import MODEL, RANKS, Outcome, Trial, run_trial
-from benchmarks.training.driver import Driver
-from benchmarks.training.jobs import Steps
+from benchmarks.training.worker import Steps, TrainingPool
 from laconic.data import SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms
 from laconic.exchange.ledger import DIRECTIONS, Ledger
@@ -187,7 +186,7 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     model = ModelSettings(dim=8, bottom=(8,), top=(8,))
     methods = ("alone", *fixed, "auto")
     job = Steps(data=data, model=model, methods=methods, batch=64, rounds=2, steps=1, settling=10)
-    with Driver(2, lab=False) as driver:
+    with TrainingPool(2) as driver:
         answers = driver.time_steps(job)
     assert list(answers) == ["alone", *fixed, "auto"]
     assert all(step_ms(answer) > 0 for answer in answers.values())

@@ -15,8 +15,8 @@ from benchmarks.case import Case, relative_case
 from benchmarks.codecs import measure, render, run_codec_benchmark
 from benchmarks.contenders import DITHERED, MATRIX, ONE_BLOCK, OURS, ZSTD_1, contenders_for
 from benchmarks.generated import heavy_tailed_gradients, trained_blocks, trained_rows, zipf_lookups
-from benchmarks.machine import Machine
 from benchmarks.result import Result
+from benchmarks.results import Machine
 from laconic.errors import ConfigError
 
 KEYS = [

@@ -9,9 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.crew import Crew
 from benchmarks.reduction.benchmark import parts_of, run_reduction_benchmark
-from benchmarks.reduction.counter import bytes_sent
 from benchmarks.reduction.jobs import Answer, Sums
 from benchmarks.reduction.methods import METHODS
 from benchmarks.reduction.models import Dlrm, Encoder, Lstm, Mlp, Ncf
@@ -19,8 +17,10 @@ from benchmarks.reduction.plan import Plan, usual_plan
 from benchmarks.reduction.recorded import record
 from benchmarks.reduction.row import rows_of
 from benchmarks.reduction.tables import render
-from benchmarks.reduction.truth import Truth, fingerprint
+from benchmarks.reduction.truth import Truth
 from benchmarks.reduction.workload import Generated
+from benchmarks.worker import bytes_sent, fingerprint
+from benchmarks.worker_pool import WorkerPool
 from laconic.errors import CommError, ConfigError
 
 NCF = Ncf(users=400, items=2000, dim=8, hidden=(8,), batch=16)
@@ -118,9 +118,9 @@ def test_a_method_that_does_not_exist_is_refused():
     job = Sums(workload=Generated(words=10, sparsity=0.5, supports="identical"), methods=("lzma",), repeats=1)
     with (
         pytest.raises(CommError, match=r"no such method 'lzma' \(known: dense, fp16"),
-        Crew("benchmarks.reduction.worker", 2, lab=False) as crew,
+        WorkerPool("benchmarks.reduction.worker", 2) as crew,
     ):
-        crew.ask("sums", job)
+        crew.ask(job, Answer)
 
 
 def test_generated_gradients_are_as_sparse_as_asked():
@@ -259,8 +259,8 @@ def test_tables_show_every_row(rows):
 def test_hosts_of_the_lab_count_their_own_bytes(machine):
     workload = Generated(words=WORDS, sparsity=0.9, supports="identical")
     job = Sums(workload=workload, methods=tuple(METHODS), repeats=1)
-    with Crew("benchmarks.reduction.worker", 2, lab=True, rate="200mbit") as crew:
-        answers = [Answer.model_validate(answer) for answer in crew.ask("sums", job)]
+    with WorkerPool("benchmarks.reduction.worker", 2, rate_mbit=200) as crew:
+        answers = crew.ask(job, Answer)
     for answer in answers:  # index, headers, acknowledgements and barriers come on top
         least = least_bytes(answer.method, 2, 0.9)
         assert least <= answer.bytes_sent, answer

@@ -7,14 +7,11 @@ import math
 import pytest
 from rich.console import Console
 
-from benchmarks.training.driver import Driver
-from benchmarks.training.interval import paired_ratios
-from benchmarks.training.jobs import Epoch, Steps
+from benchmarks.data_sets import real_data_sets
+from benchmarks.results import Interval, paired_ratios
+from benchmarks.training.benchmark import Comparison, Row, TrainingResult, render
 from benchmarks.training.methods import METHODS, PAIRWISE, paper_bound
-from benchmarks.training.real_data import real_data_sets
-from benchmarks.training.row import Row
-from benchmarks.training.tables import render
-from benchmarks.training.timing import Comparison
+from benchmarks.training.worker import Epoch, Steps, TrainingPool
 from laconic.data import SyntheticSettings, open_source
 from laconic.demo.measure import step_ms
 from laconic.errors import CommError, ConfigError
@@ -25,7 +22,7 @@ MODEL = ModelSettings(dim=8, bottom=(8,), top=(8,))
 
 
 def test_ranks_time_and_train_every_method():
-    with Driver(2, lab=False) as driver:
+    with TrainingPool(2) as driver:
         job = Steps(
             data=DATA, model=MODEL, methods=("alone", *METHODS, *PAIRWISE), batch=64, rounds=2, steps=1
         )
@@ -48,7 +45,7 @@ def test_ranks_time_and_train_every_method():
 
 
 def test_a_rank_that_fails_is_an_error_with_its_words():
-    with pytest.raises(CommError, match="no_such_method"), Driver(2, lab=False) as driver:
+    with pytest.raises(CommError, match="no_such_method"), TrainingPool(2) as driver:
         driver.train_epoch(Epoch(data=DATA, model=MODEL, method="no_such_method", batch=8))
 
 
@@ -102,7 +99,7 @@ def test_tables_show_every_method():
         ]
     console = Console(width=140, record=True, file=None)
     with console.capture() as capture:
-        console.print(render(rows, [Comparison(200, "int8", 0.7, 0.6, 0.8)]))
+        console.print(render(TrainingResult(rows, [Comparison(200, "int8", Interval(0.7, 0.6, 0.8))])))
     text = capture.get()
     assert all(text.count(f"│ {method} ") == 3 for method in METHODS)
     assert "profile-matched" in text

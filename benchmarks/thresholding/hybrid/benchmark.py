@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.crew import Crew
 from benchmarks.thresholding.hybrid.jobs import PARTS, Answer, Steps
 from benchmarks.thresholding.hybrid.methods import METHODS
 from benchmarks.thresholding.hybrid.plan import Plan
 from benchmarks.thresholding.hybrid.row import Row, rows_of, step_ms
+from benchmarks.worker_pool import WorkerPool
 
 __all__ = ["SHARE", "parts_of", "run_hybrid_benchmark"]
 
@@ -42,7 +42,7 @@ def run_hybrid_benchmark(
     rows: list[Row] = []
     for plan in plans:
         first = rate_mbit or _FIRST_MBIT
-        with Crew(_WORKER, _HOSTS, lab=lab, rate=_rate(first) if lab else None) as crew:
+        with WorkerPool(_WORKER, _HOSTS, rate_mbit=first if lab else None) as crew:
             say(f"{plan.name}: first steps")
             _time(crew, plan, tuple(METHODS), rounds=1, steps=plan.warmup)
             rate: float | None = first
@@ -57,14 +57,14 @@ def run_hybrid_benchmark(
     return rows
 
 
-def _time(crew: Crew, plan: Plan, methods: tuple[str, ...], *, rounds: int, steps: int) -> list[Answer]:
+def _time(crew: WorkerPool, plan: Plan, methods: tuple[str, ...], *, rounds: int, steps: int) -> list[Answer]:
     job = Steps(
         methods=methods, data=plan.data, model=plan.model, batch=plan.batch, rounds=rounds, steps=steps
     )
-    return [Answer.model_validate(answer) for answer in crew.ask("steps", job)]
+    return crew.ask(job, Answer)
 
 
-def _matching_rate(crew: Crew, plan: Plan) -> float:
+def _matching_rate(crew: WorkerPool, plan: Plan) -> float:
     """Find the rate at which plain has its share; what it takes beyond computing goes about with 1 / rate."""
     rate = _FIRST_MBIT
     for _ in range(_PROBES):
@@ -75,9 +75,5 @@ def _matching_rate(crew: Crew, plan: Plan) -> float:
             break
         wanted = alone / (1 - SHARE)
         rate = round(min(max(rate * max(plain - alone, 1.0) / (wanted - alone), 10), 10_000))
-        crew.set_rate(_rate(rate))
+        crew.set_rate(rate)
     return rate
-
-
-def _rate(mbit: float) -> str:
-    return f"{1000 * mbit:.0f}kbit"

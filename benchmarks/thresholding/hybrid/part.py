@@ -22,10 +22,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.reduction.truth import fingerprint
 from benchmarks.thresholding.hybrid.jobs import PARTS, Steps
 from benchmarks.thresholding.hybrid.methods import Method
 from benchmarks.thresholding.hybrid.muted import mute
+from benchmarks.worker import fingerprint
 from laconic.data import Samples, Schema
 from laconic.exchange import Sgd, Table
 from laconic.exchange.world import Alone, Joined, World

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.results import paired_ratios
 from benchmarks.thresholding.hybrid.jobs import PARTS, Answer
 from benchmarks.thresholding.hybrid.plan import Plan
-from benchmarks.training.interval import paired_ratios
 
 __all__ = ["Row", "rows_of", "step_ms"]
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.figures_table import figures_table
+from benchmarks.results import figures_table
 from benchmarks.thresholding.hybrid.row import Row
 
 __all__ = ["render"]

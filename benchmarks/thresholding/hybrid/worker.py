@@ -1,4 +1,4 @@
-"""One rank of the benchmark; started by ``Crew`` as ``python -m benchmarks.thresholding.hybrid.worker JOBS ANSWERS``."""
+"""One rank of the benchmark; started by ``WorkerPool`` as ``python -m benchmarks.thresholding.hybrid.worker JOBS ANSWERS``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from itertools import islice
 
 import torch
 
-from benchmarks.crew_member import do_jobs
-from benchmarks.reduction.measured import Measured, measure
 from benchmarks.thresholding.hybrid.jobs import PARTS, Answer, Steps
 from benchmarks.thresholding.hybrid.methods import find_method
 from benchmarks.thresholding.hybrid.part import Groups, Part
+from benchmarks.worker import Measured, measure, serve
 from laconic.data import open_source
 from laconic.train.ranks import Ranks, process_group
 
@@ -36,9 +35,8 @@ class _Worker:
         self._ranks, self._groups = ranks, Groups(ranks)
         self._key, self._parts = "", dict[str, Part]()
 
-    def do(self, _: str, text: str) -> list[Answer]:
+    def do(self, job: Steps) -> list[Answer]:
         """Time steps; who begins a round changes."""
-        job = Steps.model_validate_json(text)
         self._prepare(job)
         all_figures = [_Figures(self._parts[name]) for name in job.methods]
         for turn in range(job.rounds):
@@ -104,7 +102,7 @@ def main() -> None:
     _keep_memory()
     with process_group(timeout_s=600) as ranks:
         worker = _Worker(ranks)
-        do_jobs(ranks, worker.do)
+        serve(ranks, {Steps: worker.do})
         worker.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -15,7 +15,9 @@ from laconic.train.evaluation import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.trainer import Trainer
 
-__all__ = ["RunFigures", "first_batches", "measure_pass", "run_figures", "step_ms", "time_steps"]
+__all__ = ["RunFigures", "first_batches", "measure_pass", "run_figures", "step_ms", "time_steps", "turns"]
+
+T = TypeVar("T")
 
 _BATCHES = 64  # generated before the clock starts, used in turn: few of them would be learnt by heart
 
@@ -51,6 +53,13 @@ class RunFigures(Settings):
 def step_ms(found: RunFigures) -> float:
     """Median over all steps."""
     return statistics.median(time for turn in found.round_ms for time in turn)
+
+
+def turns(everybody: Sequence[T], rounds: int) -> Iterator[T]:
+    """Give everybody a turn in each round. Another one begins each time, so that what disturbs one disturbs all."""
+    for round_ in range(rounds):
+        for k in range(len(everybody)):
+            yield everybody[(round_ + k) % len(everybody)]
 
 
 def first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:

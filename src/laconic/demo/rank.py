@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from laconic.data import Source, open_source
-from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps
+from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
 from laconic.demo.setting import BATCH, CURVE_EVERY, METHODS, SEEDS, STEPS, run_settings
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.trainer import Trainer
@@ -49,12 +49,10 @@ def _timing(source: Source, ranks: Ranks) -> list[RunFigures]:
     batches = first_batches(source, BATCH, ranks)
     names = list(trainers)
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
-    for turn in range(_ROUNDS):
-        for k in range(len(names)):
-            name = names[(turn + k) % len(names)]
-            ranks.barrier()
-            first = turn * (_STEPS_A_TURN + 1)
-            rounds[name].append(time_steps(trainers[name], batches, first, _STEPS_A_TURN))
+    for name in turns(names, _ROUNDS):
+        ranks.barrier()
+        first = len(rounds[name]) * (_STEPS_A_TURN + 1)
+        rounds[name].append(time_steps(trainers[name], batches, first, _STEPS_A_TURN))
     found = [run_figures(name, trainers[name], ranks, round_ms=tuple(rounds[name])) for name in names]
     for trainer in trainers.values():
         trainer.embeddings.close()
