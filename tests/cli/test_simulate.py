@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from laconic.cli import app
 from laconic.errors import ConfigError, FormatError
+from laconic.plan import simulate_result as module
 from laconic.plan.simulate import paying_spans
-from laconic.report import SimulateResult, read_any, render_simulated
-from laconic.report import simulate_result as module
+from laconic.plan.simulate_result import SimulateResult
+from laconic.report import read_any, render
 
 FEW = ["--set", "ranks=[8, 64]", "--set", "gbps=[1, 400]", "--set", "dim=16", "--set", "rows=[20, 3000]"]
 
@@ -31,7 +32,7 @@ def test_a_table_a_file_and_a_page(tmp_path):
     assert [(c["ranks"], c["gbps"]) for c in written["cells"]] == [(8, 1), (8, 400), (64, 1), (64, 400)]
     assert written["cells"][0]["best_ms"] <= written["cells"][0]["off_ms"]
     page = (tmp_path / "s.html").read_text()
-    assert page == render_simulated(read_any(tmp_path / "s.json"))  # what laconic report makes of the file
+    assert page == render(read_any(tmp_path / "s.json"))  # what laconic report makes of the file
 
 
 def test_a_scenario_file_and_json_alone_on_stdout(tmp_path):
@@ -57,7 +58,7 @@ def documented():
 
 
 def figures(data):
-    page = render_simulated(SimulateResult.model_validate(data)).replace(get_plotlyjs(), "")
+    page = render(SimulateResult.model_validate(data)).replace(get_plotlyjs(), "")
     found = re.findall(r'<script type="application/json" data-chart="([\w-]+)">(.*?)</script>', page)
     return page, {name: json.loads(text) for name, text in found}
 

@@ -18,7 +18,7 @@ from laconic.cli.tune import parse_budget
 from laconic.config import load
 from laconic.cost.engine_speeds import EngineSpeeds
 from laconic.errors import ConfigError
-from laconic.report import read_tune_result
+from laconic.report import read_any
 from laconic.train.effective_exchange import effective_exchange
 from laconic.train.settings import RunSettings
 from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
@@ -67,7 +67,7 @@ def test_the_command_writes_policy_result_and_page(tuned):
     folder, _ = tuned
     assert sorted(os.listdir(folder)) == ["policy.toml", "run.toml", "tune.html", "tune.json"]
     assert "<h1>run.toml</h1>" in (folder / "tune.html").read_text()
-    result = read_tune_result(folder / "tune.json")
+    result = read_any(folder / "tune.json")
     assert (result.ranks, result.steps, result.budget) == (2, 16, 0.001)
     assert result.harm <= result.budget
 
@@ -76,7 +76,7 @@ def test_a_run_takes_the_bounds_from_the_policy_file(tuned):
     folder, _ = tuned
     settings = load(folder / "run.toml", RunSettings, (f"policy={folder / 'policy.toml'}",))
     rules = effective_exchange(settings).rules
-    tables = read_tune_result(folder / "tune.json").tables
+    tables = read_any(folder / "tune.json").tables
     assert [rule.tables for rule in rules] == ["c0", "c1", "c2"]
     assert [rule.bound for rule in rules] == [table.forward.chosen.bound for table in tables]
     assert [rule.gradient_bound for rule in rules] == [table.backward.chosen.bound for table in tables]

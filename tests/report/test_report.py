@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from laconic.errors import ConfigError, FormatError
 from laconic.numerals import bytes_text, change, milliseconds, times
-from laconic.report import Result, read_result, render, write_report
+from laconic.report import Result, read_any, render, write_report
 from tests.report.sample import sample
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"
@@ -181,7 +181,7 @@ def test_a_result_survives_its_file(tmp_path):
     path = tmp_path / "result.json"
     result = Result.model_validate(sample())
     path.write_text(result.model_dump_json())
-    assert read_result(path) == result
+    assert read_any(path) == result
 
 
 def test_the_sample_in_the_documentation_is_a_result():
@@ -223,7 +223,7 @@ def test_a_file_that_is_no_result_is_refused_with_the_field(tmp_path, damage, me
     damage(data)
     path.write_text(json.dumps(data))
     with pytest.raises(FormatError) as error:
-        read_result(path)
+        read_any(path)
     assert str(error.value).startswith(f"{path}: {message}")
 
 
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_json_is_refused(tmp_path):
     with pytest.raises(
         FormatError, match=r"r\.json: not JSON: EOF while parsing an object at line 1 column 1"
     ):
-        read_result(path)
+        read_any(path)
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

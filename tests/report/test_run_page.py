@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from laconic.errors import FormatError
 from laconic.numerals import times
-from laconic.report import read_any, read_run_result, render_run, write_report
+from laconic.report import read_any, render, write_report
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"
 
@@ -53,7 +53,7 @@ def written(folder, lines, end="\n"):
 
 
 def page_of(folder, lines):
-    return render_run(read_run_result(written(folder, lines))).replace(get_plotlyjs(), "")
+    return render(read_any(written(folder, lines))).replace(get_plotlyjs(), "")
 
 
 def figures(page):
@@ -150,7 +150,7 @@ def test_a_folder_is_read_and_half_a_line_is_left_out(tmp_path):
 )
 def test_a_file_that_is_no_log_is_refused_with_the_line(tmp_path, line, message):
     with pytest.raises(FormatError, match=re.escape(message)):
-        read_run_result(written(tmp_path / "run", [line]))
+        read_any(written(tmp_path / "run", [line]))
 
 
 def test_a_folder_without_metrics_is_refused(tmp_path):

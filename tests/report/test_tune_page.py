@@ -10,10 +10,11 @@ import plotly.graph_objects
 import pytest
 from plotly.offline import get_plotlyjs
 
+from laconic.adapt import tune_result as module
+from laconic.adapt.tune_result import TuneResult
 from laconic.errors import FormatError
 from laconic.numerals import NONE, times
-from laconic.report import TuneResult, read_any, read_tune_result, render_tuned, write_report
-from laconic.report import tune_result as module
+from laconic.report import read_any, render, write_report
 from tests.report.sample import sample
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"
@@ -25,7 +26,7 @@ def documented():
 
 
 def page_of(data):
-    return render_tuned(TuneResult.model_validate(data)).replace(get_plotlyjs(), "")
+    return render(TuneResult.model_validate(data)).replace(get_plotlyjs(), "")
 
 
 def figures(page):
@@ -135,7 +136,7 @@ def test_a_file_that_is_no_result_is_refused_with_the_field(tmp_path, damage, me
     damage(data)
     path.write_text(json.dumps(data))
     with pytest.raises(FormatError) as error:
-        read_tune_result(path)
+        read_any(path)
     assert str(error.value) == f"{path}: {message}"
 
 

@@ -13,7 +13,7 @@ from laconic.codecs import BoundedRows
 from laconic.config import parse
 from laconic.data import Samples
 from laconic.errors import ConfigError
-from laconic.report import read_any, render_run
+from laconic.report import read_any, render
 from laconic.train import run as run_module
 from laconic.train.policy import make_policy
 from laconic.train.run import run
@@ -52,7 +52,7 @@ def test_an_auc_of_one_class_is_undefined_and_not_a_figure(tmp_path, monkeypatch
     assert result.evaluation.positives == 50 * label
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["auc"] is None
-    assert f"undefined: all 50 labels are {label}" in render_run(read_any(tmp_path / "run"))
+    assert f"undefined: all 50 labels are {label}" in render(read_any(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("label", [2.0, 0.5, float("nan")])
@@ -125,7 +125,7 @@ def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path
     assert warning.startswith(f"dense.send: {send!r} is meant for dense.optimizer 'sgd', got {optimizer!r}")
     assert "levels" in warning
     assert warning in text
-    assert warning in render_run(read_any(tmp_path / "run")).replace("&#x27;", "'")
+    assert warning in render(read_any(tmp_path / "run")).replace("&#x27;", "'")
 
 
 @pytest.mark.parametrize(("send", "optimizer"), [("large", "sgd"), ("levels", "adam"), ("exact", "adagrad")])

@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from laconic.report import read_any, render_run
+from laconic.report import read_any, render
 from laconic.train.run import run
 from tests.train.small_runs import settings_of
 
@@ -19,7 +19,7 @@ def ended(folder, *overrides, resume=False):
     text = StringIO()
     settings = settings_of(*SMALL, f"train.out={folder}", *overrides)
     result = run(settings, resume=resume, console=Console(file=text, width=200))
-    page = render_run(read_any(folder)).rpartition("</header>")[0]
+    page = render(read_any(folder)).rpartition("</header>")[0]
     return result, text.getvalue(), page
 
 
@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_has_not_ended(tmp_path):
     metrics = tmp_path / "run" / "metrics.jsonl"
     with metrics.open("a") as file:
         file.write('{"kind": "train", "step": 4, "loss": 0.5}\n')
-    assert "ended after" not in render_run(read_any(tmp_path / "run"))
+    assert "ended after" not in render(read_any(tmp_path / "run"))
 
 
 def test_a_finished_run_that_is_resumed_says_that_nothing_was_left(tmp_path):

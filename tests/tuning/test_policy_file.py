@@ -6,12 +6,13 @@ import json
 
 import pytest
 
+from laconic.adapt.tune_result import TuneResult
 from laconic.adapt.tuned_bounds import tune_bounds
 from laconic.codecs import BoundedRows
 from laconic.config import parse
 from laconic.errors import ConfigError, FormatError
 from laconic.exchange.exchange_plan import TableCodecs
-from laconic.report import TuneResult, read_tune_result
+from laconic.report import read_any
 from laconic.train.effective_exchange import PolicyFile, effective_exchange
 from laconic.train.policy import make_policy
 from laconic.train.settings import RunSettings
@@ -155,10 +156,10 @@ def test_a_result_that_names_its_own_axes_is_read_and_one_along_principal_axes_r
     result = tune_result(tuned_of([table("a")]), "run.toml")
     path = tmp_path / "tune.json"
     path.write_text(json.dumps({"axes": "own", **result.model_dump(mode="json")}))
-    assert read_tune_result(path) == result
+    assert read_any(path) == result
     path.write_text(json.dumps({"axes": "principal", **result.model_dump(mode="json")}))
     with pytest.raises(FormatError) as caught:
-        read_tune_result(path)
+        read_any(path)
     assert str(caught.value) == (
         f"{path}: it was measured along principal axes, which are gone; run laconic tune again"
     )

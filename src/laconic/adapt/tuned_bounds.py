@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from laconic.adapt.curves import Curve, TableCurves
+from laconic.adapt.tune_result import ChosenBound
 from laconic.plan.solve.knapsack import Option, solve
 
-__all__ = ["MOST_ERROR", "Choice", "TunedBounds", "tune_bounds"]
+__all__ = ["MOST_ERROR", "TunedBounds", "tune_bounds"]
 
 MOST_ERROR = {"forward": 0.5, "backward": 0.4}
 """Mean square error beside the mean square of what is sent, up to which bounds are offered."""
@@ -24,23 +25,11 @@ _WORTH_MENTIONING = 0.005  # share of bytes: less would read as 0 %
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What one direction of one table travels as, and why."""
-
-    bound: float | None
-    """None: exactly."""
-
-    bytes_sent: float
-    harm: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class TunedBounds:
     """Choices of all tables, in their order."""
 
-    forward: tuple[Choice, ...]
-    backward: tuple[Choice, ...]
+    forward: tuple[ChosenBound, ...]
+    backward: tuple[ChosenBound, ...]
     lower_bound: float
     """Bytes below which no choice within the budget can get."""
 
@@ -87,20 +76,19 @@ def _options(curve: Curve) -> list[Option]:
     return [Option(curve.bytes_exact, 0.0), *bounded]
 
 
-def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> Choice:
+def _choice(curve: Curve, options: Sequence[Option], chosen: int) -> ChosenBound:
     option = options[chosen]
     ratio = curve.bytes_exact / option.cost if option.cost else 1.0
     words = [f"{ratio:.1f}x fewer bytes" if chosen else "exact", f"loss +{option.harm:.4%}"]
     if chosen + 1 < len(options):
-        looser, bound = options[chosen + 1], curve.bounds[chosen]
+        looser, next_bound = options[chosen + 1], curve.bounds[chosen]
         saved = 1 - looser.cost / option.cost if option.cost else 0.0
         if saved < _WORTH_MENTIONING:
-            words.append(f"{bound:g} would save nothing more")
+            words.append(f"{next_bound:g} would save nothing more")
         else:
             more = looser.harm - option.harm
-            words.append(f"{bound:g} would save {saved:.0%} more at +{more:.4%}")
+            words.append(f"{next_bound:g} would save {saved:.0%} more at +{more:.4%}")
     else:
         words.append("the loosest that is offered")
-    if not chosen:
-        return Choice(None, option.cost, option.harm, "; ".join(words))
-    return Choice(curve.bounds[chosen - 1], option.cost, option.harm, "; ".join(words))
+    bound = curve.bounds[chosen - 1] if chosen else None
+    return ChosenBound(bound=bound, bytes_sent=option.cost, harm=option.harm, reason="; ".join(words))

@@ -164,9 +164,12 @@ def _inputs(
 
 
 def _tunes_all(tuned: Path | None, facts: RunFacts) -> bool:
-    from laconic.report.tune_result import read_tune_result
+    from laconic.adapt.tune_result import TuneResult
+    from laconic.config import read_json
 
-    return tuned is not None and facts.rows.keys() <= {table.name for table in read_tune_result(tuned).tables}
+    return tuned is not None and facts.rows.keys() <= {
+        table.name for table in read_json(tuned, TuneResult).tables
+    }
 
 
 def _ratios(settings: RunSettings, cluster_file: Path) -> Ratios:
@@ -207,8 +210,9 @@ def _codings(
     tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
 ) -> dict[str, tuple[Coding, Coding]]:
     """Coding of tables by name; that of all others under an empty one."""
+    from laconic.adapt.tune_result import TuneResult
+    from laconic.config import read_json
     from laconic.cost.workload import Coding
-    from laconic.report.tune_result import read_tune_result
 
     found = {"": (Coding(ratio=forward or 1.0), Coding(ratio=backward or 1.0))}
     if ratios is not None:
@@ -218,7 +222,7 @@ def _codings(
             found[name] = (rows, gradients)
     if tuned is None:
         return found
-    for table in read_tune_result(tuned).tables:
+    for table in read_json(tuned, TuneResult).tables:
         both = []
         for direction in (table.forward, table.backward):
             bound, sent = direction.chosen.bound, direction.chosen.bytes_sent

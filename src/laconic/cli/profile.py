@@ -33,9 +33,8 @@ def profile(
     json_file: JsonFile = None,
 ) -> None:
     """Count lookups of the training samples in one pass, in memory that does not grow with the data."""
-    from laconic.files import write_whole
     from laconic.plan.access.access_file import write_access
-    from laconic.report.access_page import render_access
+    from laconic.report import write_report
 
     need("pyarrow")
     check_outputs(out=out, json=json_file, report=report)
@@ -43,7 +42,7 @@ def profile(
     access = _profiled(_settings(data, columns, overrides), name)
     write_access(access, out)
     if report is not None:
-        write_whole(report, render_access(access))
+        write_report(access, report)
     if json_file is not None:
         write_json(_summary(access), json_file)
     _show(console_for(json_file), access, out, report)
@@ -131,7 +130,7 @@ def _show(console: Console, access: Access, out: Path, report: Path | None) -> N
     from rich.text import Text
 
     from laconic.numerals import NONE, plain, share
-    from laconic.report.access_text import errors_text
+    from laconic.report.access_page import errors_text
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("table", overflow="fold", min_width=8)

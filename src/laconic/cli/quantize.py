@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from laconic.quantize.formats.result import QuantizeResult
     from laconic.quantize.search.run import SearchSettings
-    from laconic.report.quantize_result import QuantizeResult
 
 _MEASUREMENTS = "quantize.jsonl"
 _BUDGET = 0.0005

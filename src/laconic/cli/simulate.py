@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from laconic.plan.scenario import Scenario
     from laconic.plan.simulate import Cell, Model
-    from laconic.report import SimulateResult
+    from laconic.plan.simulate_result import SimulateResult
 
 _METHODS = {
     "dedup": "rows dealt to all, each distinct row once",
@@ -77,7 +77,7 @@ def _cells(scenario: Scenario, model: Model) -> list[Cell]:
 def _result(scenario: Scenario, model: Model, cells: Sequence[Cell]) -> SimulateResult:
     from laconic.numerals import plain
     from laconic.plan.simulate import METHODS, Methods, stops_paying
-    from laconic.report import SimulateResult
+    from laconic.plan.simulate_result import SimulateResult
 
     def told(cell: Cell) -> dict[str, object]:
         best = cell.costs[cell.best]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from laconic.report import TuneResult
+    from laconic.adapt.tune_result import TuneResult
     from laconic.train.settings import RunSettings
     from laconic.tuning.tune import Measured
 

@@ -1,4 +1,4 @@
-"""The page of ``laconic profile``: for every table, which share of lookups goes to how few rows."""
+"""The page of ``laconic profile``: which share of lookups goes to how few rows, table by table."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from html import escape
 
 import numpy as np
 
-from laconic.numerals import share
+from laconic.numerals import NONE, share
 from laconic.plan.access.access import Access, TableAccess
 from laconic.plan.access.zipf_fit import zipf_shares
-from laconic.report.access_text import bag_text, distinct_text, drift_text, errors_text, zipf_text
-from laconic.report.axes import label, logarithmic
-from laconic.report.document import Figure, cell, chart, document, facts, legend, section, table
+from laconic.report.charts import label, logarithmic, scatter
+from laconic.report.page import Figure, Page, cell, chart, legend, pair, section, table
 
-__all__ = ["render_access"]
+__all__ = ["access_page", "errors_text"]
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 _POINTS = 160
 _HOW = (
@@ -28,33 +29,31 @@ _ABOUT = (
 )
 
 
-def render_access(access: Access) -> str:
-    """Lay out access statistics as HTML."""
-    about = facts(
-        [
+def access_page(access: Access) -> Page:
+    """Say which share of lookups goes to how few rows."""
+    keys = legend([("━", "--method-1", "found"), ("╍", "--method-2", "Zipf's law, fitted")])
+    plots = (_plot(number, each) for number, each in enumerate(access.tables))
+    return Page(
+        title=f"Lookups of {access.source}",
+        facts=[
             ("samples", f"{access.samples:,}"),
             ("tables", f"{len(access.tables)}"),
             ("rows", f"{sum(each.rows for each in access.tables):,}"),
             ("lookups", f"{sum(each.lookups for each in access.tables):,}"),
-        ]
-    )
-    keys = legend([("━", "--method-1", "found"), ("╍", "--method-2", "Zipf's law, fitted")])
-    plots = "".join(_plot(number, each) for number, each in enumerate(access.tables))
-    title = f"Lookups of {access.source}"
-    return document(
-        title,
-        f"<header><h1>{escape(title)}</h1>{about}</header>"
-        + section("How few rows get how many lookups", f'{keys}<div class="pair">{plots}</div>', _HOW)
-        + section("Tables", _figures(access), f"{_ABOUT} {escape(' '.join(errors_text(access)))}"),
+        ],
+        sections=[
+            section("How few rows get how many lookups", keys + pair(plots), _HOW),
+            section("Tables", _figures(access), f"{_ABOUT} {escape(' '.join(errors_text(access)))}"),
+        ],
     )
 
 
 def _plot(number: int, each: TableAccess) -> str:
     said = [
-        f"{each.rows:,} rows, {distinct_text(each)} looked up",
+        f"{each.rows:,} rows, {_distinct_text(each)} looked up",
         f"top 1 %: {share(each.top_share)}",
-        f"Zipf {zipf_text(each)}",
-        f"drift {drift_text(each)}",
+        f"Zipf {_zipf_text(each)}",
+        f"drift {_drift_text(each)}",
     ]
     drawn = '<p class="notice">No lookups.</p>'
     if each.lookups:
@@ -85,27 +84,20 @@ def _figure(each: TableAccess) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def _ranks(most: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _ranks(most: int) -> Floats:
     return np.unique(np.round(np.geomspace(1, most, _POINTS)))
 
 
-def _line(
-    name: str,
-    ranks: np.ndarray[tuple[int], np.dtype[np.float64]],
-    shares: np.ndarray[tuple[int], np.dtype[np.float64]],
-    color: str,
-    dash: str,
-) -> dict[str, object]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if ranks.size == 1 else "lines",
-        "name": name,
-        "x": ranks.tolist(),
-        "y": np.minimum(shares, 1.0).tolist(),
-        "line": {"color": color, "width": 2, "dash": dash},
-        "marker": {"color": color},
-        "hovertemplate": f"{name}<br>%{{x:,.0f}} rows: %{{y:.1%}}<extra></extra>",
-    }
+def _line(name: str, ranks: Floats, shares: Floats, color: str, dash: str) -> dict[str, object]:
+    return scatter(
+        "lines+markers" if ranks.size == 1 else "lines",
+        ranks.tolist(),
+        np.minimum(shares, 1.0).tolist(),
+        f"{name}<br>%{{x:,.0f}} rows: %{{y:.1%}}",
+        name=name,
+        line={"color": color, "width": 2, "dash": dash},
+        marker={"color": color},
+    )
 
 
 def _figures(access: Access) -> str:
@@ -114,13 +106,61 @@ def _figures(access: Access) -> str:
         [
             escape(each.name),
             cell(f"{each.rows:,}"),
-            cell(distinct_text(each)),
+            cell(_distinct_text(each)),
             cell(f"{each.lookups:,}"),
-            cell(bag_text(each)),
+            cell(_bag_text(each)),
             cell(share(each.top_share)),
-            cell(zipf_text(each)),
-            cell(drift_text(each)),
+            cell(_zipf_text(each)),
+            cell(_drift_text(each)),
         ]
         for each in access.tables
     ]
     return table(names, rows, "figures")
+
+
+def _distinct_text(table: TableAccess) -> str:
+    """Rows that were looked up, with their interval, five standard errors, where they were not counted."""
+    found = table.distinct
+    reach = max(found.upper - found.rows, found.rows - found.lower)
+    return f"{found.rows:,}" if not reach else f"{found.rows:,} ±{share(reach / found.rows)}"
+
+
+def _bag_text(table: TableAccess) -> str:
+    """Mean length of bags, and the range where they differ."""
+    if not table.bags:
+        return NONE
+    shortest, longest = table.bags[0][0], table.bags[-1][0]
+    return f"{shortest}" if shortest == longest else f"{table.mean_bag:.2f} ({shortest}-{longest})"
+
+
+def _zipf_text(table: TableAccess) -> str:
+    """Exponent and how far off the law is."""
+    return NONE if table.zipf is None else f"{table.zipf.exponent:.2f} (KS {table.zipf.ks:.2f})"
+
+
+def _drift_text(table: TableAccess) -> str:
+    """Distance, and what chance does to it."""
+    return NONE if table.drift is None else f"{table.drift.distance:.3f} ±{table.drift.noise:.3f}"
+
+
+def errors_text(access: Access) -> tuple[str, ...]:
+    """Say what of all this is exact and how far off the rest may be, a sentence for every table."""
+    estimated = [table for table in access.tables if not table.exact]
+    exact = len(access.tables) - len(estimated)
+    if not estimated:
+        return ("All counts are exact.",)
+    others = (f"All counts of the other {exact} tables are exact.",) if exact else ()
+    return (*map(_estimate, estimated), *others)
+
+
+def _estimate(table: TableAccess) -> str:
+    counted = f"{table.name}: {_distinct_text(table)} rows, {table.ids_H.size:,} of them counted one by one ({_missed(table)})"
+    error = f" (standard error {share(table.sampled**-0.5)})" if table.sampled else ""
+    return f"{counted}; the others are estimated from {table.sampled:,} drawn at random{error}."
+
+
+def _missed(table: TableAccess) -> str:
+    off = int((table.missed_H > 0).sum())
+    if not off:
+        return "all exactly"
+    return f"{table.ids_H.size - off:,} exactly, {off:,} at most {int(table.missed_H.max()):,} too low"

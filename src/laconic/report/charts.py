@@ -1,203 +1,178 @@
-"""Charts as Plotly figures: plain dictionaries, colored by name.
+"""Parts of Plotly figures that pages share: axes, labels, lines, heat maps and colors.
 
-A color is the name of a CSS variable, ``--method-0`` or ``--ink``; the page's script replaces it by
-what the style sheet says in light or in dark.
+A figure is a plain dictionary. A color in it is the name of a CSS variable, ``--method-0`` or ``--ink``;
+the page's script replaces it by what the style sheet says in light or in dark.
+
+Categories stand at whole numbers with names beside them, so that a name can be anything: a number,
+very long, or HTML.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import html
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from laconic.numerals import bytes_text, milliseconds, plain, times
-from laconic.report.axes import beside, byte_unit, label, logarithmic, names_axis
-from laconic.report.document import Figure
-from laconic.report.result import Method, Point, Table, ratio
+from laconic.numerals import plain, share
 
-__all__ = ["bytes_chart", "curve_chart", "method_color", "step_chart", "table_chart"]
+__all__ = [
+    "beside",
+    "byte_unit",
+    "color_bar",
+    "columns_axis",
+    "frames",
+    "harm_heat",
+    "heat",
+    "label",
+    "logarithmic",
+    "method_color",
+    "names_axis",
+    "scatter",
+]
 
+Axis = dict[str, Any]
+Trace = dict[str, Any]
+
+_LONGEST_NAME = 24
 _PALETTE = 7  # besides the gray of the first; the style sheet defines --method-0 to --method-7
-
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "triangle-down", "pentagon")
-_DASHES = ("solid", "solid", "dash", "dot", "dashdot", "longdash", "solid", "dash")
-_MOST_MARKERS = 40
-_DIRECTIONS = (("forward", "rows"), ("backward", "gradients"), ("ids", "ids"), ("dense", "dense"))
+_DECADES = 5  # of harm that have colors of their own; what is below the lowest is as good as none
 
 
 def method_color(index: int, count: int) -> str:
-    """Grey for the first, blue for the last, and round and round the rest of the palette between them."""
+    """Gray for the first, blue for the last, and round and round the rest of the palette between them."""
     if index == 0:
         return "--method-0"
     return "--method-1" if index == count - 1 else f"--method-{(index - 1) % (_PALETTE - 1) + 2}"
 
 
-def step_chart(methods: Sequence[Method]) -> Figure:
-    """Median step, divided into computing and waiting; one bar a method."""
-    names = [label(method.name) for method in methods]
-    waiting = [method.median_ms * method.communication_share for method in methods]
-    computing = [method.median_ms - wait for method, wait in zip(methods, waiting, strict=True)]
-    totals = [f" {milliseconds(method.median_ms)}" for method in methods]
-    parts = (("compute", computing, "--compute"), ("communication", waiting, "--communication"))
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": part,
-            "x": values,
-            "y": list(range(len(names))),
-            "marker": {"color": color},
-            "customdata": names,
-            "text": [milliseconds(value) for value in values],
-            "textposition": "none",
-            "hovertemplate": f"%{{customdata}}<br>{part} %{{text}}<extra></extra>",
-        }
-        for part, values, color in parts
-    ]
-    longest = max(method.median_ms for method in methods)
-    axis = {"title": {"text": "milliseconds per step"}, "rangemode": "tozero", "range": [0, longest]}
-    layout = {
-        "barmode": "stack",
-        "bargap": 0.35,
-        "height": 90 + 42 * len(names),
-        "xaxis": axis,
-        "yaxis": names_axis(names),
-        "annotations": [
-            beside(method.median_ms, i, total)
-            for i, (method, total) in enumerate(zip(methods, totals, strict=True))
-        ],
+def label(name: str) -> str:
+    """Make a name that Plotly shows as it is, cut where it is longer than a chart can bear."""
+    return html.escape(name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…")
+
+
+def names_axis(names: Sequence[str]) -> Axis:
+    """Names from top to bottom, at 0, 1, 2 and so on."""
+    return {
+        **columns_axis(names),
+        "range": [len(names) - 0.5, -0.5],
+        "automargin": True,
+        "zeroline": False,
     }
-    return {"data": data, "layout": layout}
 
 
-def bytes_chart(methods: Sequence[Method]) -> Figure:
-    """Bytes on the wire: a group for each direction, in it a bar for each method."""
-    count = len(methods)
-    thickness = 0.82 / count
-    longest = max(getattr(method, f"bytes_{kind}") for method in methods for kind, _ in _DIRECTIONS)
-    unit, scale = byte_unit(longest)
-    data, annotations = [], []
-    for i, method in enumerate(methods):
-        sent = [getattr(method, f"bytes_{kind}") for kind, _ in _DIRECTIONS]
-        before = [getattr(method, f"bytes_{kind}_before") for kind, _ in _DIRECTIONS]
-        offset = (i - (count - 1) / 2) * thickness
-        shares = [f"{bytes_text(b)} before, {times(ratio(b, a))}" for a, b in zip(sent, before, strict=True)]
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": label(method.name),
-                "x": [value / scale for value in sent],
-                "y": [place + offset for place in range(len(_DIRECTIONS))],
-                "width": thickness * 0.86,
-                "marker": {"color": method_color(i, count)},
-                "customdata": [[bytes_text(value), share] for value, share in zip(sent, shares, strict=True)],
-                "hovertemplate": f"{label(method.name)}<br>%{{customdata[0]}} sent<br>%{{customdata[1]}}<extra></extra>",
-            }
-        )
-        annotations += [
-            beside(value / scale, place + offset, f" {bytes_text(value)}") for place, value in enumerate(sent)
-        ]
-    layout = {
-        "barmode": "overlay",
-        "height": 80 + len(_DIRECTIONS) * (14 + 17 * count),
-        "xaxis": {"title": {"text": f"{unit} per step and rank"}, "range": [0, longest / scale or 1]},
-        "yaxis": names_axis([name for _, name in _DIRECTIONS]),
-        "annotations": annotations,
+def columns_axis(names: Sequence[str]) -> Axis:
+    """Names from left to right, at 0, 1, 2 and so on."""
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": list(names),
+        "range": [-0.5, len(names) - 0.5],
+        "showgrid": False,
+        "fixedrange": True,
     }
-    return {"data": data, "layout": layout}
 
 
-def curve_chart(
-    methods: Sequence[Method],
-    across: Callable[[Point], float],
-    up: Callable[[Point], float | None],
-    *,
-    across_name: str,
-    up_name: str,
-) -> Figure | None:
-    """Draw a line for each method through the points that have a value; None if there is no such point."""
-    data: list[dict[str, Any]] = []
-    for i, method in enumerate(methods):
-        points = [point for point in method.curve if up(point) is not None]
-        color, few = method_color(i, len(methods)), len(points) <= _MOST_MARKERS
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers" if few else "lines",
-                "name": label(method.name),
-                "x": [across(point) for point in points],
-                "y": [up(point) for point in points],
-                "line": {"color": color, "width": 2, "dash": "solid" if few else _DASHES[i % len(_DASHES)]},
-                "marker": {"color": color, "size": 7, "symbol": _SYMBOLS[i % len(_SYMBOLS)]},
-                "customdata": [
-                    [f"{point.step:,}", f"{plain(point.seconds)} s", f"{point.samples:,}"] for point in points
-                ],
-                "hovertemplate": f"{label(method.name)}<br>{up_name} %{{y:.5f}}<br>step %{{customdata[0]}}, "
-                "%{customdata[1]}<br>%{customdata[2]} samples<extra></extra>",
-            }
-        )
-    if not any(trace["x"] for trace in data):
-        return None
-    values = [value for trace in data for value in trace["y"]]
-    layout: dict[str, Any] = {
-        "height": 340,
-        "xaxis": {"title": {"text": across_name}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": up_name}, "automargin": True, "tickformat": "~g"},
+def logarithmic(values: list[float]) -> Axis:
+    """Lay a log axis around the values, with round numbers named and as many as fit."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    pad = 0.06 * (high - low) + 0.05
+    steps = (1, 2, 5) if high - low < 2.3 else (1,)
+    ticks = [s * 10.0**e for e in range(math.floor(low) - 1, math.ceil(high) + 1) for s in steps]
+    inside = [tick for tick in ticks if low - pad <= math.log10(tick) <= high + pad]
+    return {
+        "type": "log",
+        "range": [low - pad, high + pad],
+        "tickmode": "array",
+        "tickangle": 0,
+        "tickvals": inside,
+        "ticktext": [plain(tick) if tick >= 1e-3 else f"{tick:.0e}".replace("e-0", "e-") for tick in inside],
     }
-    if min(values) == max(values):  # one point: Plotly would show it between -1 and 1
-        layout["yaxis"]["range"] = [values[0] - 0.01, values[0] + 0.01]
-    return {"data": data, "layout": layout}
 
 
-def table_chart(tables: Sequence[Table]) -> Figure:
-    """Ratios of each table on the left, its bound on the right; both axes logarithmic."""
-    names = [label(table.name) for table in tables]
-    places = list(range(len(tables)))
-    sides = (("rows", 0, "--forward", "circle", 12), ("gradients", 1, "--backward", "diamond", 8))
-    data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": side,
-            "x": [table.ratios[index] for table in tables],
-            "y": places,
-            "marker": {"color": color, "size": size, "symbol": symbol},
-            "customdata": [
-                [name, times(table.ratios[index])] for name, table in zip(names, tables, strict=True)
-            ],
-            "hovertemplate": f"%{{customdata[0]}}<br>{side} %{{customdata[1]}} smaller<extra></extra>",
-        }
-        for side, index, color, symbol, size in sides
-    ]
-    bounds = {
+def beside(x: float, y: float, text: str) -> dict[str, Any]:
+    """Text that begins where a bar ends."""
+    font = {"size": 12, "color": "--ink"}
+    return {"x": x, "y": y, "text": text, "showarrow": False, "xanchor": "left", "font": font}
+
+
+def byte_unit(longest: float) -> tuple[str, float]:
+    """Choose the unit in which the longest bar is a number of few digits, and its size in bytes."""
+    units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+    return next((unit for unit in units if longest >= unit[1]), ("bytes", 1.0))
+
+
+def scatter(mode: str, x: Sequence[Any], y: Sequence[Any], hover: str, **more: Any) -> Trace:
+    """Lines, markers or both; ``hover`` is what a point says, ``more`` what else Plotly should know."""
+    return {
         "type": "scatter",
-        "mode": "markers",
-        "name": "bound",
-        "x": [table.bound or None for table in tables],
-        "y": places,
-        "xaxis": "x2",
-        "marker": {"color": "--bound", "size": 9, "symbol": "line-ns-open", "line": {"width": 3}},
-        "customdata": [[name, _bound(table)] for name, table in zip(names, tables, strict=True)],
-        "hovertemplate": "%{customdata[0]}<br>bound %{customdata[1]}<extra></extra>",
+        "mode": mode,
+        "x": x,
+        "y": y,
+        "hovertemplate": f"{hover}<extra></extra>",
+        **more,
     }
-    some_bound = any(table.bound for table in tables)
-    layout = {
-        "height": 90 + 21 * len(tables),
-        "xaxis": {
-            "title": {"text": "times smaller"},
-            "domain": [0, 0.58 if some_bound else 1],
-            **logarithmic([r for table in tables for r in table.ratios if r] + [1.0]),
-        },
-        "yaxis": {**names_axis(names), "showgrid": True},
-    }
-    if some_bound:
-        layout["xaxis2"] = {
-            "title": {"text": "bound"},
-            "domain": [0.66, 1],
-            **logarithmic([table.bound for table in tables if table.bound]),
-        }
-    return {"data": [*data, bounds] if some_bound else data, "layout": layout}
 
 
-def _bound(table: Table) -> str:
-    return "none" if table.bound is None else f"{table.bound:.3g}"
+def heat(
+    colors: Sequence[Sequence[float | None]],
+    text: Sequence[Sequence[str]],
+    told: Sequence[Sequence[str]],
+    **more: Any,
+) -> Trace:
+    """Cells row by row: their colors, the text in them, and what they say when pointed at."""
+    return {
+        "type": "heatmap",
+        "x": list(range(len(colors[0]))),
+        "y": list(range(len(colors))),
+        "z": colors,
+        "xgap": 2,
+        "ygap": 2,
+        "text": text,
+        "texttemplate": "%{text}",
+        "textfont": {"size": 11},
+        "customdata": told,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        **more,
+    }
+
+
+def harm_heat(
+    harms: Sequence[Sequence[float | None]], text: Sequence[Sequence[str]], told: Sequence[Sequence[str]]
+) -> Trace:
+    """Cells colored by harm on a logarithmic scale; those without a harm have no color."""
+    highest = max((harm for row in harms for harm in row if harm is not None), default=0.0)
+    top = math.ceil(math.log10(highest)) if highest > 0 else 0
+    bottom = top - _DECADES
+    colors = [[None if harm is None else _logarithm(harm, bottom) for harm in row] for row in harms]
+    ticks = [(e, share(10.0**e)) for e in range(bottom, top + 1)] if highest > 0 else []
+    scale = {
+        "zmin": bottom,
+        "zmax": top,
+        "colorscale": [[0, "--harm-low"], [0.5, "--harm-middle"], [1, "--harm-high"]],
+    }
+    return heat(colors, text, told, **scale, colorbar=color_bar("harm", ticks))
+
+
+def frames(columns: Iterable[int]) -> list[dict[str, Any]]:
+    """Outline the cell in this column of every row."""
+    line = {"color": "--ink", "width": 2}
+    return [
+        {"type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5, "line": line}
+        for y, x in enumerate(columns)
+    ]
+
+
+def color_bar(title: str, ticks: Sequence[tuple[float, str]]) -> dict[str, Any]:
+    """Show what colors mean."""
+    return {
+        "title": {"text": title},
+        "tickvals": [value for value, _ in ticks],
+        "ticktext": [text for _, text in ticks],
+        "thickness": 12,
+        "outlinewidth": 0,
+    }
+
+
+def _logarithm(harm: float, bottom: float) -> float:
+    return max(math.log10(harm), bottom) if harm > 0 else bottom

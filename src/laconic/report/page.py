@@ -1,156 +1,162 @@
-"""The page of a comparison of methods."""
+"""The HTML of every report: one file with everything in it, for any browser, without a network.
+
+Plotly, the style sheet and the script are inlined; the content security policy forbids the browser
+to fetch anything at all.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
-from statistics import fmean, stdev
+from pathlib import Path
+from typing import Any, TypeVar
 
-from laconic.numerals import change
-from laconic.report import charts, summary
-from laconic.report.document import Figure, chart, document, legend, section
-from laconic.report.result import Method, Result, Table, seed_changes
+__all__ = ["Card", "Figure", "Page", "cell", "chart", "largest", "legend", "pair", "section", "table", "wide"]
 
-__all__ = ["render"]
+Figure = dict[str, Any]
+"""Data and layout for Plotly; a color is the name of a CSS variable."""
 
-_MOST_TABLES = 40
-_KEYS = "●■◆▲✕★▼⬟"  # the markers of charts.curve_chart, in their order
+Card = tuple[str, str, str]
+"""HTML of a large figure, of what it is, and of the small print under it."""
 
+Item = TypeVar("Item")
 
-def render(result: Result) -> str:
-    """Lay out a result as HTML."""
-    methods = result.methods
-    return document(
-        result.title,
-        f"<header><h1>{escape(result.title)}</h1>{summary.circumstances(result)}</header>"
-        f"{summary.headline(methods)}{_summary(methods)}{_steps(methods)}{_bytes(methods)}"
-        f"{_accuracy(methods)}{_loss(methods)}{_tables(result.tables)}",
-    )
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
-def _summary(methods: Sequence[Method]) -> str:
-    baseline = escape(methods[0].name)
-    note = (
-        "Step: median, and the range of the middle 80 % of measured steps. Bytes: average for one step and "
-        "one rank; below each kind, how many times smaller than before compression"
-    )
-    compared = f"; below their sum, than {baseline}. AUC and log loss: difference from {baseline} below."
-    ending = compared if len(methods) > 1 else "."
-    return section("Summary", summary.method_table(methods), note + ending)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What a report consists of, from top to bottom."""
+
+    title: str
+    facts: Iterable[tuple[str, str]]
+    """Names and values that say under which circumstances the figures hold; text, not HTML."""
+
+    intro: str = ""
+    """HTML above the cards, which says what they are about."""
+
+    cards: Sequence[Card] = ()
+    """The few figures that matter most; without any, the page begins with its sections."""
+
+    sections: Iterable[str]
+    """HTML, as ``section`` makes it; empty ones leave no trace."""
+
+    def html(self) -> str:
+        """Lay out the whole file."""
+        here, title = Path(__file__).parent, escape(self.title)
+        style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+        return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<noscript><p class="notice">Charts need JavaScript; all figures are in the tables.</p></noscript>
+<header><h1>{title}</h1>{self._facts()}</header>{self._headline()}{"".join(self.sections)}
+</main>
+<script>{_plotly()}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+    def _facts(self) -> str:
+        items = [f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in self.facts]
+        return f'<dl class="facts">{"".join(items)}</dl>' if items else ""
+
+    def _headline(self) -> str:
+        if not self.cards:
+            return ""
+        body = "".join(
+            f"<li><strong>{figure}</strong> <span>{what}</span><small>{detail}</small></li>"
+            for figure, what, detail in self.cards
+        )
+        return f'<section class="headline"><p>{self.intro}</p><ul>{body}</ul></section>'
 
 
-def _steps(methods: Sequence[Method]) -> str:
-    counts = sorted({len(method.step_ms) for method in methods})
-    several = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    keys = [("■", "--compute", "compute"), ("■", "--communication", "communication")]
-    return section(
-        "Time per step",
-        legend(keys) + chart("step", charts.step_chart(methods), "Median time per step of each method"),
-        f"Median of {several} measured steps a method, warm-up left out. Communication: what a step "
-        "takes beyond the same batch on one rank with nothing sent.",
-    )
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 -- optional
+
+    return str(get_plotlyjs())
 
 
-def _bytes(methods: Sequence[Method]) -> str:
-    keys = [("■", charts.method_color(i, len(methods)), method.name) for i, method in enumerate(methods)]
-    return section(
-        "Bytes per step",
-        legend(keys) + chart("bytes", charts.bytes_chart(methods), "Bytes sent in each direction"),
-        "What one rank hands to the network in a step, as the trainer counted it; averages over measured "
-        "steps and ranks, headers of the network's protocols not included. Linear axis.",
-    )
+def section(heading: str, content: str, note: str, after: str = "") -> str:
+    """Show something under a heading, with a note that says how to read it."""
+    return f'<section><h2>{heading}</h2>{content}<p class="note">{note}</p>{after}</section>'
 
 
-def _accuracy(methods: Sequence[Method]) -> str:
-    by_step = charts.curve_chart(
-        methods, lambda p: p.step, lambda p: p.auc, across_name="step", up_name="AUC"
-    )
-    by_time = charts.curve_chart(
-        methods, lambda p: p.seconds, lambda p: p.auc, across_name="seconds", up_name="AUC"
-    )
-    changes = seed_changes(methods)
-    runs = f"mean of {len(changes)} seeds" if changes else "one run a method"
-    seconds = "training with the first seed" if changes else "training"
-    note = (
-        f"AUC on the evaluation set, exact, {runs}; the axis does not begin at zero. {_luck(methods, changes)}"
-        f"Seconds: wall time of {seconds} on the machine above, evaluation not included."
-    )
-    return _curves("Accuracy", methods, {"auc-step": by_step, "auc-seconds": by_time}, note)
+def pair(plots: Iterable[str]) -> str:
+    """Show plots side by side where there is room."""
+    return f'<div class="pair">{"".join(plots)}</div>'
 
 
-def _luck(methods: Sequence[Method], changes: Sequence[float]) -> str:
-    """Say what a reader needs to tell a loss from luck: differences of every seed, and what seeds alone do."""
-    if not changes:
-        return ""
-    first, last = methods[0], methods[-1]
-    spread = max(first.seed_auc) - min(first.seed_auc)
-    listed = ", ".join(change(value, 4) for value in changes)
-    error = stdev(changes) / math.sqrt(len(changes))
+def wide(name: str, figure: Figure, description: str) -> str:
+    """Show a map, which a narrow window scrolls sideways."""
+    return f'<div class="wide"><div class="map">{chart(name, figure, description)}</div></div>'
+
+
+def legend(keys: Sequence[tuple[str, str, str]], hides: Sequence[str] = ()) -> str:
+    """Names and their colors; with ``hides``, buttons that hide the trace of their place in these figures."""
+    items = []
+    for index, (symbol, color, name) in enumerate(keys):
+        inner = (
+            f'<span class="key" style="color:var({color})" aria-hidden="true">{symbol}</span> {escape(name)}'
+        )
+        if hides:
+            data = f'data-trace="{index}" data-figures="{" ".join(hides)}" title="show or hide"'
+            inner = f'<button type="button" aria-pressed="true" {data}>{inner}</button>'
+        items.append(f"<li>{inner}</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def chart(name: str, figure: Figure, description: str) -> str:
+    """Show a figure; its data stand beside it, and the page's script draws them."""
+    height = figure["layout"]["height"]
     return (
-        f"{last.name} less {first.name}, seed by seed: {listed}; their mean is {change(fmean(changes), 4)} with a "
-        f"standard error of {error:.4f}. {first.name} alone differs by {spread:.4f} from seed to seed. "
+        f'<div class="chart" id="{name}" role="img" aria-label="{escape(description)}" style="height:{height}px"></div>'
+        f'<script type="application/json" data-chart="{name}">{_json(figure)}</script>'
     )
 
 
-def _loss(methods: Sequence[Method]) -> str:
-    by_step = charts.curve_chart(
-        methods, lambda p: p.step, lambda p: p.loss, across_name="step", up_name="log loss"
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
+    """One row of cells for each of ``rows``, the first of them its name; cells are HTML."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{cells[0]}</th>'
+        + "".join(
+            f'<td data-name="{name}">{shown}</td>' for name, shown in zip(names[1:], cells[1:], strict=True)
+        )
+        + "</tr>"
+        for cells in rows
     )
-    by_time = charts.curve_chart(
-        methods, lambda p: p.seconds, lambda p: p.loss, across_name="seconds", up_name="log loss"
-    )
-    note = "Log loss on training samples, averaged since the point before; the axis does not begin at zero."
-    return _curves("Training loss", methods, {"loss-step": by_step, "loss-seconds": by_time}, note)
-
-
-def _curves(heading: str, methods: Sequence[Method], figures: dict[str, Figure | None], note: str) -> str:
-    drawn = {name: figure for name, figure in figures.items() if figure is not None}
-    if not drawn:
-        return ""
-    keys = [
-        (_KEYS[i % len(_KEYS)], charts.method_color(i, len(methods)), method.name)
-        for i, method in enumerate(methods)
-    ]
-    across = [figure["layout"]["xaxis"]["title"]["text"] for figure in drawn.values()]
-    plots = (
-        chart(name, figure, f"{heading} against {axis}")
-        for (name, figure), axis in zip(drawn.items(), across, strict=True)
-    )
-    return section(
-        heading, f'{legend(keys, hides=list(drawn))}<div class="pair">{"".join(plots)}</div>', note
+    return (
+        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _tables(tables: Sequence[Table]) -> str:
-    if not tables:
-        return ""
-    ordered = sorted(tables, key=_ratio, reverse=True)
-    largest = sorted(tables, key=_before, reverse=True)[:_MOST_TABLES]
-    shown = [table for table in ordered if table in largest]
-    left_out = len(tables) - len(shown)
-    keys = [("●", "--forward", "rows"), ("◆", "--backward", "gradients")]
-    if any(table.bound for table in shown):
-        keys.append(("❙", "--bound", "bound"))
-    note = (
-        "Bytes before compression over bytes after; tables are sorted by the ratio of both directions together. "
-        "The bound is the codec's own, on values of rows. Logarithmic axes."
-    )
-    if left_out:
-        note += f" The {len(shown)} tables with most traffic; {left_out} more are in the list below."
-    return section(
-        "Tables",
-        legend(keys)
-        + chart("tables", charts.table_chart(shown), "Compression ratio and bound of each table"),
-        note,
-        f"<details><summary>All {len(tables)} tables in figures</summary>{summary.table_table(ordered)}</details>",
-    )
+def cell(figure: str, small: str = "") -> str:
+    """Show a figure, and small print under it."""
+    return f"<span>{figure}</span><small>{small}</small>" if small else f"<span>{figure}</span>"
 
 
-def _before(table: Table) -> float:
-    return table.bytes_forward_before + table.bytes_backward_before
+def largest(items: Sequence[Item], size: Callable[[Item], float], most: int) -> list[Item]:
+    """Return the largest items, at most ``most``, in the order in which they were."""
+    kept = sorted(range(len(items)), key=lambda i: size(items[i]), reverse=True)[:most]
+    return [items[i] for i in sorted(kept)]
 
 
-def _ratio(table: Table) -> float:
-    after = table.bytes_forward_after + table.bytes_backward_after
-    return _before(table) / after if after else 0.0
+def _json(value: object) -> str:
+    """JSON that can stand in a script element whatever is in it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

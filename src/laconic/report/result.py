@@ -30,14 +30,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from laconic.config import Bytes, Count, Maybe, Settings, Text, read_json
+from laconic.config import Bytes, Count, Maybe, Settings, Text
 
-__all__ = ["Method", "Point", "Result", "Table", "read_result", "seed_changes"]
+__all__ = ["Method", "Point", "Result", "Table", "ratio", "seed_changes"]
 
 
 class Point(Settings):
@@ -169,11 +168,6 @@ class Result(Settings):
             if twice is not None:
                 raise ValueError(f"{kind}: names must differ, got {twice!r} twice")
         return self
-
-
-def read_result(path: str | Path) -> Result:
-    """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    return read_json(path, Result)
 
 
 def seed_changes(methods: Sequence[Method]) -> list[float]:

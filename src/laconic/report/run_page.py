@@ -1,15 +1,38 @@
-"""The page of a run: how it trained, and what guard, economy and schedule decided, with their evidence."""
+"""A run as its ``metrics.jsonl`` has it, and its page: how it trained, what guard and economy decided, and why.
+
+::
+
+    {"kind": "train", "step": 20, "loss": 0.61, "auc": 0.68, "samples_per_s": 5120.0, "ratio": 2.6,
+     "bytes_before": 886000.0, "bytes_sent": 340000.0, "bytes_dense": 241000.0}
+    {"kind": "eval", "step": 40, "auc": 0.71, "log_loss": 0.58, "normalized_entropy": 0.9, "samples": 4096}
+    {"kind": "decision", "step": 8, "part": "guard", "direction": "rows", "tables": ["c_user"],
+     "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
+    {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
+     "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
+    {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
+    {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
+
+One entry a line (shown here on two where it is long). Entries of other kinds, and further fields, are
+for others. Of a run that is still training, the last line may be half of one; it is left out.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from laconic.config import Count, Maybe, Text, explained
+from laconic.errors import FormatError
 from laconic.numerals import NONE, bytes_text, decimals, plain, times
-from laconic.report.document import Figure, cards, cell, chart, document, facts, section, table
-from laconic.report.run_result import Decided, RunResult, Trained
+from laconic.report.charts import scatter
+from laconic.report.page import Card, Page, cell, chart, pair, section, table
 
-__all__ = ["render_run"]
+__all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "Warned", "read_run_result", "run_page"]
 
 _MOST_NAMES = 3
 _MOST_SHOWN = 2000
@@ -21,20 +44,164 @@ _DECISIONS = (
 _NAMES = ("step", "by", "direction", "tables", "change", "evidence")
 
 
-def render_run(result: RunResult) -> str:
-    """Lay out a run as HTML."""
-    return document(
-        result.title,
-        f"<header><h1>{escape(result.title)}</h1>{_facts(result)}</header>{_headline(result)}"
-        f"{_curves(result)}{_decisions(result.decided)}",
+class _Entry(BaseModel):
+    """One line; fields that the page does not show are none of its business."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    step: Count
+
+
+class Trained(_Entry):
+    """Training since the entry before."""
+
+    loss: Maybe = None
+    auc: Maybe = None
+    samples_per_s: Maybe = None
+    ratio: Maybe = None
+    """Bytes before compression over those sent, since the start; without ``bytes_dense``, dense gradients are left out."""
+    bytes_before: Maybe = None
+    """All bytes of rank 0 before compression, per step."""
+    bytes_sent: Maybe = None
+    """All bytes that rank 0 sent, per step."""
+    bytes_dense: Maybe = None
+    """Dense gradients among them."""
+
+
+class Evaluated(_Entry):
+    """All evaluation samples."""
+
+    auc: Maybe = None
+    log_loss: Maybe = None
+    normalized_entropy: Maybe = None
+    samples: Count
+    positives: Count | None = None
+    """Samples of label 1; metrics of older runs do not have it."""
+
+    @property
+    def one_class(self) -> str | None:
+        """Say which label all samples have, where AUC is undefined for that."""
+        if self.positives is None or not self.samples or 0 < self.positives < self.samples:
+            return None
+        return f"undefined: all {self.samples:,} labels are {1 if self.positives else 0}"
+
+
+class Decided(_Entry):
+    """One change of how tables travel, and the evidence for it."""
+
+    part: Text
+    """Who decided: guard or economy."""
+    direction: str | None = None
+    table: Text | None = None
+    tables: tuple[Text, ...] = ()
+    factor: Annotated[float, Field(ge=0)] | None = None
+    """By which the guard multiplied bounds."""
+    old: str | None = None
+    new: str | None = None
+    reason: str
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """Tables that it concerns; none: all of them."""
+        return (*self.tables, *(() if self.table is None else (self.table,)))
+
+    @property
+    def way(self) -> Literal["rows", "gradients"]:
+        """The direction in the words of the page."""
+        return "gradients" if self.direction in ("gradients", "backward") else "rows"
+
+
+class Ended(_Entry):
+    """Which limit ended the run, or a part of it that was resumed later."""
+
+    line: Text
+
+
+class Warned(_Entry):
+    """What is doubtful about the run."""
+
+    line: Text
+
+
+class RunResult(BaseModel):
+    """All that a page shows of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    title: Text
+    trained: tuple[Trained, ...]
+    evaluated: tuple[Evaluated, ...]
+    decided: tuple[Decided, ...]
+    ended: tuple[Ended, ...] = ()
+    warned: tuple[Warned, ...] = ()
+
+
+_KINDS: dict[str, type[_Entry]] = {
+    "train": Trained,
+    "eval": Evaluated,
+    "decision": Decided,
+    "end": Ended,
+    "warning": Warned,
+}
+
+
+def read_run_result(path: str | Path) -> RunResult:
+    """Read the metrics of a run, or those in its folder; FormatError names the line that is not as it should be."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "metrics.jsonl"
+    if not path.is_file():
+        raise FormatError(f"{path}: no such file; a run writes it into its train.out")
+    entries: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last line break is not finished
+        if not line.strip():
+            continue
+        kind, entry = _entry(line, f"{path}, line {number}")
+        if entry is not None:
+            entries[kind].append(entry)
+    if not any(entries[kind] for kind in ("train", "eval", "decision")):
+        raise FormatError(f"{path}: no metrics in it yet; a run writes them every train.log_every steps")
+    return RunResult(
+        title=str(path.parent.resolve().name or path.parent),
+        trained=tuple(entries["train"]),
+        evaluated=tuple(entries["eval"]),
+        decided=tuple(entries["decision"]),
+        ended=tuple(entries["end"]),
+        warned=tuple(entries["warning"]),
     )
 
 
-def _facts(result: RunResult) -> str:
-    steps = max(
-        (entry.step for entry in (*result.trained, *result.evaluated, *result.decided, *result.ended)),
-        default=0,
+def _entry(line: str, where: str) -> tuple[str, _Entry | None]:
+    try:
+        tree = json.loads(line)
+    except ValueError as error:
+        raise FormatError(f"{where}: not JSON: {error}") from None
+    if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):
+        raise FormatError(f"{where}: expected an object with a kind, got {line[:80]!r}")
+    of_kind = _KINDS.get(tree["kind"])
+    if of_kind is None:
+        return tree["kind"], None
+    try:
+        return tree["kind"], of_kind.model_validate(tree)
+    except ValidationError as error:
+        raise FormatError(explained(error, of_kind, where, noun="field")) from None
+
+
+def run_page(result: RunResult) -> Page:
+    """Say how a run trained and what it decided."""
+    return Page(
+        title=result.title,
+        facts=_facts(result),
+        intro="<b>At the end</b> of what is written down",
+        cards=_cards(result),
+        sections=[_curves(result), _decisions(result.decided)],
     )
+
+
+def _facts(result: RunResult) -> list[tuple[str, str]]:
+    entries = (*result.trained, *result.evaluated, *result.decided, *result.ended)
+    steps = max((entry.step for entry in entries), default=0)
     shown = [("steps", f"{steps:,}")]
     if result.ended and result.ended[-1].step >= steps:  # it may have been resumed since
         shown.append(("end", result.ended[-1].line))
@@ -42,17 +209,13 @@ def _facts(result: RunResult) -> str:
     pace = next((entry.samples_per_s for entry in reversed(result.trained) if entry.samples_per_s), None)
     if pace is not None:
         shown.append(("samples a second", plain(pace)))
-    named = {
-        "guard": "decisions of the guard",
-        "economy": "decisions of the economy",
-    }
-    for part, name in named.items():
+    for part in ("guard", "economy"):
         if count := sum(decided.part == part for decided in result.decided):
-            shown.append((name, f"{count:,}"))
-    return facts(shown)
+            shown.append((f"decisions of the {part}", f"{count:,}"))
+    return shown
 
 
-def _headline(result: RunResult) -> str:
+def _cards(result: RunResult) -> list[Card]:
     shown = []
     if result.evaluated:
         last = result.evaluated[-1]
@@ -65,7 +228,7 @@ def _headline(result: RunResult) -> str:
     last_sent = next((entry for entry in reversed(result.trained) if entry.ratio), None)
     if last_sent is not None:
         shown.append((times(last_sent.ratio), "fewer bytes sent", _what_was_sent(last_sent)))
-    return cards("<b>At the end</b> of what is written down", shown) if shown else ""
+    return shown
 
 
 def _what_was_sent(last: Trained) -> str:
@@ -80,59 +243,41 @@ def _what_was_sent(last: Trained) -> str:
 
 def _curves(result: RunResult) -> str:
     marks = sorted({decided.step for decided in result.decided})
-    drawn = [
-        _line("loss", "training log loss", [(e.step, e.loss) for e in result.trained], "--method-1", marks),
-        _line("ratio", "times fewer bytes", [(e.step, e.ratio) for e in result.trained], "--method-1", marks),
-        _line("auc", "AUC, evaluation", [(e.step, e.auc) for e in result.evaluated], "--method-1", marks),
-    ]
-    plots = "".join(plot for plot in drawn if plot)
+    curves = (
+        ("loss", "training log loss", [(entry.step, entry.loss) for entry in result.trained]),
+        ("ratio", "times fewer bytes", [(entry.step, entry.ratio) for entry in result.trained]),
+        ("auc", "AUC, evaluation", [(entry.step, entry.auc) for entry in result.evaluated]),
+    )
+    plots = "".join(_line(name, up, points, marks) for name, up, points in curves)
     if not plots:
         return ""
     note = "Against steps; axes do not begin at zero."
     if marks:
         note += " Vertical lines: steps at which something was decided."
-    return section("Training", f'<div class="pair">{plots}</div>', note)
+    return section("Training", pair(plots), note)
 
 
-def _line(
-    name: str, up: str, points: Sequence[tuple[int, float | None]], color: str, marks: Sequence[int]
-) -> str:
+def _line(name: str, up: str, points: Sequence[tuple[int, float | None]], marks: Sequence[int]) -> str:
     known = [(step, value) for step, value in points if value is not None]
     if len(known) < 2:  # one point is no curve
         return ""
-    figure: Figure = {
-        "data": [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": up,
-                "x": [step for step, _ in known],
-                "y": [value for _, value in known],
-                "line": {"color": color, "width": 2},
-                "hovertemplate": f"step %{{x:,}}<br>{up} %{{y:.5f}}<extra></extra>",
-            }
-        ],
-        "layout": {
-            "height": 300,
-            "xaxis": {"title": {"text": "step"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": up}, "automargin": True, "tickformat": "~g"},
-            "shapes": [
-                {
-                    "type": "line",
-                    "xref": "x",
-                    "yref": "paper",
-                    "x0": step,
-                    "x1": step,
-                    "y0": 0,
-                    "y1": 1,
-                    "layer": "below",
-                    "line": {"color": "--line", "width": 1},
-                }
-                for step in marks
-            ],
-        },
+    trace = scatter(
+        "lines",
+        [step for step, _ in known],
+        [value for _, value in known],
+        f"step %{{x:,}}<br>{up} %{{y:.5f}}",
+        name=up,
+        line={"color": "--method-1", "width": 2},
+    )
+    mark = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    line = {"color": "--line", "width": 1}
+    layout = {
+        "height": 300,
+        "xaxis": {"title": {"text": "step"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": up}, "automargin": True, "tickformat": "~g"},
+        "shapes": [{**mark, "x0": step, "x1": step, "line": line} for step in marks],
     }
-    return chart(name, figure, f"{up} against steps")
+    return chart(name, {"data": [trace], "layout": layout}, f"{up} against steps")
 
 
 def _decisions(decided: Sequence[Decided]) -> str:

@@ -1,16 +1,22 @@
-"""The page of ``laconic tune``: what was chosen, and what every other choice would have done."""
+"""The page of ``laconic tune``: what was chosen, and what every other choice would have done.
+
+In its maps of tables against bounds, a column stands for a bound, the first of a map of harm for
+exactness; a frame marks the choice.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
+from typing import Any, Literal
 
+from laconic.adapt.tune_result import TunedDirection, TunedTable, TuneResult
 from laconic.numerals import NONE, bytes_text, plain, share, times
-from laconic.report.document import Figure, cards, cell, chart, document, facts, section, table
-from laconic.report.heat_map import harm_map, homogenization_map
+from laconic.report.charts import color_bar, columns_axis, frames, harm_heat, heat, label, names_axis
+from laconic.report.page import Figure, Page, cell, largest, section, table, wide
 from laconic.report.result import ratio
-from laconic.report.tune_result import TunedDirection, TunedTable, TuneResult
 
-__all__ = ["render_tuned"]
+__all__ = ["tune_page"]
 
 _MOST_TABLES = 60
 _HARM = (
@@ -22,59 +28,47 @@ _INDEX = (
     "the choices do not depend on it."
 )
 
-_CHOICES = "Bytes of all ranks in a step; below, against float32."
 
-
-def render_tuned(result: TuneResult) -> str:
-    """Lay out a result as HTML."""
-    largest = sorted(result.tables, key=_before, reverse=True)[:_MOST_TABLES]
-    shown = [each for each in result.tables if each in largest]
+def tune_page(result: TuneResult) -> Page:
+    """Say what was chosen and why."""
+    shown = largest(
+        result.tables, lambda each: each.forward.bytes_exact + each.backward.bytes_exact, _MOST_TABLES
+    )
     some = ""
     if len(shown) < len(result.tables):
         some = f" The {len(shown)} tables with most traffic of {len(result.tables)}."
-    return document(
-        result.title,
-        f"<header><h1>{escape(result.title)}</h1>{_circumstances(result)}</header>{_headline(result)}"
-        + section("Rows", _map("rows", harm_map(shown, "forward")), _HARM + some)
-        + section("Gradients", _map("gradients", harm_map(shown, "backward")), _HARM + some)
-        + section("Homogenization index", _map("homogenization", homogenization_map(shown)), _INDEX + some)
-        + section("Choices", _choices(result), _CHOICES),
+    maps = (
+        ("Rows", "rows", _harm_map(shown, "forward"), _HARM),
+        ("Gradients", "gradients", _harm_map(shown, "backward"), _HARM),
+        ("Homogenization index", "homogenization", _homogenization_map(shown), _INDEX),
     )
-
-
-def _map(name: str, figure: Figure) -> str:
-    drawn = chart(name, figure, f"Heat map of {name}, tables by bounds")
-    return f'<div class="wide"><div class="map">{drawn}</div></div>'
-
-
-def _circumstances(result: TuneResult) -> str:
-    return facts(
-        [
+    sections = [
+        section(heading, wide(name, figure, f"Heat map of {name}, tables by bounds"), note + some)
+        for heading, name, figure, note in maps
+    ]
+    exact, sent = bytes_text(result.bytes_exact), bytes_text(result.bytes_sent)
+    return Page(
+        title=result.title,
+        facts=[
             ("ranks", f"{result.ranks}"),
             ("steps trained exactly", f"{result.steps:,}"),
             ("loss", f"{result.loss:.4f}"),
             ("its fall while steps grow e-fold", share(result.slope)),
             ("budget", f"loss +{share(result.budget)}"),
-        ]
-    )
-
-
-def _headline(result: TuneResult) -> str:
-    fewer = times(ratio(result.bytes_exact, result.bytes_sent))
-    return cards(
-        "<b>Predicted</b> for rows and gradients",
-        [
-            (
-                fewer,
-                "fewer bytes",
-                f"{bytes_text(result.bytes_exact)} → {bytes_text(result.bytes_sent)} a step",
-            ),
+        ],
+        intro="<b>Predicted</b> for rows and gradients",
+        cards=[
+            (times(ratio(result.bytes_exact, result.bytes_sent)), "fewer bytes", f"{exact} → {sent} a step"),
             (f"+{share(result.harm)}", "loss", f"of +{share(result.budget)} allowed"),
             (
                 bytes_text(result.lower_bound),
                 "at the very least",
                 "no other choice within the budget gets below",
             ),
+        ],
+        sections=[
+            *sections,
+            section("Choices", _choices(result), "Bytes of all ranks in a step; below, against float32."),
         ],
     )
 
@@ -103,5 +97,65 @@ def _choice(direction: TunedDirection) -> list[str]:
     ]
 
 
-def _before(each: TunedTable) -> float:
-    return each.forward.bytes_exact + each.backward.bytes_exact
+def _harm_map(tables: Sequence[TunedTable], side: Literal["forward", "backward"]) -> Figure:
+    """Color: harm; text: how many times smaller, in brackets where the bound was not offered."""
+    directions = [each.forward if side == "forward" else each.backward for each in tables]
+    bounds = directions[0].bounds
+    cells = harm_heat(
+        [[None, *d.harm] for d in directions],
+        [["", *(_ratio(d, i) for i in range(len(bounds)))] for d in directions],
+        [
+            [_as_it_is(each, d), *(_told(each, d, i) for i in range(len(bounds)))]
+            for each, d in zip(tables, directions, strict=True)
+        ],
+    )
+    chosen = [0 if d.chosen.bound is None else bounds.index(d.chosen.bound) + 1 for d in directions]
+    names = ["exact", *(f"{bound:g}" for bound in bounds)]
+    return {"data": [cells], "layout": {**_layout(tables, names), "shapes": frames(chosen)}}
+
+
+def _homogenization_map(tables: Sequence[TunedTable]) -> Figure:
+    """Color and text: the homogenization index at every bound of rows."""
+    bounds = tables[0].forward.bounds
+    cells = heat(
+        [list(each.homogenization) for each in tables],
+        [[f"{index:.2f}" for index in each.homogenization] for each in tables],
+        [
+            [
+                f"{label(each.name)} at {bound:g}<br>{index:.4f} of its distinct rows stay apart"
+                for bound, index in zip(bounds, each.homogenization, strict=True)
+            ]
+            for each in tables
+        ],
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, "--merged"], [1, "--apart"]],
+        colorbar=color_bar("index", [(0, "0"), (0.5, "0.5"), (1, "1")]),
+    )
+    return {"data": [cells], "layout": _layout(tables, [f"{bound:g}" for bound in bounds])}
+
+
+def _layout(tables: Sequence[TunedTable], names: list[str]) -> dict[str, Any]:
+    return {
+        "height": max(90 + 26 * len(tables), 230),
+        "xaxis": {"title": {"text": "bound"}, **columns_axis(names)},
+        "yaxis": names_axis([label(each.name) for each in tables]),
+    }
+
+
+def _ratio(direction: TunedDirection, i: int) -> str:
+    text = times(ratio(direction.bytes_exact, direction.bytes_sent[i]))
+    return text if direction.offered[i] else f"({text})"
+
+
+def _told(each: TunedTable, direction: TunedDirection, i: int) -> str:
+    sent, before = bytes_text(direction.bytes_sent[i]), bytes_text(direction.bytes_exact)
+    refused = "" if direction.offered[i] else "<br>not offered: the error rivals the signal"
+    return (
+        f"{label(each.name)} at {direction.bounds[i]:g}<br>{before} → {sent} a step<br>"
+        f"loss +{share(direction.harm[i])}, error {share(direction.error[i])} of the signal{refused}"
+    )
+
+
+def _as_it_is(each: TunedTable, direction: TunedDirection) -> str:
+    return f"{label(each.name)}, exact<br>{bytes_text(direction.bytes_exact)} a step"

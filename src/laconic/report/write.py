@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from laconic.adapt.tune_result import TuneResult
+from laconic.config import read_json
 from laconic.errors import ConfigError
 from laconic.files import write_whole
-from laconic.report.page import render
-from laconic.report.quantize_page import render_quantized
-from laconic.report.quantize_result import QuantizeResult, read_quantize_result
-from laconic.report.result import Result, read_result
-from laconic.report.run_page import render_run
-from laconic.report.run_result import RunResult, read_run_result
-from laconic.report.simulate_page import render_simulated
-from laconic.report.simulate_result import SimulateResult, read_simulate_result
-from laconic.report.tune_page import render_tuned
-from laconic.report.tune_result import TuneResult, read_tune_result
+from laconic.plan.access.access import Access
+from laconic.plan.simulate_result import SimulateResult
+from laconic.quantize.formats.result import QuantizeResult
+from laconic.report.access_page import access_page
+from laconic.report.comparison import comparison_page
+from laconic.report.page import Page
+from laconic.report.quantize_page import quantize_page
+from laconic.report.result import Result
+from laconic.report.run_page import RunResult, read_run_result, run_page
+from laconic.report.simulate_page import simulate_page
+from laconic.report.tune_page import tune_page
 
-__all__ = ["read_any", "write_report"]
-
+__all__ = ["AnyResult", "read_any", "render", "write_report"]
 
 AnyResult = QuantizeResult | Result | RunResult | SimulateResult | TuneResult
+"""What a file can hold."""
+
+_KINDS: dict[Any, type[QuantizeResult | Result | SimulateResult | TuneResult]] = {
+    "quantize": QuantizeResult,
+    "simulate": SimulateResult,
+    "tune": TuneResult,
+}
+"""By their field ``kind``; a comparison has none."""
+
+_PAGES: dict[type, Callable[[Any], Page]] = {
+    Access: access_page,
+    QuantizeResult: quantize_page,
+    Result: comparison_page,
+    RunResult: run_page,
+    SimulateResult: simulate_page,
+    TuneResult: tune_page,
+}
 
 
 def read_any(path: str | Path) -> AnyResult:
@@ -31,26 +52,19 @@ def read_any(path: str | Path) -> AnyResult:
     try:
         tree = json.loads(Path(path).read_bytes())
     except ValueError:
-        return read_result(path)  # says where it is not JSON
+        tree = None  # reading it as a comparison says where it is not JSON
     kind = tree.get("kind") if isinstance(tree, dict) else None
-    if kind == "simulate":
-        return read_simulate_result(path)
-    if kind == "quantize":
-        return read_quantize_result(path)
-    return read_tune_result(path) if kind == "tune" else read_result(path)
+    return read_json(path, _KINDS.get(kind if isinstance(kind, str) else None, Result))
 
 
-def write_report(result: AnyResult, path: str | Path) -> None:
+def render(result: AnyResult | Access) -> str:
+    """Lay out a result as HTML."""
+    return _PAGES[type(result)](result).html()
+
+
+def write_report(result: AnyResult | Access, path: str | Path) -> None:
     """Write the page, whole or not at all; a file that is there is replaced."""
-    path = Path(path)
-    if isinstance(result, SimulateResult):
-        page = render_simulated(result)
-    elif isinstance(result, RunResult):
-        page = render_run(result)
-    elif isinstance(result, QuantizeResult):
-        page = render_quantized(result)
-    else:
-        page = render_tuned(result) if isinstance(result, TuneResult) else render(result)
+    path, page = Path(path), render(result)
     if not path.parent.is_dir():
         raise ConfigError(f"report: no folder {str(path.parent)!r} to write into; make it first")
     write_whole(path, page)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from glob import escape
 
 from laconic.adapt.curves import TableCurves
-from laconic.adapt.tuned_bounds import Choice
+from laconic.adapt.tune_result import ChosenBound
 from laconic.config import toml_string
 from laconic.numerals import bytes_text, share
 from laconic.tuning.tune import Tuned
@@ -68,7 +68,7 @@ def _exchange() -> str:
     )
 
 
-def _rule(table: TableCurves, forward: Choice, backward: Choice) -> str:
+def _rule(table: TableCurves, forward: ChosenBound, backward: ChosenBound) -> str:
     about = (
         f"{table.rows:,} rows; SC'24 class {table.paper_class}, "
         f"homogenization index {table.homogenization_index:.3f}"

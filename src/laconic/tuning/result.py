@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from laconic.adapt.curves import Curve
-from laconic.adapt.tuned_bounds import MOST_ERROR, Choice
-from laconic.report.tune_result import Chosen, TunedDirection, TunedTable, TuneResult
+from dataclasses import asdict
+from typing import Literal
+
+from laconic.adapt.curves import TableCurves
+from laconic.adapt.tune_result import ChosenBound, TunedDirection, TunedTable, TuneResult
+from laconic.adapt.tuned_bounds import MOST_ERROR
 from laconic.tuning.tune import Tuned
 
 __all__ = ["tune_result"]
@@ -13,6 +16,7 @@ __all__ = ["tune_result"]
 def tune_result(tuned: Tuned, title: str) -> TuneResult:
     """Return everything that was measured and chosen; ``model_dump(mode="json")`` makes it plain JSON."""
     measured, bounds = tuned.measured, tuned.bounds
+    chosen = zip(measured.tables, bounds.forward, bounds.backward, strict=True)
     return TuneResult(
         title=title,
         ranks=measured.ranks,
@@ -27,28 +31,21 @@ def tune_result(tuned: Tuned, title: str) -> TuneResult:
                 rows=table.rows,
                 paper_class=table.paper_class,
                 homogenization=table.homogenization,
-                forward=_direction(table.forward, forward, MOST_ERROR["forward"]),
-                backward=_direction(table.backward, backward, MOST_ERROR["backward"]),
+                forward=_direction(table, "forward", forward),
+                backward=_direction(table, "backward", backward),
             )
-            for table, forward, backward in zip(measured.tables, bounds.forward, bounds.backward, strict=True)
+            for table, forward, backward in chosen
         ),
     )
 
 
-def _direction(curve: Curve, choice: Choice, most_error: float) -> TunedDirection:
+def _direction(
+    table: TableCurves, side: Literal["forward", "backward"], chosen: ChosenBound
+) -> TunedDirection:
+    curve = table.forward if side == "forward" else table.backward
     return TunedDirection(
-        bounds=curve.bounds,
-        offered=tuple(error <= most_error for error in curve.error),
-        bytes_sent=curve.bytes_sent,
-        bytes_exact=curve.bytes_exact,
-        error=curve.error,
+        **asdict(curve),
+        offered=tuple(error <= MOST_ERROR[side] for error in curve.error),
         harm=tuple(curve.harm(i) for i in range(len(curve.bounds))),
-        sensitivity=curve.sensitivity,
-        sensitivity_se=curve.sensitivity_se,
-        chosen=Chosen(
-            bound=choice.bound,
-            bytes_sent=choice.bytes_sent,
-            harm=choice.harm,
-            reason=choice.reason,
-        ),
+        chosen=chosen,
     )

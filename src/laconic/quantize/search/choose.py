@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from laconic.numerals import bytes_text, three
 from laconic.plan.solve.knapsack import Option, solve
 from laconic.quantize.formats.recipe import Recipe
+from laconic.quantize.formats.result import (
+    HarmFigures,
+    Objective,
+    ParetoPoint,
+    QuantizeCandidate,
+    QuantizePart,
+)
 from laconic.quantize.search.candidates import recipe_of
+from laconic.quantize.search.harm import Harm
 from laconic.quantize.search.sensitivity import Measurement
 
-__all__ = ["Chosen", "Objective", "ParetoPoint", "choose", "pareto"]
-
-Objective = Literal["size", "latency"]
+__all__ = ["Chosen", "choose", "explain_part", "harm_figures", "pareto"]
 
 _POINTS = 25
 _OTHER = 0.03  # weight of the objective that was not asked for
@@ -49,18 +56,6 @@ class Chosen:
         return sum(max(measurement.harm.estimate, 0.0) for measurement in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class ParetoPoint:
-    """What a budget buys."""
-
-    objective: Objective
-    budget: float
-    bytes: int
-    us: float
-    """Beside fp32."""
-    harm: float
-
-
 def choose(parts: Sequence[Sequence[Measurement]], budget: float, objective: Objective) -> Chosen:
     """Choose a candidate of every part, so that all together take least and harm no more than the budget.
 
@@ -93,12 +88,86 @@ def _costs(parts: Sequence[Sequence[Measurement]], objective: Objective) -> list
 def pareto(parts: Sequence[Sequence[Measurement]], budget: float) -> list[ParetoPoint]:
     """Say what budgets from a hundredth of this one to a hundred times buy, for either objective."""
     points: list[ParetoPoint] = []
-    for objective in ("size", "latency"):
+    objectives: tuple[Objective, Objective] = ("size", "latency")
+    for objective in objectives:
         seen: set[tuple[int, float]] = set()
         for k in range(_POINTS):
             within = budget * 10 ** (4 * k / (_POINTS - 1) - 2)
             chosen = choose(parts, within, objective)
             if (chosen.bytes, chosen.us) not in seen:
-                points.append(ParetoPoint(objective, within, chosen.bytes, chosen.us, chosen.harm))
+                points.append(
+                    ParetoPoint(
+                        objective=objective,
+                        budget=within,
+                        bytes=chosen.bytes,
+                        us=chosen.us,
+                        harm=chosen.harm,
+                    )
+                )
                 seen.add((chosen.bytes, chosen.us))
     return points
+
+
+def explain_part(
+    part: Sequence[Measurement], chosen: Measurement, objective: Objective, rows: int | None
+) -> QuantizePart:
+    """Say what a part got, why, and what else it could have had; ``rows`` are those of a table."""
+    return QuantizePart(
+        kind=chosen.candidate.part.kind,
+        name=chosen.candidate.part.name,
+        rows=rows,
+        chosen=part.index(chosen),
+        reason=_reason(part, chosen, objective),
+        candidates=tuple(
+            QuantizeCandidate(
+                label=m.candidate.label,
+                bytes=m.bytes,
+                us=m.us,
+                harm=harm_figures(m.harm),
+                estimate=m.harm.estimate if math.isfinite(m.harm.estimate) else None,
+            )
+            for m in part
+        ),
+    )
+
+
+def harm_figures(harm: Harm) -> HarmFigures | None:
+    """Return what a result says of a harm; None where logits were no numbers, or the format cannot hold the part."""
+    if not math.isfinite(harm.estimate):
+        return None
+    return HarmFigures(
+        measured=harm.measured,
+        measured_se=harm.measured_se,
+        expected=harm.expected,
+        expected_se=harm.expected_se,
+    )
+
+
+def _reason(part: Sequence[Measurement], chosen: Measurement, objective: Objective) -> str:
+    """Say what the choice saves and harms, and what the one next in line would."""
+    exact = part[0]
+    saved = (
+        f"saves {bytes_text(exact.bytes - chosen.bytes)}" if chosen.bytes < exact.bytes else "saves nothing"
+    )
+    words = [f"{saved}, NE +{chosen.harm.estimate:.4%}"]
+    if (runner := _runner_up(part, chosen, objective)) is None:
+        words.append("nothing takes less")
+    elif not math.isfinite(runner.harm.estimate):
+        words.append(f"{runner.candidate.label} cannot hold it")
+    else:
+        more = (
+            bytes_text(chosen.bytes - runner.bytes)
+            if objective == "size"
+            else f"{three(chosen.us - runner.us)} us"
+        )
+        words.append(f"{runner.candidate.label} would save {more} more at +{runner.harm.estimate:.4%}")
+    return "; ".join(words)
+
+
+def _runner_up(part: Sequence[Measurement], chosen: Measurement, objective: Objective) -> Measurement | None:
+    """Of the candidates that take less, the one that harms least."""
+    if objective == "size":
+        cheaper = [m for m in part if m.bytes < chosen.bytes]
+    else:
+        cheaper = [m for m in part if m.us < chosen.us]
+    return min(cheaper, key=lambda m: m.harm.estimate, default=None)

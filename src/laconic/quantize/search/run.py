@@ -8,19 +8,18 @@ from pathlib import Path
 
 from laconic import kernels
 from laconic.quantize.formats import Artifact, Recipe, quantize_model
+from laconic.quantize.formats.result import ModelFigures, Objective, QuantizeResult, SampleCounts
 from laconic.quantize.search.candidates import candidates
-from laconic.quantize.search.choose import Objective, ParetoPoint, pareto
+from laconic.quantize.search.choose import explain_part, harm_figures, pareto
 from laconic.quantize.search.drafts import Drafts
 from laconic.quantize.search.half import Half, Scored
 from laconic.quantize.search.held_out import thinned
 from laconic.quantize.search.latency import Stopwatch, engine_us
 from laconic.quantize.search.population import population_of
 from laconic.quantize.search.probe import Probe
-from laconic.quantize.search.result import quantize_result
 from laconic.quantize.search.search import Found, search
 from laconic.quantize.search.sensitivity import Measurement, MeasurementFile, measure_candidates
 from laconic.quantize.search.workbench import Tell, Workbench
-from laconic.report.quantize_result import ModelFigures, QuantizeResult, SampleCounts
 from laconic.train.metrics import Evaluation
 
 __all__ = [
@@ -81,9 +80,8 @@ def quantize_run(
 ) -> Quantized:
     """Search, and say all that there is to say about what was found."""
     searched = search_run(bench, settings, file, tell)
-    curve = pareto(searched.parts, settings.budget)
     us = _engine_times(bench, searched.artifact, settings.batch, tell)
-    return Quantized(searched.artifact, _result(bench, settings, searched, us, curve, title))
+    return Quantized(searched.artifact, _result(bench, settings, searched, us, title))
 
 
 def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell) -> Searched:
@@ -145,17 +143,13 @@ def _engine_times(bench: Workbench, artifact: Artifact, batch: int, tell: Tell) 
 
 
 def _result(
-    bench: Workbench,
-    settings: SearchSettings,
-    searched: Searched,
-    us: tuple[float, ...],
-    curve: list[ParetoPoint],
-    title: str,
+    bench: Workbench, settings: SearchSettings, searched: Searched, us: tuple[float, ...], title: str
 ) -> QuantizeResult:
     found, parts = searched.found, searched.parts
-    served = found.verified
-    exact_bytes = sum(part[0].bytes for part in parts)
-    return quantize_result(
+    served, harm = found.verified, harm_figures(found.verified.harm)
+    assert harm is not None, "what is within a budget is finite"
+    rows = {("table", feature.name): feature.rows for feature in bench.trained.features.tables}
+    return QuantizeResult(
         title=title,
         objective=settings.objective,
         budget=settings.budget,
@@ -163,16 +157,25 @@ def _result(
         batch=settings.batch,
         samples=SampleCounts(
             probe=parts[0][0].harm.samples,
-            search=found.attempts[-1].search.samples,
+            search=sum(map(len, bench.halves.search)),
             verification=served.harm.samples,
         ),
-        exact=_figures(served.exact, exact_bytes, us[0]),
+        exact=_figures(served.exact, sum(part[0].bytes for part in parts), us[0]),
         low=_figures(served.low, searched.artifact.size_bytes, us[1]),
-        harm=served.harm,
-        found=found,
-        parts=parts,
-        rows={feature.name: feature.rows for feature in bench.trained.features.tables},
-        curve=curve,
+        predicted=found.chosen.harm,
+        gap=found.chosen.gap,
+        harm=harm,
+        attempts=found.attempts,
+        parts=tuple(
+            explain_part(
+                part,
+                chosen,
+                settings.objective,
+                rows.get((chosen.candidate.part.kind, chosen.candidate.part.name)),
+            )
+            for part, chosen in zip(parts, found.chosen.parts, strict=True)
+        ),
+        pareto=tuple(pareto(parts, settings.budget)),
     )
 
 

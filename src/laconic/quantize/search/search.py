@@ -13,30 +13,17 @@ from dataclasses import dataclass
 
 from laconic.errors import PlanError
 from laconic.quantize.formats.recipe import Recipe
-from laconic.quantize.search.choose import Chosen, Objective, choose
+from laconic.quantize.formats.result import Attempt, Objective
+from laconic.quantize.search.choose import Chosen, choose, harm_figures
 from laconic.quantize.search.half import Half, Scored
-from laconic.quantize.search.harm import Harm
 from laconic.quantize.search.sensitivity import Measurement
 from laconic.quantize.search.workbench import Tell
 
-__all__ = ["Attempt", "Found", "score", "search"]
+__all__ = ["Found", "score", "search"]
 
 _MOST_ATTEMPTS = 12
 _STEP = 0.95  # the least that a budget is tightened by, where it was broken
 _CARE = 0.98  # beyond what would have sufficed
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A combination that was measured."""
-
-    budget: float
-    """That it was solved for."""
-    bytes: int
-    predicted: float
-    search: Harm
-    verification: Harm | None
-    """None where the search half refused it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +33,6 @@ class Found:
     chosen: Chosen
     attempts: tuple[Attempt, ...]
     verified: Scored
-
-    @property
-    def looks(self) -> int:
-        """How many combinations were scored on the verification half."""
-        return sum(attempt.verification is not None for attempt in self.attempts)
 
 
 def search(
@@ -72,7 +54,11 @@ def search(
             verified = score(verification_half, chosen.recipe, "verifying it on unseen samples", tell)
         attempts.append(
             Attempt(
-                allowed, chosen.bytes, chosen.harm, found.harm, None if verified is None else verified.harm
+                budget=allowed,
+                bytes=chosen.bytes,
+                predicted=chosen.harm,
+                search=harm_figures(found.harm),
+                verification=None if verified is None else harm_figures(verified.harm),
             )
         )
         if verified is not None and verified.harm.within(budget):
@@ -80,10 +66,9 @@ def search(
         broken = found.harm if verified is None else verified.harm
         excess = max(broken.measured, broken.estimate) / budget
         allowed = min(allowed, chosen.harm) * min(_STEP, _CARE / excess)
-    last = attempts[-1].verification or attempts[-1].search
     raise PlanError(
         f"quantize: none of {len(attempts)} combinations is within the budget of {budget:.4%}; the last, solved for "
-        f"{attempts[-1].budget:.4%}, changes NE by {last.measured:+.4%} +- {last.measured_se:.4%} on {last.samples:,} "
+        f"{attempts[-1].budget:.4%}, changes NE by {broken.measured:+.4%} +- {broken.measured_se:.4%} on {broken.samples:,} "
         f"samples; raise --budget, or evaluate on more samples"
     )
 

@@ -14,21 +14,22 @@
       "stops": [{"ranks": 8, "gbps": [1.0, null]}]
     }
 
-``gains`` has one number for each method: the best step without it / the best step with it; ``alone``: the step with all off / that with it
-alone. ``stops`` says from which bandwidth on it
-does not pay any more; null: it still does at the largest, 0: it never does. It may pay only from some bandwidth on: ``gains`` say. Wire, codecs and bytes are those of the best choice, for one rank and step.
+``gains`` has one number for each method: the best step without it / the best step with it. ``alone`` has
+the step with all methods off / the step with this one alone. ``stops`` says from which bandwidth on a
+method does not pay any more: null where it still does at the largest, 0 where it never does. A method may
+pay only from some bandwidth on: ``gains`` show it. Wire, codecs and bytes are those of the best choice,
+for one rank and step.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.config import Bytes, Count, Maybe, Settings, Text, read_json
+from laconic.config import Bytes, Count, Maybe, Settings, Text
 
-__all__ = ["SentBytes", "SimulateResult", "SimulatedCell", "Stops", "read_simulate_result"]
+__all__ = ["SentBytes", "SimulateResult", "SimulatedCell", "Stops"]
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -104,8 +105,3 @@ class SimulateResult(Settings):
     def cell(self, ranks: int, gbps: float) -> SimulatedCell:
         """Find a cell."""
         return next(cell for cell in self.cells if (cell.ranks, cell.gbps) == (ranks, gbps))
-
-
-def read_simulate_result(path: str | Path) -> SimulateResult:
-    """Read a result file; FormatError has a line for each field that is not as it should be."""
-    return read_json(path, SimulateResult)

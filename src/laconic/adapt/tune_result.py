@@ -26,25 +26,29 @@ is the predicted increase of the loss, as a share of it, and ``budget`` the most
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.config import Bytes, Count, Settings, Text, read_json
+from laconic.config import Bytes, Count, Settings, Text
 
-__all__ = ["Chosen", "TuneResult", "TunedDirection", "TunedTable", "read_tune_result"]
+__all__ = ["ChosenBound", "TuneResult", "TunedDirection", "TunedTable"]
 
 
-class Chosen(Settings):
-    """What one direction of a table shall travel as."""
+class ChosenBound(Settings):
+    """What one direction of a table travels as, and why."""
 
     bound: float | None
-    """Null: exactly."""
+    """The bound that was chosen; null where it travels exactly."""
 
     bytes_sent: Bytes
+    """Bytes that all ranks send in a step."""
+
     harm: float
+    """Predicted increase of the loss, as a share of it."""
+
     reason: Text
+    """What the choice saves and harms, and what the next looser bound would."""
 
 
 class TunedDirection(Settings):
@@ -67,7 +71,7 @@ class TunedDirection(Settings):
     sensitivity_se: float
     """Standard error of it."""
 
-    chosen: Chosen
+    chosen: ChosenBound
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -172,8 +176,3 @@ class TuneResult(Settings):
     def harm(self) -> float:
         """Of all choices together."""
         return sum(direction.chosen.harm for direction in self.directions)
-
-
-def read_tune_result(path: str | Path) -> TuneResult:
-    """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    return read_json(path, TuneResult)

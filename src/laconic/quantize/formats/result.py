@@ -25,28 +25,30 @@ entropy, as a share of it; null where a candidate cannot hold the part.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.config import Bytes, Count, Settings, Text, read_json
+from laconic.config import Bytes, Count, Settings, Text
 
 __all__ = [
+    "Attempt",
     "HarmFigures",
     "ModelFigures",
-    "QuantizeAttempt",
+    "Objective",
+    "ParetoPoint",
     "QuantizeCandidate",
     "QuantizePart",
-    "QuantizePoint",
     "QuantizeResult",
     "SampleCounts",
-    "read_quantize_result",
 ]
+
+Objective = Literal["size", "latency"]
+"""What a search makes small."""
 
 
 class HarmFigures(Settings):
-    """Two accounts of what became worse, see ``quantize.harm``."""
+    """Two accounts of how much worse predictions became: on labels, and by the model's own probabilities."""
 
     measured: float
     measured_se: float
@@ -73,10 +75,11 @@ class SampleCounts(Settings):
     verification: Count
 
 
-class QuantizeAttempt(Settings):
+class Attempt(Settings):
     """A combination that was measured."""
 
     budget: float
+    """Budget that it was solved for."""
     bytes: Bytes
     predicted: float
     search: HarmFigures | None
@@ -119,13 +122,14 @@ class QuantizePart(Settings):
         return self.candidates[self.chosen]
 
 
-class QuantizePoint(Settings):
+class ParetoPoint(Settings):
     """What a budget buys."""
 
-    objective: Literal["size", "latency"]
+    objective: Objective
     budget: float
     bytes: Bytes
     us: float
+    """Microseconds of a batch beside fp32."""
     harm: float
 
 
@@ -134,7 +138,7 @@ class QuantizeResult(Settings):
 
     kind: Literal["quantize"] = "quantize"
     title: Text
-    objective: Literal["size", "latency"]
+    objective: Objective
     budget: float
     seed: int
     batch: Count
@@ -146,9 +150,9 @@ class QuantizeResult(Settings):
     gap: float
     harm: HarmFigures
     """On the verification half."""
-    attempts: tuple[QuantizeAttempt, ...]
+    attempts: tuple[Attempt, ...]
     parts: tuple[QuantizePart, ...] = Field(min_length=1)
-    pareto: tuple[QuantizePoint, ...]
+    pareto: tuple[ParetoPoint, ...]
 
     @property
     def share(self) -> float:
@@ -159,8 +163,3 @@ class QuantizeResult(Settings):
     def looks(self) -> int:
         """Combinations that were scored on the verification half."""
         return sum(attempt.verification is not None for attempt in self.attempts)
-
-
-def read_quantize_result(path: str | Path) -> QuantizeResult:
-    """Read a file, or raise FormatError with a line for each field that is not as it should be."""
-    return read_json(path, QuantizeResult)
