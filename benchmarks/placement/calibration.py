@@ -22,7 +22,7 @@ from benchmarks.placement.case import Case
 from benchmarks.placement.contenders import Chosen, choose_places
 from benchmarks.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
 from benchmarks.worker_pool import WorkerPool
-from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.timeline import ROUNDS
 from laconic.cost.topology import Cluster
 from laconic.plan.plan_file import read_plan, write_plan

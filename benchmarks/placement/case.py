@@ -18,8 +18,7 @@ from benchmarks.placement.taught import NO_RATE, copy_state, taught
 from laconic.cost.workload import Coding, Workload
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups
-from laconic.plan.access.access import Access
-from laconic.plan.access.access_load import access_load
+from laconic.plan.access.access import Access, access_load
 from laconic.plan.access.profile import Profiler
 from laconic.train.ranks import Ranks
 from laconic.train.settings import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Codec, Contender, Sends
-from laconic.cost.choice import Choice
-from laconic.plan.access.access_load import hottest_ids
+from laconic.cost.load import Choice
+from laconic.plan.access.access import hottest_ids
 from laconic.plan.explanation import explain
 from laconic.plan.plan_file import write_plan
 from laconic.plan.planned_file import plan_of

@@ -21,9 +21,9 @@ from benchmarks.placement.calibration import CODED, Engine
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Codec, Sends
 from benchmarks.placement.row import Row
-from laconic.cost.calibration import CodecFigures
-from laconic.cost.distinct import distinct_rows
-from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.measure import CodecFigures
+from laconic.cost.needed_rows import distinct_rows
+from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.workload import Workload
 from laconic.plan.simulate import Methods, Model, Network, step_cost
 

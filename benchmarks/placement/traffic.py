@@ -8,22 +8,18 @@ from benchmarks.placement.calibration import MEMORY_SHARE
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Sends
 from benchmarks.placement.row import Row
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.expectation import Flow, expected_traffic
-from laconic.cost.part import Part
-from laconic.cost.table_parts import holding_of, with_hot_rows
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.topology import Cluster
 from laconic.exchange import Sgd, Table
 from laconic.exchange.ledger import Direction
 from laconic.nn import RehearsedEmbeddings
-from laconic.plan.access.access_load import hottest_ids
+from laconic.plan.access.access import hottest_ids
 from laconic.plan.solve.baselines import row_wise, threshold
 from laconic.plan.solve.problem import Problem
 
-__all__ = ["measure_traffic"]
+__all__ = ["measure_traffic", "predicted_bytes"]
 
 _RATE = 200.0  # Mbit/s that plans are made for
-_DIRECTIONS: tuple[Direction, ...] = ("ids", "forward", "backward")
 
 
 def measure_traffic(
@@ -73,23 +69,7 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
         if lookups.samples == case.batch * ranks:
             rehearsed(lookups).sum().backward()
             taken += 1
-    parts: list[Part] = []
-    for load, choice in zip(loads, choices, strict=True):
-        part = Part(
-            table=load.name,
-            frequencies=load.frequencies,
-            holding=holding_of(choice.kind.sharding, ranks, choice.owner or 0),
-            dim=case.model.dim,
-            send=choice.kind.send,
-            id_order=load.id_order,
-        )
-        parts += with_hot_rows(part, choice.hot) if choice.hot else [part]
-    traffic = expected_traffic(parts, case.batch)
-    flows: dict[Direction, Flow] = {
-        "ids": traffic.ids,
-        "forward": traffic.forward,
-        "backward": traffic.backward,
-    }
+    predicted = predicted_bytes(problem, choices)
     accounts = rehearsed.ledger.accounts
     return [
         Row(
@@ -99,8 +79,18 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
             placement=name,
             codec="exact",
             direction=direction,
-            predicted_bytes=flows[direction].total / ranks,
+            predicted_bytes=predicted[direction],
             measured_bytes=accounts[direction].sent / (taken * ranks),
         )
-        for direction in _DIRECTIONS
+        for direction in predicted
     ]
+
+
+def predicted_bytes(problem: Problem, choices: Sequence[Choice]) -> dict[Direction, float]:
+    """Bytes that the planner's model expects a rank to send in a step, on average, size messages included."""
+    total_KN = problem.total_KN(choices)
+    return {
+        "ids": float(total_KN[Resource.IDS_OUT].mean()),
+        "forward": float(total_KN[Resource.FORWARD_OUT].mean()),
+        "backward": float(total_KN[Resource.BACKWARD_OUT].mean()),
+    }

@@ -17,16 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data_sets import real_data_sets
-from laconic.cost.distinct import correlation_of
-from laconic.cost.expectation import expected_traffic
+from benchmarks.placement.traffic import predicted_bytes
+from benchmarks.prediction.by_time import correlation_of
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.part import Part
-from laconic.cost.table_parts import holding_of
+from laconic.cost.load import Choice, Kind
+from laconic.cost.topology import Cluster
+from laconic.cost.workload import TableLoad, Workload
 from laconic.data import open_source
 from laconic.data.source import Source
 from laconic.exchange import Sgd, Table
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
+from laconic.plan.solve.problem import Problem
 
 __all__ = ["PLACEMENTS", "Outcome", "run_prediction_benchmark"]
 
@@ -132,26 +134,33 @@ def _errors(
     embeddings = RehearsedEmbeddings(made, dim, ranks, optimizer=Sgd(rate=0.0)).train()
     for lookups in ahead:
         embeddings(lookups).sum().backward()
-    parts = [
-        Part(
-            table=table.name,
+    loads = [
+        TableLoad(
+            name=table.name,
             frequencies=frequencies_T[t],
             correlation=float(correlation_T[t]),
-            holding=holding_of(table.sharding, ranks, int(embeddings.layout.first_T[t])),
-            dim=dim,
-            send=table.send,
+            id_order="ranked",
         )
         for t, table in enumerate(made)
     ]
-    traffic = expected_traffic(parts, batch)
+    problem = Problem(
+        Cluster.alike(ranks, memory_gb=1, mbps=1), Workload(tables=tuple(loads), batch=batch, dim=dim)
+    )
+    choices = [
+        Choice(
+            Kind(table.sharding, table.send),
+            int(embeddings.layout.first_T[t]) if table.sharding == "table" else None,
+        )
+        for t, table in enumerate(made)
+    ]
     accounts = embeddings.ledger.accounts
-    flows = (traffic.ids, traffic.forward, traffic.backward)
     errors = [
-        flow.total / (account.sent / len(ahead)) - 1
-        for flow, account in zip(flows, accounts.values(), strict=True)
+        ranks * predicted / (accounts[direction].sent / len(ahead)) - 1
+        for direction, predicted in predicted_bytes(problem, choices).items()
     ]
     rows_T = (accounts["forward"].after_T + accounts["backward"].after_T) / len(ahead)
-    predicted_T = traffic.forward.bytes_P + traffic.backward.bytes_P
+    sent_T = [problem.load(t, choice).sent for t, choice in enumerate(choices)]
+    predicted_T = ranks * np.array([sent.forward + sent.backward for sent in sent_T])
     large_T = rows_T > 0.01 * rows_T.sum()
     worst = float(np.abs(predicted_T[large_T] / rows_T[large_T] - 1).max())
     return errors[0], errors[1], errors[2], worst

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import exp, isclose, log
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.distinct import correlation_of, distinct_rows
 from laconic.cost.frequencies import Frequencies
+from laconic.cost.needed_rows import distinct_rows
+from laconic.errors import ConfigError
 
-__all__ = ["MEASURED_AT", "ByTime", "measure_by_time"]
+__all__ = ["MEASURED_AT", "ByTime", "correlation_of", "measure_by_time"]
 
 MEASURED_AT = 2048
 _BATCHES = (256, 1024, 2048, 8192, 32768)
 _MOST_BATCHES = 100
+_BISECTIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,28 @@ def measure_by_time(data: Path) -> Iterator[ByTime]:
                 independent / total - 1,
                 correlated / total - 1,
             )
+
+
+def correlation_of(frequencies: Frequencies, lookups: float, distinct: float) -> float:
+    """Find the correlation at which so many lookups have so many distinct rows, as was measured.
+
+    1 where independent lookups do as well, as in a table so small that any batch has all of its rows. Between 1e-3 and 1e6: a batch
+    with a row that these frequencies exclude fits none.
+    """
+    if not 0 <= distinct <= lookups:
+        raise ConfigError(
+            f"distinct: expected at most as many distinct rows as lookups, {lookups!r}, got {distinct!r}"
+        )
+    if isclose(distinct_rows(frequencies, lookups), distinct, rel_tol=1e-6):
+        return 1.0
+    low, high = log(1e-3), log(1e6)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if distinct_rows(frequencies, lookups, exp(middle)) > distinct:
+            low = middle
+        else:
+            high = middle
+    return exp(high)
 
 
 def _distinct(ids_TR: Sequence[NDArray[np.int64]], batch: int) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from laconic.cli import plan
 from laconic.cli import tune as tune_command
 from laconic.cli.tune import parse_budget
 from laconic.config import load
-from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.speeds import EngineSpeeds
 from laconic.errors import ConfigError
 from laconic.report import read_any
 from laconic.train.effective_exchange import effective_exchange

@@ -7,17 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from laconic.cost.distinct import (
-    correlation_of,
-    distinct_rows,
-    enough_rows,
-    needed_G,
-    strays_by,
-    variance_bound,
-)
+from benchmarks.prediction.by_time import correlation_of
 from laconic.cost.frequencies import Frequencies
+from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError
 from tests.cases import each
+from tests.oracle.distinct import enough_rows, strays_by, variance_bound
 
 TRIALS = 400
 

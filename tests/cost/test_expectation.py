@@ -7,19 +7,18 @@ import pytest
 import torch
 
 from laconic.codecs import IdList
-from laconic.cost.expectation import expected_traffic, ring_all_reduce_bytes, size_message_bytes
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.part import Holding, Part
-from laconic.cost.table_parts import holding_of
+from laconic.cost.link import message_bytes
 from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
 from laconic.errors import PlanError
 from laconic.exchange import Layout, Sgd, Table
 from laconic.exchange.request import Request
 from laconic.exchange.tables.hot_rows import HotRows
-from laconic.exchange.wire import size_message_bytes as engine_size_message_bytes
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
 from tests.cases import each
+from tests.oracle.expectation import expected_traffic
+from tests.oracle.part import Holding, Part, holding_of
 
 ZIPF = 1.05
 ROWS = (3, 60, 900, 12_000, 200_000)
@@ -113,13 +112,7 @@ def test_ranks_that_lack_everything_send_nothing():
     assert (alone.total, alone.links_NN.tolist()) == (0.0, [[0.0]])
     idle = expected_traffic([part(Frequencies.uniform(9), Holding.dealt(3))], 0, coded_ids=False)
     assert idle.forward.rows_NN.sum() == 0
-    assert idle.total == 6 * (size_message_bytes(2) + 2 * size_message_bytes(1))
-
-
-def test_messages_are_as_large_as_the_engine_says():
-    for blocks, ranks in ((1, 2), (26, 8)):
-        assert (ranks - 1) * size_message_bytes(blocks) == engine_size_message_bytes(blocks, ranks)
-    assert ring_all_reduce_bytes(1000, 4) == 1500
+    assert idle.total == 6 * (message_bytes(2, 2) + 2 * message_bytes(1, 2))
 
 
 def tables(placement: str) -> list[Table]:

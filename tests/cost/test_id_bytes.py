@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from laconic.codecs import IdList
-from laconic.cost.distinct import needed_G
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes, unsorted_ids_bytes
+from laconic.cost.needed_rows import needed_G
 from laconic.data.synthetic import zipf_rows
 from tests.cases import each
 

@@ -1,13 +1,15 @@
-"""Links and costs that cannot be."""
+"""Links and costs that cannot be, and formulas against what they stand for."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from laconic.cost.link import CodecCost, Link
+from laconic.cost.link import CodecCost, Link, message_bytes, owners_pay, ring_bytes, step_s
 from laconic.errors import ConfigError
+from laconic.exchange.wire import Wire
 from tests.cases import each
 
 
@@ -25,3 +27,37 @@ def test_a_cost_that_cannot_be_is_refused(numbers):
         ConfigError, match=r"^codec cost: expected finite numbers >= 0, got .* measure it again$"
     ):
         CodecCost(*numbers)
+
+
+@pytest.mark.parametrize(("blocks", "ranks"), [(1, 2), (26, 8)])
+def test_size_messages_are_as_large_as_those_that_a_wire_sends(blocks, ranks):
+    sent = []
+
+    def swap(received, out, coming_N, sent_N, where):
+        sent.append(out.nbytes)
+        received[:] = out
+
+    nothing_NK = np.zeros((ranks, blocks), np.int64)
+    Wire("rows", 0, ranks, swap).announce(1, 2, 3, nothing_NK, nothing_NK)
+    assert sent[0] * (ranks - 1) / ranks == message_bytes(blocks, ranks)  # what a rank tells itself stays
+
+
+def test_a_ring_sends_each_part_twice_but_for_a_rank_s_own():
+    assert ring_bytes(1000, 4) == 1500
+    assert ring_bytes(1000, 1) == 0
+    assert int(ring_bytes(3 * 10**9, 3)) == 4 * 10**9  # exact where ranks divide it
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_owners_pay_where_they_send_less(ranks):
+    rows, union = np.meshgrid(np.arange(1, 40) * ranks, np.arange(1, 40))
+    everyone, owners = (ranks - 1) * rows, (ranks - 1) / ranks * rows + (ranks - 1) * union
+    expected = owners < everyone - 1e-9
+    if ranks == 2:
+        expected[:] = False  # such a union is smaller than the rows of one of them: there is none
+    assert (owners_pay(rows, union, ranks) == expected).all()
+
+
+def test_only_what_travels_beyond_the_overlap_makes_a_step_longer():
+    assert step_s(5.0, 3.0, 4.0) == 5.0
+    assert step_s(5.0, np.array([3.0, 6.0]), 4.0).tolist() == [5.0, 7.0]

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.expectation import expected_traffic
-from laconic.cost.load import Resource
-from laconic.cost.part import Holding, Part
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Coding
 from tests.cases import each
+from tests.oracle.expectation import expected_traffic
+from tests.oracle.part import Holding, Part
 from tests.plan.problems import problem, table
 
 RANKS, BATCH = 4, 256
@@ -60,23 +59,22 @@ def _parts(load, choice):
 def test_bytes_are_those_that_the_theory_expects(choice, bag):
     load = table("t", 3000, bag=bag, forward=4.0, backward=2.0)
     small = problem([load], batch=BATCH)
-    found_KN = small.spread_KN(0, choice)
+    found_KN = small.total_KN([choice])
     expected = expected_traffic(_parts(load, choice), BATCH)
     directions = {
         Resource.IDS_OUT: expected.ids,
         Resource.FORWARD_OUT: expected.forward,
         Resource.BACKWARD_OUT: expected.backward,
     }
-    header = 8 * 3 * (RANKS - 1)  # of the size message: the same wherever tables are
     empty_lists = 4 * (RANKS - 1)  # theory counts those that say that nothing is wanted
     for first, flow in directions.items():
         links_NN = flow.links_NN
         # lists of ids of a part are taken to be coded as well as those of the whole table
         tolerance = {"rtol": 0.35 if choice.hot and first == Resource.IDS_OUT else 1e-9, "atol": empty_lists}
-        np.testing.assert_allclose(found_KN[first], links_NN.sum(axis=1) - header, **tolerance)
-        np.testing.assert_allclose(found_KN[first + 1], links_NN.sum(axis=0) - header, **tolerance)
+        np.testing.assert_allclose(found_KN[first], links_NN.sum(axis=1), **tolerance)
+        np.testing.assert_allclose(found_KN[first + 1], links_NN.sum(axis=0), **tolerance)
         away = first == Resource.FORWARD_OUT
-        lane = (links_NN if away else links_NN.T).max(axis=1) - 24
+        lane = (links_NN if away else links_NN.T).max(axis=1)
         if choice.owner is None:
             np.testing.assert_allclose(found_KN[first + 2], lane, **tolerance)
         else:

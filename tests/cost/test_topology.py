@@ -7,11 +7,12 @@ import pytest
 
 from laconic.config import parse
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.part import Holding, Part
-from laconic.cost.step_time import all_reduce_s, slow_memory_s, touched_rows_N, transfer_s
+from laconic.cost.timeline import all_reduce_s
 from laconic.cost.topology import Cluster, read_cluster
 from laconic.errors import ConfigError, PlanError
 from tests.cases import each
+from tests.oracle.part import Holding, Part
+from tests.oracle.transfer import slow_memory_s, touched_rows_N, transfer_s
 
 MIXED = """
 links = [{between = ["server", "phone"], mbps = 10, latency_us = 5000}]

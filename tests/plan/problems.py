@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from laconic.cost.choice import Choice
-from laconic.cost.engine_speeds import EngineSpeeds
 from laconic.cost.frequencies import Frequencies
+from laconic.cost.load import Choice
+from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Coding, TableLoad, Workload
 from laconic.plan.solve.problem import Problem

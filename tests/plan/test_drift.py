@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.plan.access.drift import _mean_deviation, drift_between
+from laconic.plan.access.estimates import _mean_deviation, drift_between
 from tests.plan.test_profile import one_table, zipf_ids
 
 

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.load import Resource
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.topology import Cluster
-from laconic.plan.access.access import Distinct, TableAccess
-from laconic.plan.access.access_load import warm_ids
+from laconic.plan.access.access import Distinct, TableAccess, warm_ids
 from laconic.plan.solve.kept_rows import kept_segments
 from laconic.plan.solve.planner import plan_tables
 from laconic.plan.solve.share_memory import share_memory

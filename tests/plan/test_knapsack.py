@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, PlanError
+from laconic.plan.solve.highs import silent_stdout
 from laconic.plan.solve.knapsack import Allocation, Option, solve
-from laconic.plan.solve.silent_solver import silent_stdout
 
 pytest.importorskip("scipy")
 

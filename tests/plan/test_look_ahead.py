@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laconic.cost.choice import Choice, Kind
+from laconic.cost.load import Choice, Kind
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Coding
 from laconic.plan.solve.planner import plan_tables

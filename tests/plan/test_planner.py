@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.cost.choice import Choice, Kind
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.load import Resource
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import TableLoad
 from laconic.errors import PlanError

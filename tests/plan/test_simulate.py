@@ -9,12 +9,9 @@ import pytest
 
 from laconic.codecs import BoundedRows
 from laconic.config import parse
-from laconic.cost.calibration import CodecFigures, measure_codec, measure_dense
-from laconic.cost.distinct import distinct_rows
-from laconic.cost.expectation import expected_traffic
-from laconic.cost.frequencies import Frequencies
-from laconic.cost.part import Holding, Part
-from laconic.cost.threshold import hottest_of_all, rate_of_rank
+from laconic.cost.frequencies import Frequencies, hottest_of_all, rate_of_rank
+from laconic.cost.measure import CodecFigures, measure_codec, measure_dense
+from laconic.cost.needed_rows import distinct_rows
 from laconic.errors import ConfigError
 from laconic.plan.scenario import Scenario, model_of
 from laconic.plan.simulate import (
@@ -27,6 +24,8 @@ from laconic.plan.simulate import (
     step_cost,
     stops_paying,
 )
+from tests.oracle.expectation import expected_traffic
+from tests.oracle.part import Holding, Part
 
 CODEC = CodecFigures(row_bytes=8.0, block_bytes=20.0, row_s=1e-7, block_s=5e-6)
 MODEL = Model(

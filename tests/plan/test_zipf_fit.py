@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.plan.access.zipf_fit import fit_zipf, zipf_shares
+from laconic.plan.access.estimates import fit_zipf, zipf_shares
 from tests.plan.test_profile import one_table, zipf_ids
 
 

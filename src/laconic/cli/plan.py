@@ -246,7 +246,7 @@ def _workload(
     """Put together what was given; a run's settings count where an option does not say otherwise."""
     from laconic.cost.frequencies import Frequencies
     from laconic.cost.workload import TableLoad, Workload
-    from laconic.plan.access.access_load import access_load
+    from laconic.plan.access.access import access_load
 
     tables = []
     if access is not None:
@@ -273,7 +273,7 @@ def _workload(
 
 
 def _problem(cluster_file: Path, workload: Workload, measured: Path | None, overlap: float | None) -> Problem:
-    from laconic.cost.engine_speeds import EngineSpeeds, read_speeds
+    from laconic.cost.speeds import EngineSpeeds, read_speeds
     from laconic.cost.topology import read_cluster
     from laconic.plan.solve.problem import Problem
 
@@ -287,7 +287,7 @@ def _ids(
     access: Access | None, explained: list[Explained], ranks: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Ids of hot and of warm rows, by table."""
-    from laconic.plan.access.access_load import hottest_ids, warm_ids
+    from laconic.plan.access.access import hottest_ids, warm_ids
 
     hot: dict[str, Any] = {}
     warm: dict[str, Any] = {}

@@ -1,14 +1,21 @@
 """How often the rows of a table are looked up: runs of rows that are equally likely, the likeliest first.
 
 ``probability_G[g]`` is the probability that one lookup hits one given row of run ``g``, which has ``count_G[g]``
-rows. Runs keep a table small on paper: a trillion rows by Zipf's law are about 6,000 runs. Some of a table's rows, such as its
-hottest, are ``Frequencies`` too; their probabilities stay those of lookups in the whole table, so their share
-is below 1. Shape legend: ``G`` runs, ``R`` rows.
+rows. Runs keep a table small on paper: a trillion rows by Zipf's law are about 6,000 runs. Some of a
+table's rows, such as its hottest, are ``Frequencies`` too; their probabilities stay those of lookups in
+the whole table, so their share is below 1.
+
+The hottest rows of all tables together need one threshold. A row of probability p is missed by ``b``
+samples of ``l`` lookups each with probability ``(1 - p) ** (l b) = exp(-r b)``, so its *rate* is
+``r = -l ln(1 - p)``, nearly ``l p``. Rows of equal size compete for the same memory: the best ``k`` to
+copy are those with the highest rates, whatever table they are in and however large the batch
+(``docs/papers/avoidance.md``, proposition 3). Shape legend: ``T`` tables, ``G`` runs, ``R`` rows.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +25,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import ConfigError
 
-__all__ = ["Frequencies"]
+__all__ = ["Frequencies", "hottest_of_all", "rate_of_rank"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -158,6 +165,31 @@ class Frequencies:
     def _part(self, count_G: Ints) -> Frequencies:
         some = count_G > 0
         return Frequencies(count_G[some], self.probability_G[some], self.lookups_per_sample)
+
+
+def rate_of_rank(frequencies_T: Sequence[Frequencies], k: int) -> float:
+    """Rate that a row must exceed to be among the ``k`` hottest of all tables; 0 if all are.
+
+    Rows of one run are all in or all out, so there may be fewer than ``k`` above it.
+    """
+    rate_G = np.concatenate([_rate_G(f) for f in frequencies_T])
+    count_G = np.concatenate([f.count_G for f in frequencies_T])
+    hottest = np.argsort(-rate_G, kind="stable")
+    out = np.flatnonzero(np.cumsum(count_G[hottest]) > k)
+    return float(rate_G[hottest[out[0]]]) if len(out) else 0.0
+
+
+def hottest_of_all(
+    frequencies_T: Sequence[Frequencies], k: int, least_rate: float = 0.0
+) -> tuple[Frequencies, ...]:
+    """Return at most ``k`` rows, the hottest of all tables, each with a rate above ``least_rate``."""
+    rate = max(rate_of_rank(frequencies_T, k), least_rate)
+    return tuple(f.only(_rate_G(f) > rate) for f in frequencies_T)
+
+
+def _rate_G(frequencies: Frequencies) -> Floats:
+    with np.errstate(divide="ignore"):  # a row that every lookup hits
+        return -frequencies.lookups_per_sample * np.log1p(-np.minimum(frequencies.probability_G, 1.0))
 
 
 def _how_many_of_each(lookups_R: NDArray[Any]) -> tuple[Ints, Ints]:

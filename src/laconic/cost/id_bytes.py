@@ -3,7 +3,11 @@
 ``IdList`` codes differences of sorted ids by classes of size, so its bytes follow from how differences are distributed. Where a
 row is needed with probability q, and its neighbors too, the difference to the next needed one is geometric.
 Ids that are *ranked* by frequency have neighbors of their own run; *mixed* ids, such as hashes, have any, so all
-differences follow the mean q. Shape legend: ``G`` runs of rows, ``K`` classes.
+differences follow the mean q.
+
+Pooled tables send all lookups in the order of samples, and how long the bags are. Lengths travel unless every
+bag has exactly one id at its owner. How they vary is not known from frequencies; a Poisson distribution with
+their mean stands for it. Shape legend: ``G`` runs of rows, ``K`` classes.
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.cost.frequencies import Frequencies
 from laconic.kernels.reference.sequence.coding import Statistics, choose_coding
 from laconic.kernels.reference.sequence.huffman_code import entropy_q16
 
-__all__ = ["EMPTY_LIST_BYTES", "IdOrder", "sorted_ids_bytes", "unsorted_ids_bytes"]
+__all__ = ["EMPTY_LIST_BYTES", "IdOrder", "pooled_bytes", "sorted_ids_bytes", "unsorted_ids_bytes"]
 
 Floats = NDArray[np.float64]
 IdOrder = Literal["ranked", "mixed"]
@@ -26,6 +31,7 @@ EMPTY_LIST_BYTES = 2
 _CLASSES = 172  # numbers below 2^44; a table has fewer rows than 2^40
 _STORED_ID_BYTES = 8
 _OCTAVE = 8  # runs whose probabilities are within an eighth of an octave have differences of one kind
+_LONGEST_BAG = 4096
 _SCATTERED, _GOLDEN = 256, (math.sqrt(5) - 1) / 2
 
 
@@ -73,6 +79,30 @@ def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdO
     # the share of ids below a number, linear within a run
     below_K1 = np.interp(_BEGIN_K1, np.append(0.0, ends_G), np.append(0.0, np.cumsum(mass_G)))
     return _list_bytes(ids, ids, np.diff(below_K1) + scattered_K, 0.0)
+
+
+def pooled_bytes(
+    frequencies: Frequencies, order: IdOrder, samples: float, share: float, *, coded: bool
+) -> float:
+    """Bytes of all ids and lengths of bags that one rank sends to one that holds such a share of the rows."""
+    ids = samples * frequencies.lookups_per_sample * frequencies.share * share
+    lengths = _lengths_bytes(frequencies.lookups_per_sample * frequencies.share * share, samples, coded)
+    if not coded:
+        return 8 * ids + lengths
+    held_G = frequencies.count_G.astype(np.float64) * share
+    return unsorted_ids_bytes(ids, held_G, frequencies.probability_G, order) + lengths
+
+
+def _lengths_bytes(mean: float, samples: float, coded: bool) -> float:
+    """Bytes of the lengths of bags, which say what belongs to which sample."""
+    if mean == 0 or samples == 0 or math.isclose(mean, 1.0, rel_tol=1e-9):
+        return float(EMPTY_LIST_BYTES) if coded else 0.0
+    if not coded:
+        return 8 * samples
+    length = np.arange(min(int(mean + 10 * math.sqrt(mean) + 10), _LONGEST_BAG) + 1)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.maximum(length[1:], 1)))])
+    poisson = np.exp(length * math.log(mean) - mean - log_factorial)
+    return unsorted_ids_bytes(samples, np.ones(len(length)), poisson, "ranked")
 
 
 def _similar(weight_G: Floats, needed_G: Floats) -> tuple[Floats, Floats]:

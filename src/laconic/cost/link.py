@@ -1,13 +1,36 @@
-"""What carries bytes between ranks, and what a codec costs one of them."""
+"""What carries bytes between ranks, what a codec costs one of them, and what a step comes to.
+
+Each formula stands here alone; whoever sends, plans or simulates calls it.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from laconic.errors import ConfigError
 
-__all__ = ["CodecCost", "Link"]
+__all__ = [
+    "DENSE_SHARE",
+    "HEADER_NUMBERS",
+    "CodecCost",
+    "Link",
+    "message_bytes",
+    "owners_pay",
+    "ring_bytes",
+    "step_s",
+]
+
+HEADER_NUMBERS = 3
+"""Numbers of a size message before its blocks: turn, plan digest, samples."""
+_NUMBER_BYTES = 8
+
+DENSE_SHARE = {"bf16": 16 / 32, "levels": 6 / 32, "lossless": 27 / 32}
+"""Share of a dense gradient's bytes that is sent, by ``dense.send``. What is not here sends all of
+them, or a share that cannot be foretold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +38,10 @@ class Link:
     """What carries bytes from one rank to all others."""
 
     latency_s: float
-    """Of a message without bytes."""
+    """Seconds of a message without bytes."""
 
     bytes_per_s: float
-    """That leave the rank, for all others together."""
+    """Bytes that leave the rank in a second, for all others together."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.latency_s < math.inf and 0 < self.bytes_per_s < math.inf):
@@ -45,5 +68,34 @@ class CodecCost:
 
     @property
     def cpu_s(self) -> float:
-        """Encoding and decoding."""
+        """Seconds of encoding and decoding."""
         return self.encode_s + self.decode_s
+
+
+def message_bytes(blocks: int, ranks: int) -> int:
+    """Bytes of a round of size messages that leave a rank: header, count and size of every block."""
+    return _NUMBER_BYTES * (HEADER_NUMBERS + 2 * blocks) * (ranks - 1)
+
+
+def ring_bytes(nbytes: float, ranks: int) -> float:
+    """Bytes that each rank sends, and gets, when a tensor of that size is summed along a ring."""
+    return 2 * (ranks - 1) * nbytes / ranks
+
+
+def owners_pay(rows: Any, union: Any, ranks: int) -> Any:
+    """Whether owners should sum gradients of replicated rows, and send the sums to everyone.
+
+    ``rows`` are the distinct rows of each rank, added up, and ``union`` those of all ranks together;
+    numbers or arrays::
+
+        everyone to everyone   (N - 1) rows
+        by owners              (N - 1) / N rows  +  (N - 1) union
+
+    On two ranks it never pays: the union is no smaller than the rows of one of them.
+    """
+    return (ranks >= 3) & (union * ranks < rows * (ranks - 1))
+
+
+def step_s(busy_s: Any, wire_s: Any, overlap_s: float) -> Any:
+    """Seconds of a step: what a rank computes, and what travels beyond what computation hides."""
+    return busy_s + np.maximum(wire_s - overlap_s, 0.0)

@@ -27,20 +27,60 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laconic.config import Bytes, Settings
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.link import message_bytes, owners_pay
 from laconic.cost.needed_rows import NeededRows
+from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.workload import Coding, TableLoad, Workload
 
-__all__ = ["Load", "PredictedBytes", "Resource", "TableCosts"]
+__all__ = ["Choice", "Kind", "Load", "PredictedBytes", "Resource", "TableCosts"]
 
 Floats = NDArray[np.float64]
-_NUMBER_BYTES = 8  # in size messages
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is chosen for a table but for numbers: rank and rows."""
+
+    sharding: Literal["table", "row", "replicated"]
+    send: Literal["rows", "pooled"] = "rows"
+    cold: bool = False
+
+    @property
+    def can_have_hot_rows(self) -> bool:
+        """Whether every rank may have copies of some rows: not where it has all, nor where owners pool."""
+        return self.sharding != "replicated" and self.send == "rows"
+
+    def __str__(self) -> str:
+        words = {"table": "one rank", "row": "by rows", "replicated": "everywhere"}[self.sharding]
+        return words + (", pooled" if self.send == "pooled" else "") + (", in files" if self.cold else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One table's place."""
+
+    kind: Kind
+    owner: int | None = None
+    """Rank of a whole table."""
+
+    hot: int = 0
+    """Most frequent rows of which every rank has a copy."""
+
+    warm: int = 0
+    """Of a cold table, the most frequent rows behind the hot ones, which are in memory all the same."""
+
+    def __str__(self) -> str:
+        words = str(self.kind)
+        if self.owner is not None:
+            words = words.replace("one rank", f"rank {self.owner}")
+        words += f", {self.warm:,} warm" if self.warm else ""
+        return words + (f", {self.hot:,} hot" if self.hot else "")
 
 
 class Resource(IntEnum):
@@ -120,9 +160,9 @@ class _Sum:
         return total
 
     def announce(self, blocks: int) -> None:
-        """Size messages say how many rows and bytes each block has; there is a second one for lengths of bags."""
+        """Add what blocks make size messages longer by; lengths of bags are blocks, too, beside ids."""
         for first, each in ((Resource.IDS_OUT, 2), (Resource.FORWARD_OUT, 1), (Resource.BACKWARD_OUT, 1)):
-            self.spread(first, 2 * _NUMBER_BYTES * each * blocks)
+            self.spread(first, message_bytes(each * blocks, 2) - message_bytes(0, 2))
 
     def gather(self, first: Resource, lane: float, *, away: bool = False) -> float:
         """Every rank sends this to the owner, or gets it; returns what a rank sends on average."""
@@ -199,9 +239,9 @@ class TableCosts:
         lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
         if not backward.lossless:  # a rank gives its own copies what the others decode
             coded += sent * self._codec_s(backward)
-        by_owners = (sent + united) / self.ranks
-        if self.ranks >= 3 and (backward.ratio == 1 or backward.lossless) and by_owners < sent:
-            lane, coded = by_owners, 0.0  # as they are
+        exact = backward.ratio == 1 or backward.lossless
+        if exact and owners_pay(self.ranks * sent, united, self.ranks):
+            lane, coded = (sent + united) / self.ranks, 0.0  # as they are
         ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(split=False))
         vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector)
         speeds = self._speeds

@@ -1,28 +1,62 @@
-"""Rows of a table that a rank needs in a step, how many of them are among its k hottest, and what an id takes.
+"""Rows of a table that a rank needs in a step: how many, which are among the k hottest, what an id takes.
 
-Rows are in order of frequency, so the k hottest are the first runs and a part of the next, whose rows are alike:
-everything is a table of running sums. Shape legend: ``G`` runs of equally likely rows.
+``b`` independent lookups miss a row of probability ``p`` with probability ``(1 - p) ** b``, so::
+
+    q = 1 - (1 - p) ** b          it is needed
+    E[U] = sum of q over rows     distinct rows
+
+Lookups of real batches are not quite independent: bags repeat an id, neighbors in time share ids. We
+describe that by one measured number, the *correlation* c: the batch needs as many distinct rows as
+``b / c`` independent lookups would. 1 is independence; below 1 a batch is more diverse than chance,
+as one drawn without replacement. The assumption is that one c serves all rows of a table, hot or not,
+and all batch sizes near the one that was measured. ``docs/papers/avoidance.md`` has the proofs, and
+the errors on real data.
+
+Rows are in order of frequency, so the k hottest are the first runs and a part of the next, whose rows
+are alike: everything is a table of running sums. Shape legend: ``G`` runs of equally likely rows.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from numpy.typing import NDArray
 
-from laconic.cost.distinct import needed_G
-from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes
-from laconic.cost.part import Holding, Part
-from laconic.cost.pooled_ids import bag_lengths_bytes, pooled_ids_bytes
+from laconic.cost.frequencies import Frequencies
+from laconic.cost.id_bytes import EMPTY_LIST_BYTES, pooled_bytes, sorted_ids_bytes
 from laconic.cost.workload import TableLoad, Workload
+from laconic.errors import ConfigError
 
-__all__ = ["NeededRows"]
+__all__ = ["NeededRows", "distinct_rows", "needed_G"]
+
+Floats = NDArray[np.float64]
+
+
+def needed_G(frequencies: Frequencies, lookups: float, correlation: float = 1.0) -> Floats:
+    """Probability that some of so many lookups hit a given row of each run."""
+    if not (lookups >= 0 and 0 < correlation < math.inf):  # NaN neither
+        raise ConfigError(
+            f"distinct: expected lookups >= 0 and a correlation > 0, got {lookups!r} and {correlation!r}"
+        )
+    if lookups == 0:
+        return np.zeros(len(frequencies.count_G))
+    with np.errstate(divide="ignore"):  # a row that every lookup hits
+        log_missed = np.log1p(-np.minimum(frequencies.probability_G, 1.0))
+    needed: Floats = -np.expm1(lookups / correlation * log_missed)
+    return needed
+
+
+def distinct_rows(frequencies: Frequencies, lookups: float, correlation: float = 1.0) -> float:
+    """Compute E[U]."""
+    return float(np.sum(frequencies.count_G * needed_G(frequencies, lookups, correlation)))
 
 
 class NeededRows:
-    """Of one table and one rank."""
+    """Rows of one table that one rank needs in a step."""
 
     def __init__(self, table: TableLoad, workload: Workload, ranks: int) -> None:
         frequencies, every = table.frequencies, workload.hot_every
-        self._shares = ((True, 1 / ranks), (False, 1.0))
         self.lookups = workload.batch * frequencies.lookups_per_sample * frequencies.share
         """Ids of a batch, repeated ones included."""
         count_G = frequencies.count_G.astype(np.float64)
@@ -41,37 +75,23 @@ class NeededRows:
         )
         self.distinct = float(self._needed[-1])
         """Rows that a batch needs."""
-        # lists of hot rows, and of rows that are left, are coded about as well as that of all
-        self._id_bytes = {
-            split: 8.0
-            if not workload.coded_ids
-            else _each(
-                sorted_ids_bytes(count_G * share, needed, table.id_order) + EMPTY_LIST_BYTES,
-                self.distinct * share,
+        order, coded = table.id_order, workload.coded_ids
+        self._id_bytes, self._pooled_bytes = {}, {}
+        for split, share in ((True, 1 / ranks), (False, 1.0)):
+            # lists of hot rows, and of rows that are left, are coded about as well as that of all
+            ids = self.distinct * share
+            nbytes = sorted_ids_bytes(count_G * share, needed, order) + EMPTY_LIST_BYTES if coded else 8 * ids
+            self._id_bytes[split] = nbytes / ids if ids else 0.0
+            self._pooled_bytes[split] = (
+                pooled_bytes(frequencies, order, workload.batch, share, coded=coded) if self.lookups else 0.0
             )
-            for split, share in self._shares
-        }
-        part = Part(
-            table=table.name,
-            frequencies=frequencies,
-            holding=Holding.dealt(ranks),
-            dim=workload.dim,
-            id_order=table.id_order,
-        )
-        self._pooled_bytes = {
-            split: 0.0
-            if not self.lookups
-            else pooled_ids_bytes(part, workload.batch, share, workload.coded_ids)
-            + bag_lengths_bytes(part, workload.batch, share, workload.coded_ids)
-            for split, share in self._shares
-        }
 
     def id_bytes(self, *, split: bool) -> float:
-        """Of an id in a list of distinct ones; ``split``: of one rank's share of the rows."""
+        """Bytes of an id in a list of distinct ones; ``split``: of one rank's share of the rows."""
         return self._id_bytes[split]
 
     def pooled_bytes(self, *, split: bool) -> float:
-        """Of all ids of a batch and the lengths of their bags; ``split``: one rank's share."""
+        """Bytes of all ids of a batch and the lengths of their bags; ``split``: one rank's share."""
         return self._pooled_bytes[split]
 
     def hot(self, k: float) -> float:
@@ -93,7 +113,3 @@ class NeededRows:
     def touched(self, k: float) -> float:
         """Distinct rows that all ranks together need, but for the k hottest."""
         return float(self._touched[-1] - np.interp(k, self._ends, self._touched))
-
-
-def _each(nbytes: float, ids: float) -> float:
-    return nbytes / ids if ids else 0.0

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.engine_speeds import EngineSpeeds
+from laconic.cost.link import ring_bytes, step_s
 from laconic.cost.load import Resource
-from laconic.cost.step_time import all_reduce_s
+from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Workload
 
-__all__ = ["PHASES", "ROUNDS", "StepTime", "Timeline"]
+__all__ = ["PHASES", "ROUNDS", "StepTime", "Timeline", "all_reduce_s"]
 
 Floats = NDArray[np.float64]
 PHASES: dict[str, slice] = {
@@ -118,7 +118,7 @@ class Timeline:
         time_KN = total_KN[..., : Resource.CPU, :] / self.rate_KN[: Resource.CPU]
         wire = self.constant_s + sum(time_KN[..., phase, :].max(axis=(-2, -1)) for phase in PHASES.values())
         busy = (self.compute_N + total_KN[..., Resource.CPU, :]).max(axis=-1) + self._dense_codec_s
-        return busy + np.maximum(wire - self.overlap_s, 0.0), wire
+        return step_s(busy, wire, self.overlap_s), wire
 
     def shortage(self, total_KN: Floats) -> Any:
         """Bytes of memory and files that are missing, on all ranks together."""
@@ -131,7 +131,8 @@ class Timeline:
         rows = PHASES["forward"]
         early = float((early_KN[rows] / self.rate_KN[rows]).max())
         _, wire = self.seconds(total_KN)
-        hidden = min(early, self._window_s, max(float(wire) - self.overlap_s, 0.0))
+        exposed = float(step_s(0.0, wire, self.overlap_s))
+        hidden = min(early, self._window_s, exposed)
         return hidden - self._early_s * float(early_KN[Resource.FORWARD_IN].max())
 
     def explain(self, total_KN: Floats, ahead_s: float = 0.0) -> StepTime:
@@ -156,6 +157,19 @@ class Timeline:
             slowest,
             ahead_s,
         )
+
+
+def all_reduce_s(cluster: Cluster, dense_bytes: float) -> float:
+    """Seconds to sum dense gradients along a ring through all devices in their order."""
+    ranks = cluster.ranks
+    if ranks == 1 or dense_bytes == 0:
+        return 0.0
+    here = np.arange(ranks)
+    after = (here + 1) % ranks
+    speed = float(cluster.link_NN[here, after].min())
+    return 2 * (ranks - 1) * float(cluster.latency_NN[here, after].max()) + (
+        ring_bytes(dense_bytes, ranks) / speed
+    )
 
 
 def _files(cluster: Cluster) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Words", "hash_texts", "key64", "mix64", "uniform"]
+__all__ = ["Words", "hash_texts", "key64", "mix64", "uniform", "unmix64"]
 
 
 Words = NDArray[np.uint64]
@@ -32,6 +32,18 @@ def mix64(words: NDArray[Any]) -> Words:
         np.bitwise_xor(x, shifted, out=x)
         if factor != 1:
             np.multiply(x, np.uint64(factor), out=x)
+    return x
+
+
+def unmix64(hashes: Words) -> Words:
+    """Return the words that were hashed."""
+    x = hashes.astype(np.uint64)
+    for shift, factor in reversed(_STEPS):
+        x *= np.uint64(pow(factor, -1, _MASK + 1))
+        shifted = x >> np.uint64(shift)
+        while shifted.any():  # x ^ x >> s ^ x >> 2s ... undoes x ^ x >> s
+            x ^= shifted
+            shifted >>= np.uint64(shift)
     return x
 
 

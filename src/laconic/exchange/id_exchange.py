@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.cost.link import message_bytes
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.ledger import Entry, Ledger
 from laconic.exchange.refusal import check_refusals, refuse
@@ -21,7 +22,7 @@ from laconic.exchange.request import Bags, IdLists, Request
 from laconic.exchange.service import Service
 from laconic.exchange.tables.hot_rows import HotRows
 from laconic.exchange.tables.layout import Layout
-from laconic.exchange.wire import Wire, size_message_bytes
+from laconic.exchange.wire import Wire
 from laconic.lookups import Lookups
 
 __all__ = ["Routed", "exchange_ids"]
@@ -116,7 +117,7 @@ def exchange_ids(
             turn,
             before_T,
             after_T,
-            size_message_bytes(2 * tables, layout.ranks),
+            message_bytes(2 * tables, layout.ranks),
             encoded - start,
             waited,
             perf_counter() - decoding,

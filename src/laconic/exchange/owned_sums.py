@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.cost.link import owners_pay
 from laconic.errors import CommError
 from laconic.exchange.wire import Wire, even_bounds
 
@@ -57,7 +58,7 @@ class OwnedSums:
         key_K = table_C[at_K] << _ROW_BITS | rows_C[at_K]  # by table first: ranks' matrices have other orders
         key_V = np.unique(key_K)
         lookups_T, rows_T = (np.bincount(key >> _ROW_BITS, minlength=tables) for key in (key_K, key_V))
-        chosen_T = rows_T * ranks < lookups_T * (ranks - 1)
+        chosen_T = owners_pay(lookups_T, rows_T, ranks)
         if not chosen_T.any():
             return None
         chosen_K = chosen_T[key_K >> _ROW_BITS]

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.cost.link import message_bytes
 from laconic.errors import ConfigError
 from laconic.exchange.coder import Coder
 from laconic.exchange.exchange_plan import ExchangePlan
@@ -33,7 +34,6 @@ from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.optimizer import RowOptimizer
 from laconic.exchange.tables.table import Table
 from laconic.exchange.update_error import Watch
-from laconic.exchange.wire import size_message_bytes
 from laconic.lookups import Lookups
 
 __all__ = ["Rehearsal", "RehearsedBatch"]
@@ -236,7 +236,7 @@ class Rehearsal:
             return
         right_T = row * np.sum([owned.sent_rows_T(rank) for rank in range(ranks)], axis=0)
         more_T, less_T = (np.where(owned.tables_T, right_T - was_T, 0) for was_T in (row * before_T, sent_T))
-        sizes = ranks * size_message_bytes(1, ranks)
+        sizes = ranks * message_bytes(1, ranks)
         ledger.accounts["backward"].add(Entry(step, more_T, less_T, sizes, 0.0, 0.0, 0.0), steps=0)
 
     def _round_trip(
@@ -271,7 +271,7 @@ class Rehearsal:
             sizes = np.diff(ends)
         before_T = 8 * (counts_MT * copies_MT).sum(axis=0)
         after_T = (sizes[:-1].reshape(-1, tables) * copies_MT).sum(axis=0) + ranks * (ranks - 1) * sizes[-1]
-        messages = ranks * size_message_bytes(2 * tables, ranks)
+        messages = ranks * message_bytes(2 * tables, ranks)
         ledger.record("ids", Entry(step, before_T, after_T, messages, perf_counter() - start, 0.0, 0.0))
 
     def _record(
@@ -285,7 +285,7 @@ class Rehearsal:
         times: tuple[float, float],
     ) -> None:
         before_T = rows_T * (self.dim * coder.item_bytes)
-        messages = self.layout.ranks * size_message_bytes(len(self.layout.tables), self.layout.ranks)
+        messages = self.layout.ranks * message_bytes(len(self.layout.tables), self.layout.ranks)
         ledger.record(direction, Entry(step, before_T, sent_T, messages, times[0], 0.0, times[1]))
 
     def _seeds(self, step: int, senders_M: Ints) -> Ints:

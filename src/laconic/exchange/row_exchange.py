@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.cost.link import message_bytes
 from laconic.errors import CommError
 from laconic.exchange.coder import Coder, Room
 from laconic.exchange.exchange_plan import ExchangePlan
@@ -37,7 +38,7 @@ from laconic.exchange.tables.journal import Journal
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.optimizer import RowOptimizer
 from laconic.exchange.update_error import Watch
-from laconic.exchange.wire import Sizes, Wire, size_message_bytes
+from laconic.exchange.wire import Sizes, Wire
 
 __all__ = ["RowExchange"]
 
@@ -246,7 +247,7 @@ class RowExchange:
         owned.exchange(self.wire, rows_KD, out_VD, routed.turn, plan.digest)
         waited = self.wire.take_time()
         sent_T = owned.sent_rows_T(self.layout.rank) * (self._dim * coming.itemsize)
-        sizes = size_message_bytes(1, self.layout.ranks)
+        sizes = message_bytes(1, self.layout.ranks)
         spent = perf_counter() - start - waited
         ledger.accounts["backward"].add(Entry(step, sent_T, sent_T, sizes, 0.0, waited, spent), steps=0)
 
@@ -304,7 +305,7 @@ class RowExchange:
         )
 
         def entry(waited: float, decode_s: float, sizes: int = 0) -> Entry:
-            sizes += size_message_bytes(len(self.layout.tables), self.layout.ranks)
+            sizes += message_bytes(len(self.layout.tables), self.layout.ranks)
             before_T = counts_NT.sum(axis=0) * (self._dim * coder.item_bytes)
             return Entry(step, before_T, bytes_NT.sum(axis=0), sizes, encoded - start, waited, decode_s)
 

@@ -23,9 +23,10 @@ import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from laconic.cost.link import HEADER_NUMBERS as _HEADER
 from laconic.errors import CommError
 
-__all__ = ["Receive", "Sizes", "Swap", "Tell", "Wire", "even_bounds", "size_message_bytes"]
+__all__ = ["Receive", "Sizes", "Swap", "Tell", "Wire", "even_bounds"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
@@ -37,7 +38,6 @@ Receive = Callable[[Values, Ints], None]
 Tell = Callable[[Ints, Sequence[tuple[Values, Ints]], str], tuple[Ints, list[Receive]]]
 """``tell(heads_NH, messages, where)``: send every rank its head and its part of each message; returns the heads of all,
 and what receives each message."""
-_HEADER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,6 @@ class Wire:
 
     def _where(self, turn: int) -> str:
         return f"{self.name}, turn {turn}"
-
-
-def size_message_bytes(blocks: int, ranks: int) -> int:
-    """Bytes of one round of size messages that leave a rank."""
-    return 8 * (_HEADER + 2 * blocks) * (ranks - 1)
 
 
 def even_bounds(words: int, parts: int, multiple: int = 1) -> Ints:

@@ -32,6 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Lossless
 from laconic.codecs.batch import BlockCodec
+from laconic.cost.link import DENSE_SHARE, ring_bytes
 from laconic.errors import ConfigError
 from laconic.exchange.worker import Worker
 from laconic.exchange.world import Alone, Joined, World
@@ -47,9 +48,7 @@ __all__ = ["Compressor", "register_ddp"]
 
 _LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
-_CODED_SHARE = 0.2  # of a gradient that a codec sends
 _NO_GAIN = "no faster than DDP"  # the link is fast, or little is zero
-_LOSSLESS_SHARE = 0.85  # the same where nothing may be lost, and nothing is zero
 
 
 def register_ddp(
@@ -338,7 +337,7 @@ class Compressor:
             return reducer.pays(len(x), self._settings.large.keep)
         if self._settings.codec is not None:
             exact = isinstance(self._settings.codec, Lossless)
-            return reducer.pays(len(x), _LOSSLESS_SHARE if exact else _CODED_SHARE)
+            return reducer.pays(len(x), DENSE_SHARE["lossless" if exact else "levels"])
         return reducer.choose(x)
 
     def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
@@ -389,7 +388,7 @@ def _plain_bytes(buffer: Tensor, ranks: int) -> int:
     """Bytes that a rank sends of a bucket when DDP does it: in a ring, or, what is sparse, all to everyone."""
     if buffer.is_sparse:
         return (ranks - 1) * (buffer._indices().nbytes + buffer._values().nbytes)
-    return 2 * (ranks - 1) * buffer.nbytes // max(ranks, 1)
+    return int(ring_bytes(buffer.nbytes, ranks))
 
 
 def _first(done: torch.futures.Future[list[Tensor]]) -> Tensor:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.load import PredictedBytes, Resource
+from laconic.cost.load import Choice, Kind, PredictedBytes, Resource
 from laconic.cost.workload import TableLoad
 from laconic.plan.infeasible import size_text
 from laconic.plan.solve.improve import best_of_kind, score

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from laconic.cost.expectation import ring_all_reduce_bytes
+from laconic.cost.link import ring_bytes
 from laconic.cost.load import Resource
 from laconic.cost.workload import TableLoad
 from laconic.plan.explanation import Explained
@@ -38,7 +38,7 @@ def plan_of(
         forward_bytes=sum(table.forward for table in sent),
         backward_bytes=sum(table.backward for table in sent),
         hot_bytes=sum(table.hot for table in sent),
-        dense_bytes=ring_all_reduce_bytes(workload.dense_bytes, ranks),
+        dense_bytes=ring_bytes(workload.dense_bytes, ranks),
     )
     memory = EmbeddingsMemory(
         ram_N=tuple(int(nbytes) for nbytes in total_KN[Resource.RAM]),

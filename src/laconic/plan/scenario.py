@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 
 from laconic.codecs import BoundedRows
 from laconic.config import Settings
-from laconic.cost.calibration import CodecFigures, measure_codec, measure_dense
 from laconic.cost.frequencies import Frequencies
+from laconic.cost.measure import CodecFigures, measure_codec, measure_dense
 from laconic.errors import ConfigError
 from laconic.plan.simulate import Model
 

@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from laconic.cost.calibration import CodecFigures
-from laconic.cost.distinct import distinct_rows, needed_G
-from laconic.cost.expectation import ring_all_reduce_bytes, size_message_bytes
-from laconic.cost.frequencies import Frequencies
+from laconic.cost.frequencies import Frequencies, hottest_of_all
 from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes
-from laconic.cost.threshold import hottest_of_all
+from laconic.cost.link import message_bytes, ring_bytes, step_s
+from laconic.cost.measure import CodecFigures
+from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError
 
 __all__ = [
@@ -222,13 +221,13 @@ def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> S
     traffic = _exchange(model, ranks, methods.dedup, least)
     rows_bytes, codec_s = _rows_on_the_wire(model, traffic, methods.bounded)
     dense_ratio = model.dense_ratio if methods.dense else 1.0
-    dense_bytes = ring_all_reduce_bytes(model.dense_bytes, ranks) / dense_ratio
+    dense_bytes = ring_bytes(model.dense_bytes, ranks) / dense_ratio
     summed = 4.0 * model.dim * traffic.hot_rows / model.sync_every
-    hot_bytes = ring_all_reduce_bytes(summed, ranks) / dense_ratio
+    hot_bytes = ring_bytes(summed, ranks) / dense_ratio
     if methods.dense and ranks > 1:
         codec_s += (model.dense_bytes + summed) * model.dense_s_per_byte / model.codec_threads
     tables = len(model.frequencies_T)
-    messages = (ranks - 1) * (size_message_bytes(2 * tables) + 2 * size_message_bytes(tables))
+    messages = message_bytes(2 * tables, ranks) + 2 * message_bytes(tables, ranks)
     ids_bytes = traffic.ids_bytes + messages
     exchanged_s = (ids_bytes + rows_bytes) / (network.bytes_per_s * network.all_to_all)
     summed_s = (dense_bytes + hot_bytes) / network.bytes_per_s
@@ -237,9 +236,8 @@ def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> S
     left_s += model.dense_overlap * model.compute_s
     sums = 1 + (traffic.hot_rows > 0) / model.sync_every
     wire_s = exchanged_s + max(0.0, summed_s - left_s) + _rounds_s(network, ranks, sums)
-    step_s = model.compute_s + codec_s + max(0.0, wire_s - model.overlap * model.compute_s)
     return StepCost(
-        step_s=step_s,
+        step_s=float(step_s(model.compute_s + codec_s, wire_s, model.overlap * model.compute_s)),
         wire_s=wire_s,
         codec_s=codec_s,
         ids_bytes=ids_bytes,

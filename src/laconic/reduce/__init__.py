@@ -14,22 +14,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from laconic.reduce.choice import Choice
+    from laconic.cost.reduce_time import Choice
     from laconic.reduce.reducer import Method, Reducer, Report, all_reduce
     from laconic.reduce.ways.coded import Levels
     from laconic.reduce.ways.large_first import LargeFirst, LayerMemory
     from laconic.reduce.ways.rounded import Network
 
 _HOMES = {
-    "Choice": "choice",
-    "LargeFirst": "ways.large_first",
-    "LayerMemory": "ways.large_first",
-    "Levels": "ways.coded",
-    "Method": "reducer",
-    "Network": "ways.rounded",
-    "Reducer": "reducer",
-    "Report": "reducer",
-    "all_reduce": "reducer",
+    "Choice": "laconic.cost.reduce_time",
+    "LargeFirst": "laconic.reduce.ways.large_first",
+    "LayerMemory": "laconic.reduce.ways.large_first",
+    "Levels": "laconic.reduce.ways.coded",
+    "Method": "laconic.reduce.reducer",
+    "Network": "laconic.reduce.ways.rounded",
+    "Reducer": "laconic.reduce.reducer",
+    "Report": "laconic.reduce.reducer",
+    "all_reduce": "laconic.reduce.reducer",
 }
 
 __all__ = [
@@ -48,4 +48,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'laconic.reduce' has no attribute {name!r}")
-    return getattr(import_module(f"laconic.reduce.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.cost.link import message_bytes
 from laconic.exchange.coder import Room
-from laconic.exchange.wire import Wire, size_message_bytes
+from laconic.exchange.wire import Wire
 from laconic.exchange.worker import Worker
 
 __all__ = ["Message", "Parcels", "bounds_of"]
@@ -74,7 +75,7 @@ class Parcels:
     def announce(self, numbers_NK: Ints, *messages: Message) -> Ints:
         """Tell each rank K numbers, and hear those of each; messages leave at once, to be taken in the same order."""
         none = np.zeros_like(numbers_NK)
-        self.bytes_sent += size_message_bytes(numbers_NK.shape[1], self.ranks)
+        self.bytes_sent += message_bytes(numbers_NK.shape[1], self.ranks)
         posted = [self._count(message) for message in messages]
         return self.wire.announce(self.turn, self._digest, 0, numbers_NK, none, *posted).counts_NK
 

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from laconic.codecs.batch import BlockCodec
 from laconic.cost.link import Link
+from laconic.cost.measure import measure_kernels
+from laconic.cost.reduce_time import Addends, Choice, KernelSpeeds, choose, reduce_s
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange.link_probe import probe_link
 from laconic.exchange.world import Alone, Joined, World
-from laconic.reduce.choice import Choice, Speeds, choose, predict
 from laconic.reduce.parcels import Parcels
 from laconic.reduce.sample import UNITS, Fullness, sample_fullness
-from laconic.reduce.speeds import measure_speeds
 from laconic.reduce.ways.coded import Levels, sum_coded
 from laconic.reduce.ways.dense import sum_dense
 from laconic.reduce.ways.large_first import LargeFirst, LayerMemory, sum_large
@@ -54,7 +54,7 @@ class Reducer:
 
     def __init__(self, world: World | None = None, name: str = "all-reduce") -> None:
         self.parcels = Parcels((world or Joined()).wire(name))
-        self._speeds: Speeds | None = None
+        self._speeds: KernelSpeeds | None = None
         self._link: Link | None = None
 
     def accepts(self, tensor: Tensor) -> bool:
@@ -134,24 +134,23 @@ class Reducer:
         link, speeds = self.measure()
         self._begin("look", x)
         fullness = sample_fullness(self.parcels, x)
-        return choose(len(x), x.itemsize, self.parcels.ranks, fullness, link, speeds)
+        full_U = zip(UNITS, fullness.ranks, fullness.union, strict=True)
+        return choose(Addends(len(x), self.parcels.ranks, x.itemsize), full_U, link, speeds)
 
     def pays(self, words: int, share: float) -> Choice:
         """Decide whether sending this share of a gradient, as ``coded``, is faster than sending all of it."""
         if self.parcels.ranks == 1:
             return Choice("dense")
         link, speeds = self.measure()
-        ranks = self.parcels.ranks
-        full, some = 1.0, min(1.0, ranks * share)
-        dense = predict("dense", words, 4, ranks, full, full, 1, link, speeds)
-        coded = predict("gather", words, 4, ranks, share, some, 1, link, speeds)
+        full, some = Addends(words, self.parcels.ranks), Addends(words, self.parcels.ranks, own=share)
+        dense, coded = reduce_s("dense", full, link, speeds), reduce_s("gather", some, link, speeds)
         return Choice("coded", 1, coded) if coded < dense else Choice("dense", 1, dense)
 
     def forget(self) -> None:
         """Measure again when it matters next: the link may have changed; every rank alike."""
         self._link = self._speeds = None
 
-    def adopt(self, link: Link, speeds: Speeds) -> None:
+    def adopt(self, link: Link, speeds: KernelSpeeds) -> None:
         """Count on what another reducer of the same ranks measured."""
         self._link, self._speeds = link, speeds
 
@@ -178,10 +177,10 @@ class Reducer:
         self._begin(f"look for {method}", x)
         return _smallest(sample_fullness(self.parcels, x))
 
-    def measure(self) -> tuple[Link, Speeds]:
+    def measure(self) -> tuple[Link, KernelSpeeds]:
         """Measure, once, what all ranks can count on."""
         if self._link is None or self._speeds is None:
-            link, speeds = probe_link(self.parcels.wire), measure_speeds()
+            link, speeds = probe_link(self.parcels.wire), measure_kernels()
             own = np.array(
                 [link.latency_s, 1 / link.bytes_per_s, 1 / speeds.read, 1 / speeds.move, 1 / speeds.add]
             )
@@ -191,7 +190,7 @@ class Reducer:
             self.parcels.take(heard.reshape(-1), np.full(self.parcels.ranks, len(own)))
             worst = heard.max(axis=0).tolist()
             self._link = Link(worst[0], 1 / worst[1])
-            self._speeds = Speeds(1 / worst[2], 1 / worst[3], 1 / worst[4])
+            self._speeds = KernelSpeeds(1 / worst[2], 1 / worst[3], 1 / worst[4])
         return self._link, self._speeds
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from laconic.numerals import NONE, share
 from laconic.plan.access.access import Access, TableAccess
-from laconic.plan.access.zipf_fit import zipf_shares
+from laconic.plan.access.estimates import zipf_shares
 from laconic.report.charts import label, logarithmic, scatter
 from laconic.report.page import Figure, Page, cell, chart, legend, pair, section, table
 

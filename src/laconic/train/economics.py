@@ -18,7 +18,7 @@ from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
 from laconic.adapt.economy import Decision, Economy, Measurement
 from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
-from laconic.cost.codec_probe import codec_costs
+from laconic.cost.measure import codec_costs
 from laconic.data import Samples
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings

@@ -10,6 +10,7 @@ import torch
 
 from laconic.adapt import FixedPolicy
 from laconic.codecs.batch import Batch, BlockCodec
+from laconic.cost.link import DENSE_SHARE
 from laconic.data import Source, open_source
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan
@@ -21,10 +22,6 @@ from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer, make_model
 
 __all__ = ["Ratios", "RunFacts", "rehearsed_ratios", "run_facts"]
-
-
-# per dense gradient; as many as it has, or not to be foretold, otherwise
-_BITS = {"bf16": 16, "levels": 6, "lossless": 27}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def run_facts(settings: RunSettings) -> RunFacts:
         batch=settings.train.batch,
         dim=settings.model.dim,
         state_bytes=4 if settings.embeddings.optimizer == "adagrad" else 0,
-        dense_bytes=values * _BITS.get(settings.dense.send, 32) / 8,
+        dense_bytes=4 * values * DENSE_SHARE.get(settings.dense.send, 1.0),
         coded_ids=effective_exchange(settings).coded_ids,
     )
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Bounded, Cast, Lossless
+from laconic.cost.link import ring_bytes
 from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError, PlanError
 from laconic.exchange import RowOptimizer, RowwiseAdagrad, Sgd
@@ -145,7 +146,7 @@ class Trainer:
     def dense_bytes_before(self) -> int:
         """Bytes that a ring all-reduce of the dense gradients sends per rank and step."""
         values = sum(parameter.numel() for parameter in self.model.parameters())
-        return 2 * (self.ranks.count - 1) * 4 * values // self.ranks.count
+        return int(ring_bytes(4 * values, self.ranks.count))
 
     def step(self, samples: Samples, following: Lookups | None = None) -> tuple[Tensor, Tensor]:
         """Train on this rank's part of a batch; ids of the ``following`` one travel meanwhile.

@@ -15,12 +15,8 @@ import numpy as np
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.plan.access.access import Access, Distinct, Drift, TableAccess
-from laconic.plan.access.drift import drift_between
-from laconic.plan.access.scatter import gather
-from laconic.plan.access.table_counter import TableCounter
-from laconic.plan.access.tail import coarse, tail_runs, tail_size
-from laconic.plan.access.tallies import Tallies
-from laconic.plan.access.zipf_fit import fit_zipf
+from laconic.plan.access.estimates import coarse, drift_between, fit_zipf, tail_runs, tail_size
+from laconic.plan.access.table_counter import TableCounter, Tallies, ids_at
 
 __all__ = ["CAPACITY", "Profiler", "capacities"]
 
@@ -112,7 +108,7 @@ def _table(counter: TableCounter, lengths: dict[int, int], samples: int) -> Tabl
         )  # given the last one's place, the others are drawn with its chance
         weight = 2.0**64 / float(counter.sample.place_N[-1])
         tail = sure.kept(~head.among(sure.place_N))
-    ids_H = gather(head.place_N)
+    ids_H = ids_at(head.place_N)
     order = np.lexsort((ids_H, -head.count_N))
     counts_H = head.count_N[order]
     tail_lookups = counter.lookups - int(counts_H.sum())

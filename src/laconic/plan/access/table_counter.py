@@ -4,24 +4,122 @@ Ids wait in a buffer; a full one is sorted and added at once, so what comes out 
 ids came. As long as there are no more than ``capacity`` distinct ids, all counts are exact and nothing else matters.
 From then on there are two sets of at most ``capacity`` ids:
 
-sample  the ids with the smallest places (see ``scatter``): a fair sample of all ids, each counted exactly, because an
+sample  the ids with the smallest places : a fair sample of all ids, each counted exactly, because an
         id that is in it at the end never left it. What all other ids have in common is estimated from it.
 held    the most frequent ids (lossy counting, Manku and Motwani, VLDB 2002, with a floor that rises only when there is
         no room): an id whose count may not exceed ``floor`` is dropped; an id that comes, or comes again, may have
         been looked up ``floor`` times before. Frequent ids come early and stay: they have missed nothing.
+
+An id's *place* is a 64-bit word as good as drawn at random, the same in every run. Ids are sorted by place: the first k
+of them are then a fair sample of all ids, and their ids can be had back. Shape legend: ``N`` ids held, ``U`` distinct ids
+that are added.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
+from numpy.typing import NDArray
 
+from laconic.data.hashing import mix64, unmix64
 from laconic.errors import FormatError
-from laconic.plan.access.scatter import scatter
-from laconic.plan.access.tallies import Ints, Tallies
 
-__all__ = ["TableCounter"]
+__all__ = ["Ints", "TableCounter", "Tallies", "ids_at", "places_of"]
 
+Ints = NDArray[np.int64]
+Places = NDArray[np.uint64]
 _SHORTEST_BUFFER = 4096
+_KEY = np.uint64(0x6A09E667F3BCC909)  # keeps the sample apart from hashes that data may have been split by
+
+
+def places_of(ids: Ints) -> Places:
+    """Place of every id."""
+    return mix64(ids.view(np.uint64) ^ _KEY)
+
+
+def ids_at(places: Places) -> Ints:
+    """Id at every place."""
+    return (unmix64(places) ^ _KEY).view(np.int64)
+
+
+def _none() -> Ints:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class Tallies:
+    """What is known of each id; changed in place."""
+
+    place_N: Places = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    """Ascending, distinct."""
+
+    count_N: Ints = field(default_factory=_none)
+    """Lookups since the id is held."""
+
+    first_N: Ints = field(default_factory=_none)
+    """Those of them in the first part of the samples."""
+
+    last_N: Ints = field(default_factory=_none)
+    """Those of them in the last part."""
+
+    missed_N: Ints = field(default_factory=_none)
+    """At most so many lookups before the id was held."""
+
+    def __len__(self) -> int:
+        return int(self.place_N.size)
+
+    def add(self, place_U: Places, count_U: Ints, *, part: str | None, missed: int = 0) -> None:
+        """Add counts; ``part`` is "first", "last" or neither, ``missed`` what new ids may have had before."""
+        at_U = np.searchsorted(self.place_N, place_U)
+        known_U = np.zeros(place_U.size, dtype=np.bool_)
+        inside = at_U < len(self)
+        known_U[inside] = self.place_N[at_U[inside]] == place_U[inside]
+        at, counts = at_U[known_U], count_U[known_U]
+        self.count_N[at] += counts
+        if part is not None:
+            self._part(part)[at] += counts
+        new_U = ~known_U
+        self._insert(at_U[new_U], place_U[new_U], count_U[new_U], part, missed)
+
+    def among(self, place_U: Places) -> NDArray[np.bool_]:
+        """Which of some places are held."""
+        at_U = np.minimum(np.searchsorted(self.place_N, place_U), max(len(self) - 1, 0))
+        return self.place_N[at_U] == place_U if len(self) else np.zeros(place_U.size, dtype=np.bool_)
+
+    def kept(self, which: NDArray[np.bool_] | slice) -> Tallies:
+        """Copy some."""
+        return Tallies(
+            self.place_N[which].copy(),
+            self.count_N[which].copy(),
+            self.first_N[which].copy(),
+            self.last_N[which].copy(),
+            self.missed_N[which].copy(),
+        )
+
+    def _part(self, part: str) -> Ints:
+        return self.first_N if part == "first" else self.last_N
+
+    def _insert(self, at: Ints, places: Places, counts: Ints, part: str | None, missed: int) -> None:
+        """Make room column by column: only one is in memory twice at a time."""
+        if not at.size:
+            return
+        spot = at + np.arange(at.size)
+        old = np.ones(len(self) + at.size, dtype=np.bool_)
+        old[spot] = False
+
+        def woven(column: Ints, value: Ints | int) -> Ints:
+            wider = np.empty(old.size, dtype=np.int64)
+            wider[old], wider[spot] = column, value
+            return wider
+
+        place_N = np.empty(old.size, dtype=np.uint64)
+        place_N[old], place_N[spot] = self.place_N, places
+        self.place_N = place_N
+        self.count_N = woven(self.count_N, counts)
+        self.first_N = woven(self.first_N, counts if part == "first" else 0)
+        self.last_N = woven(self.last_N, counts if part == "last" else 0)
+        self.missed_N = woven(self.missed_N, missed)
 
 
 class TableCounter:
@@ -66,7 +164,7 @@ class TableCounter:
         self.lookups += ids.size
         self.first_lookups += ids.size if part == "first" else 0
         self.last_lookups += ids.size if part == "last" else 0
-        place_U, count_U = np.unique(scatter(ids), return_counts=True)
+        place_U, count_U = np.unique(places_of(ids), return_counts=True)
         if self.held is None:
             self.sample.add(place_U, count_U, part=part)
             if len(self.sample) <= self._capacity:

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.load import Resource
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.timeline import PHASES
 from laconic.plan.solve.improve import score, spread_owners
 from laconic.plan.solve.problem import Problem

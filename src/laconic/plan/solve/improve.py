@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.load import Resource
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.plan.solve.problem import Problem
 
 __all__ = ["Score", "best_of_kind", "improve", "score", "spread_owners", "with_best_owner"]
@@ -53,7 +52,7 @@ def spread_owners(
     spread = list(choices)
     whole = {t for t, choice in enumerate(choices) if choice.owner is not None}
     rest = [problem.spread_KN(t, choice) for t, choice in enumerate(choices) if t not in whole]
-    base_KN = np.sum([np.zeros((len(Resource), problem.ranks)), *rest], axis=0)
+    base_KN = np.sum([problem.headers_KN, *rest], axis=0)
     for t in sorted(whole, key=lambda t: -float(problem.load(t, choices[t]).owner_K @ _weights_K(problem))):
         owners = problem.owners(choices[t].kind)
         if within_groups:

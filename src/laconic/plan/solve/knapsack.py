@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.errors import ConfigError, PlanError
-from laconic.plan.solve.silent_solver import silent_stdout
+from laconic.plan.solve.highs import Program
 
 __all__ = ["Allocation", "Option", "solve"]
 
@@ -118,24 +118,20 @@ class _Program:
 
     def solve(self, share: float) -> tuple[tuple[int, ...], float] | None:
         """Return the best choice within this share of the budget and the least cost possible; None: there is none."""
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
-        from scipy.sparse import csr_array  # noqa: PLC0415
+        from scipy.sparse import csr_array, vstack  # noqa: PLC0415 -- optional
 
-        count = len(self._option_X)
+        count, one = len(self._option_X), np.ones(len(self._parts))
         places = ([i for i, _ in self._option_X], np.arange(count))
-        one = csr_array((np.ones(count), places), shape=(len(self._parts), count))
-        with silent_stdout():
-            answer = milp(
-                c=self._cost_X * self._scale,
-                constraints=[
-                    LinearConstraint(one, 1, 1),
-                    LinearConstraint(self._share_X, -np.inf, share),
-                ],
-                integrality=np.ones(count),
-                bounds=Bounds(0, 1),
-                options={"mip_rel_gap": 0.0, "time_limit": _MOST_S},
-            )
-        if answer.x is None:
+        one_each = csr_array((np.ones(count), places), shape=(len(self._parts), count))
+        program = Program(
+            price_X=self._cost_X * self._scale,
+            upper_X=np.ones(count),
+            matrix=vstack([one_each, csr_array(self._share_X[None])]),
+            low_Y=np.append(one, -np.inf),
+            high_Y=np.append(one, share),
+        )
+        answer = program.solve(np.ones(count, np.bool_), gap=0.0, time_limit_s=_MOST_S)
+        if answer is None:
             return None
-        chosen = {i: o for (i, o), x in zip(self._option_X, answer.x, strict=True) if x > 0.5}
-        return tuple(chosen[i] for i in range(len(self._parts))), float(answer.mip_dual_bound) / self._scale
+        chosen = {i: o for (i, o), x in zip(self._option_X, answer[0], strict=True) if x > 0.5}
+        return tuple(chosen[i] for i in range(len(self._parts))), answer[1] / self._scale

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laconic.cost.choice import Choice, Kind
+from laconic.cost.load import Choice, Kind
 from laconic.cost.timeline import StepTime
 from laconic.plan.infeasible import does_not_fit
 from laconic.plan.solve.baselines import BASELINES

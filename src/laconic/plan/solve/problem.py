@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.engine_speeds import EngineSpeeds
-from laconic.cost.load import Load, TableCosts
+from laconic.cost.link import message_bytes
+from laconic.cost.load import Choice, Kind, Load, Resource, TableCosts
+from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.timeline import StepTime, Timeline
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import TableLoad, Workload
@@ -93,9 +93,19 @@ class Problem:
             load_KN[:, choice.owner] += load.star_K
         return load_KN
 
+    @cached_property
+    def headers_KN(self) -> Floats:
+        """Load of the headers of size messages, which are there wherever tables are."""
+        load_KN: Floats = np.zeros((len(Resource), self.ranks))
+        for first in (Resource.IDS_OUT, Resource.FORWARD_OUT, Resource.BACKWARD_OUT):
+            load_KN[[first, first + 1]] = message_bytes(0, self.ranks)
+            load_KN[first + 2] = message_bytes(0, min(self.ranks, 2))
+        return load_KN
+
     def total_KN(self, choices: Sequence[Choice]) -> Floats:
-        """Load of all tables on every rank."""
-        total_KN: Floats = np.sum([self.spread_KN(t, choice) for t, choice in enumerate(choices)], axis=0)
+        """Load of all tables on every rank, and of what announces them."""
+        loads = (self.spread_KN(t, choice) for t, choice in enumerate(choices))
+        total_KN: Floats = np.sum([self.headers_KN, *loads], axis=0)
         return total_KN
 
     def step(self, choices: Sequence[Choice], *, look_ahead: bool = False) -> StepTime:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from laconic.cost.choice import Choice
-from laconic.cost.load import Resource
+from laconic.cost.load import Choice, Resource
 from laconic.plan.solve.improve import score
 from laconic.plan.solve.kept_rows import kept_segments
 from laconic.plan.solve.problem import Problem

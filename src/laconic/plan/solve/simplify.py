@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from laconic.cost.choice import Choice
+from laconic.cost.load import Choice
 from laconic.plan.solve.improve import score
 from laconic.plan.solve.problem import Problem
 

@@ -25,12 +25,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.choice import Choice, Kind
-from laconic.cost.load import Resource
+from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.timeline import PHASES
+from laconic.plan.solve.highs import Program
 from laconic.plan.solve.kept_rows import kept_segments
 from laconic.plan.solve.problem import Problem
-from laconic.plan.solve.silent_solver import silent_stdout
 
 __all__ = ["Relaxed", "solve_tables"]
 
@@ -116,8 +115,7 @@ class _Program:
 
     def solve(self, *, integral: bool, tie: float, time_limit_s: float | None) -> Floats | None:
         """Values of all columns."""
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
-        from scipy.sparse import coo_array  # noqa: PLC0415
+        from scipy.sparse import coo_array  # noqa: PLC0415 -- optional
 
         size = _FIRST_PLACE + len(self._places)
         price = np.zeros(size)
@@ -125,7 +123,7 @@ class _Program:
         price[_FIRST_PHASE:_FIRST_PLACE] = tie
         upper = np.ones(size)
         upper[:_FIRST_PLACE] = np.inf
-        whole = np.array([0] * _FIRST_PLACE + [int(not place.is_segment) for place in self._places])
+        whole = np.array([False] * _FIRST_PLACE + [not place.is_segment for place in self._places])
         number, column, value = [], [], []
         for i, (columns, values, _, _) in enumerate(self._rows):
             number.append(np.full(len(columns), i))
@@ -133,20 +131,10 @@ class _Program:
             value.append(values)
         where = (np.concatenate(number), np.concatenate(column))
         matrix = coo_array((np.concatenate(value), where), shape=(len(self._rows), size)).tocsr()
-        limits = LinearConstraint(matrix, [row[2] for row in self._rows], [row[3] for row in self._rows])
-        with silent_stdout():
-            found = milp(
-                price,
-                integrality=whole if integral else None,
-                bounds=Bounds(0, upper),
-                constraints=limits,
-                options={"mip_rel_gap": 1e-3}
-                | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
-            )
-        if found.x is None:
-            return None
-        values_: Floats = found.x
-        return values_
+        low, high = (np.array([row[end] for row in self._rows]) for end in (2, 3))
+        program = Program(price, upper, matrix, low, high)
+        found = program.solve(whole if integral else None, gap=1e-3, time_limit_s=time_limit_s)
+        return None if found is None else found[0]
 
     def choices(self, values: Floats) -> Iterable[Choice]:
         """Take the place with the largest share of each table, and its hot rows."""

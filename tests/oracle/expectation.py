@@ -25,16 +25,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.distinct import distinct_rows, needed_G
-from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes
-from laconic.cost.part import Part
-from laconic.cost.pooled_ids import bag_lengths_bytes, pooled_ids_bytes
+from laconic.cost.id_bytes import EMPTY_LIST_BYTES, pooled_bytes, sorted_ids_bytes
+from laconic.cost.link import message_bytes, owners_pay
+from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import PlanError
+from tests.oracle.part import Part
 
-__all__ = ["Flow", "Traffic", "expected_traffic", "ring_all_reduce_bytes", "size_message_bytes"]
+__all__ = ["Flow", "Traffic", "expected_traffic"]
 
 Floats = NDArray[np.float64]
-_HEADER_NUMBERS = 3  # turn, digest, samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,19 +103,9 @@ def expected_traffic(parts: Sequence[Part], samples_N: Any, *, coded_ids: bool =
         flows += own
         bytes_3P[:, number] = own[:, 1].sum(axis=(1, 2))
     blocks = len(parts)
-    messages = [size_message_bytes(2 * blocks), size_message_bytes(blocks), size_message_bytes(blocks)]
+    messages = [message_bytes(2 * blocks, 2), message_bytes(blocks, 2), message_bytes(blocks, 2)]
     directions = [Flow(flows[d, 0], flows[d, 1], bytes_3P[d], messages[d]) for d in range(3)]
     return Traffic(*directions)
-
-
-def size_message_bytes(blocks: int) -> int:
-    """Bytes that one device sends another to announce so many blocks: their counts and sizes."""
-    return 8 * (_HEADER_NUMBERS + 2 * blocks)
-
-
-def ring_all_reduce_bytes(dense_bytes: float, ranks: int) -> float:
-    """Bytes that each device sends, and gets, when dense gradients are summed along a ring."""
-    return 2 * (ranks - 1) / ranks * dense_bytes
 
 
 def _part_flows(part: Part, samples_N: Floats, coded_ids: bool) -> Floats:
@@ -151,10 +140,10 @@ def _summed_by_owners(part: Part, samples_N: Floats, distinct_N: Floats) -> bool
     everywhere = (
         bool((part.holding.share_CN == np.eye(ranks)).all()) if len(part.holding.share_CN) == ranks else False
     )
-    if ranks < 3 or not everywhere or part.backward_row_bytes is not None:
+    if not everywhere or part.backward_row_bytes is not None:
         return False
     united = distinct_rows(*_lookups(part, float(samples_N.sum())))
-    return bool(united * ranks < distinct_N.sum() * (ranks - 1))
+    return bool(owners_pay(distinct_N.sum(), united, ranks))
 
 
 def _lookups(part: Part, samples: float) -> tuple[Any, float, float]:
@@ -170,8 +159,7 @@ def _id_bytes(part: Part, samples_N: Floats, share_NN: Floats, coded: bool) -> F
     for samples, share in kinds:
         held = frequencies.count_G.astype(np.float64) * share
         if part.send == "pooled":
-            ids = pooled_ids_bytes(part, samples, share, coded)
-            nbytes.append(ids + bag_lengths_bytes(part, samples, share, coded))
+            nbytes.append(pooled_bytes(frequencies, part.id_order, samples, share, coded=coded))
         elif not coded:
             nbytes.append(8 * share * distinct_rows(*_lookups(part, samples)))
         else:

@@ -19,7 +19,7 @@ from laconic.cost.frequencies import Frequencies
 from laconic.cost.id_bytes import IdOrder
 from laconic.errors import PlanError
 
-__all__ = ["Holding", "Part"]
+__all__ = ["Holding", "Part", "holding_of"]
 
 Floats = NDArray[np.float64]
 
@@ -152,3 +152,14 @@ class Part:
         """Bytes on each device, with so many for the optimizer's state of a row."""
         memory: Floats = self.holding.held_N * self.frequencies.rows * (4.0 * self.dim + state_bytes)
         return memory
+
+
+def holding_of(sharding: str, ranks: int, owner: int = 0) -> Holding:
+    """Where rows are under ``sharding`` of a ``Table``; ``owner`` has a whole one."""
+    if sharding == "table":
+        return Holding.whole(ranks, owner)
+    if sharding == "row":
+        return Holding.dealt(ranks)
+    if sharding == "replicated":
+        return Holding.everywhere(ranks)
+    raise PlanError(f"holding: no such sharding {sharding!r} (known: table, row, replicated)")

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.distinct import distinct_rows
-from laconic.cost.expectation import ring_all_reduce_bytes
-from laconic.cost.part import Part
+from laconic.cost.needed_rows import distinct_rows
 from laconic.cost.topology import Cluster
 from laconic.errors import PlanError
+from tests.oracle.part import Part
 
-__all__ = ["all_reduce_s", "slow_memory_s", "touched_rows_N", "transfer_s"]
+__all__ = ["slow_memory_s", "touched_rows_N", "transfer_s"]
 
 Floats = NDArray[np.float64]
 
@@ -42,19 +41,6 @@ def transfer_s(cluster: Cluster, links_NN: Floats) -> float:
         float((moved_NN / cluster.link_NN).max()),
     )
     return float(cluster.latency_NN[moved_NN > 0].max()) + slowest
-
-
-def all_reduce_s(cluster: Cluster, dense_bytes: float) -> float:
-    """Seconds to sum dense gradients along a ring through all devices in their order."""
-    ranks = cluster.ranks
-    if ranks == 1 or dense_bytes == 0:
-        return 0.0
-    here = np.arange(ranks)
-    after = (here + 1) % ranks
-    speed = float(cluster.link_NN[here, after].min())
-    return 2 * (ranks - 1) * float(cluster.latency_NN[here, after].max()) + (
-        ring_all_reduce_bytes(dense_bytes, ranks) / speed
-    )
 
 
 def touched_rows_N(part: Part, samples_N: Any) -> Floats:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from laconic.codecs import BoundedRows, Cast
-from laconic.cost.codec_probe import codec_costs
 from laconic.cost.link import CodecCost
+from laconic.cost.measure import codec_costs
 from laconic.errors import ConfigError
 
 ROWS = np.random.default_rng(0).normal(0, 0.1, (300, 16)).astype(np.float32)
