@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
 
 FORMULAS = {
-    "bytes of a size message": (r"[23] \* blocks\)|HEADER\w* = ", {"cost/link.py"}),
+    "bytes of a size message": (r"\+ 2 \* blocks\) \* ", {"cost/link.py"}),
     "bytes of a ring": (
         r"2 \* \([\w.]*(ranks|count) - 1\) \* (?!float\()|2 \* \([\w.]*(ranks|count) - 1\) /",
         {"cost/link.py"},
@@ -27,7 +27,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each("name", FORMULAS)
 def test_a_formula_is_stated_once(name):
     pattern, homes = FORMULAS[name]
     source = ROOT / "src" / "laconic"
