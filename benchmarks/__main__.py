@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -17,6 +21,35 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_DATA = typer.Option(
+    None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
+)
+
+
+class _Output:
+    """Where the results of a benchmark go: tables to the console, and rows to a file."""
+
+    def __init__(self, json_file: Path | None, width: int) -> None:
+        """Refuse a file that cannot be written; ``width``: columns that tables need at least."""
+        from benchmarks.results import Machine
+
+        check_outputs(json=json_file)
+        self._file, self.console = json_file, console_for(json_file)
+        self.console.width = max(self.console.width, width)
+        self.console.print(str(Machine.this()))
+
+    @contextmanager
+    def status(self) -> Iterator[Callable[[str], None]]:
+        """Give a function that is told what is being done."""
+        with self.console.status("starting") as status:
+            yield status.update
+
+    def show(self, tables: Any, rows: Iterable[Any]) -> None:
+        """Print tables, and write rows where that was asked for."""
+        self.console.print(tables)
+        if self._file is not None:
+            write_json([row if isinstance(row, dict) else asdict(row) for row in rows], self._file)
 
 
 @app.callback()
@@ -51,9 +84,7 @@ def codecs(
 
 @app.command("train")
 def train(
-    data: Path | None = typer.Option(
-        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
-    ),
+    data: Path | None = _DATA,
     rates: str = typer.Option(
         "1000",
         help="Rates of the links to time at, in Mbit/s, separated by commas; the matched one comes first.",
@@ -66,21 +97,14 @@ def train(
     json_file: JsonFile = None,
 ) -> None:
     """Step time, bytes and accuracy of training, against what you would use instead, on a real wire."""
-    from benchmarks.results import Machine
     from benchmarks.training.benchmark import render, run_training_benchmark
 
-    check_outputs(json=json_file)
-    rates_mbit = _rates(rates)
-    console = console_for(json_file)
-    console.width = max(console.width, 110)
-    console.print(str(Machine.this()))
-    with console.status("starting") as status:
+    rates_mbit, out = _rates(rates), _Output(json_file, 110)
+    with out.status() as say:
         result = run_training_benchmark(
-            data=data, rates_mbit=rates_mbit, hosts=hosts, seeds=seeds, full=full, say=status.update
+            data=data, rates_mbit=rates_mbit, hosts=hosts, seeds=seeds, full=full, say=say
         )
-    console.print(render(result))
-    if json_file is not None:
-        write_json(result.as_json(), json_file)
+    out.show(render(result), result.rows)
 
 
 @app.command("switch")
@@ -93,27 +117,19 @@ def switch(
     json_file: JsonFile = None,
 ) -> None:
     """Sum of integers by a switch, in the kernel and in user space, against gloo's ring all-reduce."""
-    from benchmarks.reduction.switch import render, run_switch_benchmark
-    from benchmarks.results import Machine
+    from benchmarks.switch import render, run_switch_benchmark
 
-    check_outputs(json=json_file)
-    rates_mbit = _rates(rates)
-    console = console_for(json_file)
-    console.print(str(Machine.this()))
-    with console.status("starting") as status:
+    rates_mbit, out = _rates(rates), _Output(json_file, 80)
+    with out.status() as say:
         rows = run_switch_benchmark(
-            rates_mbit=rates_mbit, hosts=hosts, values=values, rounds=rounds, turns=turns, say=status.update
+            rates_mbit=rates_mbit, hosts=hosts, values=values, rounds=rounds, turns=turns, say=say
         )
-    console.print(render(rows))
-    if json_file is not None:
-        write_json([row.as_dict() for row in rows], json_file)
+    out.show(render(rows), rows)
 
 
 @app.command("adapt")
 def adapt(
-    data: Path | None = typer.Option(
-        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
-    ),
+    data: Path | None = _DATA,
     seeds: int | None = typer.Option(None, min=1, help="Paired runs; left out: 2, or 5 with --full."),
     rates: str = typer.Option(
         "200,loopback",
@@ -125,10 +141,8 @@ def adapt(
     """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
     from benchmarks.adaptation.benchmark import run_adaptation_benchmark
     from benchmarks.adaptation.tables import render
-    from benchmarks.results import Machine
     from laconic.errors import ConfigError
 
-    check_outputs(json=json_file)
     try:
         rates_mbit = [
             None if rate.strip() == "loopback" else float(rate) for rate in rates.split(",") if rate.strip()
@@ -137,16 +151,10 @@ def adapt(
         raise ConfigError(
             f"--rates: expected numbers or loopback, separated by commas, got {rates!r}"
         ) from error
-    console = console_for(json_file)
-    console.width = max(console.width, 120)
-    console.print(str(Machine.this()))
-    with console.status("starting") as status:
-        result = run_adaptation_benchmark(
-            data=data, seeds=seeds, rates_mbit=rates_mbit, full=full, say=status.update
-        )
-    console.print(render(result.rows, result.encoders))
-    if json_file is not None:
-        write_json(result.as_json(), json_file)
+    out = _Output(json_file, 120)
+    with out.status() as say:
+        result = run_adaptation_benchmark(data=data, seeds=seeds, rates_mbit=rates_mbit, full=full, say=say)
+    out.show(render(result.rows, result.encoders), result.as_json())
 
 
 @app.command("placement")
@@ -160,17 +168,11 @@ def placement(
     """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
     from benchmarks.placement.benchmark import as_json, run_placement_benchmark
     from benchmarks.placement.tables import render
-    from benchmarks.results import Machine
 
-    check_outputs(json=json_file)
-    console = console_for(json_file)
-    console.width = max(console.width, 110)
-    with console.status("starting") as status:
-        rows = run_placement_benchmark(data=data, full=full, say=status.update)
-    console.print(str(Machine.this()), highlight=False)
-    console.print(render(rows))
-    if json_file is not None:
-        write_json(as_json(rows), json_file)
+    out = _Output(json_file, 110)
+    with out.status() as say:
+        rows = run_placement_benchmark(data=data, full=full, say=say)
+    out.show(render(rows), as_json(rows))
 
 
 @app.command("reduce")
@@ -185,23 +187,12 @@ def reduce(
     words: int = typer.Option(1 << 24, min=1, hidden=True),
 ) -> None:
     """Time, bytes and exactness of sums over hosts: gloo, torch's hooks, top-k and Laconic, on a real wire."""
-    from dataclasses import asdict
+    from benchmarks.reduction.benchmark import parts_of, render, run_reduction_benchmark, usual_plan
 
-    from benchmarks.reduction.benchmark import parts_of, run_reduction_benchmark
-    from benchmarks.reduction.plan import usual_plan
-    from benchmarks.reduction.tables import render
-    from benchmarks.results import Machine
-
-    check_outputs(json=json_file)
-    plan = usual_plan(data, full=full, words=words)
-    console = console_for(json_file)
-    console.width = max(console.width, 120)
-    console.print(str(Machine.this()))
-    with parts_bar(console, parts_of(plan, hosts)) as say:
+    plan, out = usual_plan(data, full=full, words=words), _Output(json_file, 120)
+    with parts_bar(out.console, parts_of(plan, hosts)) as say:
         rows = run_reduction_benchmark(plan, hosts=hosts, rate_mbit=rate, say=say)
-    console.print(render(rows))
-    if json_file is not None:
-        write_json([asdict(row) for row in rows], json_file)
+    out.show(render(rows), rows)
 
 
 @app.command("hybrid")
@@ -215,30 +206,19 @@ def hybrid(
     json_file: JsonFile = None,
 ) -> None:
     """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
-    from dataclasses import asdict
-
-    from benchmarks.results import Machine
     from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
     from benchmarks.thresholding.hybrid.plan import usual_plans
     from benchmarks.thresholding.hybrid.tables import render
 
-    check_outputs(json=json_file)
-    plans = usual_plans(full=full)
-    console = console_for(json_file)
-    console.width = max(console.width, 120)
-    console.print(str(Machine.this()))
-    with parts_bar(console, parts_of(plans, rate)) as say:
+    plans, out = usual_plans(full=full), _Output(json_file, 120)
+    with parts_bar(out.console, parts_of(plans, rate)) as say:
         rows = run_hybrid_benchmark(plans, rate_mbit=rate, say=say)
-    console.print(render(rows))
-    if json_file is not None:
-        write_json([asdict(row) for row in rows], json_file)
+    out.show(render(rows), rows)
 
 
 @app.command("serve")
 def serve(
-    data: Path | None = typer.Option(
-        None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples."
-    ),
+    data: Path | None = _DATA,
     engines: str = typer.Option(
         "fp32,compile,torchao,onnxruntime,laconic", help="Engines to measure, separated by commas."
     ),
@@ -248,35 +228,27 @@ def serve(
     json_file: JsonFile = None,
 ) -> None:
     """Throughput, latency, size and accuracy of served models, against fp32, torch.compile and other int8."""
-    from dataclasses import asdict
-
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from benchmarks.results import Machine
     from benchmarks.serving.benchmark import run_serving_benchmark
     from benchmarks.serving.engines import ENGINES
     from benchmarks.serving.tables import render
     from laconic.errors import ConfigError
 
-    check_outputs(json=json_file)
     names = [name.strip() for name in engines.split(",") if name.strip()]
     unknown = [name for name in names if name not in ENGINES]
     if unknown or not names:
         raise ConfigError(f"--engines: expected some of {', '.join(ENGINES)}, got {engines!r}")
-    console = console_for(json_file)
-    console.width = max(console.width, 120)
-    console.print(str(Machine.this()))
+    out = _Output(json_file, 120)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=out.console, transient=True) as progress:
         task = progress.add_task("starting", total=None)
 
         def show(text: str, done: float, total: int) -> None:
             progress.update(task, description=text, completed=done, total=total)
 
         result = run_serving_benchmark(data=data, full=full, engines=names, show=show)
-    console.print(render(result))
-    if json_file is not None:
-        write_json([asdict(row) for row in result.all_rows()], json_file)
+    out.show(render(result), result.all_rows())
 
 
 def _rates(text: str) -> list[float]:

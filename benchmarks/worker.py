@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,7 @@ from laconic.config import Settings
 from laconic.errors import ConfigError
 from laconic.train.ranks import Ranks
 
-__all__ = ["Measured", "bytes_sent", "fingerprint", "measure", "serve"]
+__all__ = ["Measured", "MethodFigures", "bytes_sent", "fingerprint", "measure", "serve"]
 
 _SENT = 8  # column of bytes sent, after eight of what was received
 
@@ -109,3 +109,25 @@ def _interface() -> str:
 def fingerprint(x: Tensor) -> int:
     """Return a number that differs where bits do."""
     return zlib.crc32(x.detach().contiguous().view(torch.uint8).numpy().data)
+
+
+class MethodFigures(Settings):
+    """What all ranks found of one method; benchmarks add figures of their own."""
+
+    method: str
+    round_ms: tuple[tuple[float, ...], ...]
+    """Milliseconds of each sum or step of each round, on the rank that took longest."""
+    bytes_sent: float
+    """Bytes by one host for one sum or step: the mean of all hosts' counters, the median of all rounds."""
+
+    @classmethod
+    def of(cls, method: str, measured: Sequence[Measured], **figures: Any) -> Self:
+        """Take what was measured in each round."""
+        times = tuple(turn.times_ms for turn in measured)
+        sent = statistics.median(turn.bytes_sent for turn in measured)
+        return cls(method=method, round_ms=times, bytes_sent=sent, **figures)
+
+    @property
+    def ms(self) -> float:
+        """Median over all sums or steps."""
+        return statistics.median(time for turn in self.round_ms for time in turn)

@@ -1,25 +1,197 @@
-"""One rank of the benchmark; started by ``WorkerPool`` as ``python -m benchmarks.reduction.worker JOBS ANSWERS``."""
+"""One rank's part in sums and in training; ``WorkerPool`` starts it as ``python -m benchmarks.reduction.worker JOBS ANSWERS``.
+
+Sums are of a workload: every method in turn, every sum on a fresh copy, every result checked.
+
+Under DDP the same model is trained twice, plain and with Laconic's hook. Both start from the same weights, take the same
+batches, have gradients that are views of DDP's buckets, and SGD in one fused pass without momentum: what differs is the
+all-reduce. Exact means there: gradients of the first step are (``Truth``), and after the last all ranks have the same
+weights, bit for bit.
+"""
 
 from __future__ import annotations
 
+import statistics
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 
-from benchmarks.reduction.iterations import iterate_by_turns
-from benchmarks.reduction.jobs import Iterations, Sums
-from benchmarks.reduction.sums import sum_by_turns
-from benchmarks.worker import serve
+import torch
+import torch.distributed as dist
+from pydantic import Field
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.reduction.models import AnyTask, Batch, Task
+from benchmarks.reduction.sums import METHODS, AnyWorkload, Setting, Sum, Summed, Truth
+from benchmarks.worker import Measured, MethodFigures, fingerprint, measure, serve
+from laconic.config import Settings
+from laconic.demo.measure import turns
+from laconic.errors import ConfigError
+from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.reduce import Reducer
-from laconic.train.ranks import process_group
+from laconic.train.ranks import Ranks, process_group
+
+__all__ = ["Answer", "Iterations", "Sums"]
+
+_RATE = 0.01
+_BATCHES = 8  # made before the clock starts, used in turn
 
 
-def main() -> None:
-    """Work until told to stop."""
-    with process_group(timeout_s=600) as ranks:
-        reducer = Reducer()
-        sums, iterations = partial(sum_by_turns, ranks, reducer), partial(iterate_by_turns, ranks)
-        serve(ranks, {Sums: sums, Iterations: iterations})
-        reducer.close()
+class Sums(Settings):
+    """Sum a workload by every method, in turns."""
+
+    workload: AnyWorkload
+    methods: tuple[str, ...]
+    repeats: int = Field(ge=1)
+    """Sums by each method; one more before them is checked and not timed."""
+
+
+class Iterations(Settings):
+    """Train a model under ``DistributedDataParallel``, plain (``dense``) and with Laconic's hook, in turns."""
+
+    task: AnyTask
+    rounds: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    """Steps of each in each round; one more before them is not timed."""
+
+
+class Answer(MethodFigures):
+    """Figures of one method."""
+
+    bytes_claimed: float | None = None
+    """What the method itself counts; headers and barriers are not in it."""
+    exact: bool
+    """In every sum, on every rank; see ``Truth``."""
+    way: str | None = None
+    """What the method chose."""
+    sparsity: float | None = None
+    """Share of zeros in rank 0's gradient, where only the worker knows it."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What one method has done so far."""
+
+    add: Sum
+    averages: bool
+    measured: list[Measured] = field(default_factory=list)
+    claimed: list[int] = field(default_factory=list)
+    exact: bool = True
+    way: str | None = None
+
+    def take_turn(self, gradient: Tensor, ranks: Ranks, truth: Truth) -> None:
+        results: list[Summed] = []
+        self.measured.append(measure(ranks, lambda: results.append(self.add(gradient))))
+        summed = results[0]
+        total = summed.total * ranks.count if self.averages else summed.total
+        seen = ranks.gather((truth.allows(total), fingerprint(total), summed.bytes_sent))
+        self.exact &= all(allowed for allowed, _, _ in seen) and len({mark for _, mark, _ in seen}) == 1
+        self.claimed = [claimed for _, _, claimed in seen if claimed is not None]
+        self.way = summed.way
+
+
+def _sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[Answer]:
+    unknown = [name for name in job.methods if name not in METHODS]
+    if unknown:
+        raise ConfigError(f"bench: no such method {unknown[0]!r} (known: {', '.join(METHODS)})")
+    own = torch.from_numpy(job.workload.gradient(ranks.rank))
+    truth = Truth.of(job.workload.gradient(rank) for rank in range(ranks.count))
+    setting = Setting(reducer, job.workload.shapes)
+    sums = {name: _Sums(METHODS[name].make(setting), METHODS[name].averages) for name in job.methods}
+    copy = torch.empty_like(own)
+    for name in turns(job.methods, 1 + job.repeats):
+        copy.copy_(own)
+        sums[name].take_turn(copy, ranks, truth)
+    return [
+        Answer.of(
+            name,
+            found.measured[1:],  # the first measures links and fills caches
+            bytes_claimed=statistics.fmean(found.claimed) if found.claimed else None,
+            exact=found.exact,
+            way=found.way,
+        )
+        for name, found in sums.items()
+    ]
+
+
+class _Trained:
+    """One copy of the model, and what was measured of it."""
+
+    def __init__(self, task: Task, batches: list[Batch], *, ours: bool) -> None:
+        torch.manual_seed(0)
+        self._task, self._batches = task, batches
+        self._model = DistributedDataParallel(task.module(), gradient_as_bucket_view=True)
+        self.compressor: Compressor | None = register_ddp(self._model) if ours else None
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_RATE, fused=True)
+        self._steps = count()
+        self.measured: list[Measured] = []
+        self.exact = True
+
+    def step(self) -> None:
+        """Train on the next batch."""
+        self._backward(self._batches[next(self._steps) % len(self._batches)])
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def own_gradient(self) -> Tensor:
+        """Return what this rank alone has, for the first batch."""
+        with self._model.no_sync():
+            self._backward(self._batches[0])
+        return self._take_gradient()
+
+    def mean_gradient(self) -> Tensor:
+        """Return what all ranks have together, for the first batch."""
+        self._backward(self._batches[0])
+        return self._take_gradient()
+
+    def answer(self, name: str, sparsity: float, ranks: Ranks) -> Answer:
+        """Put figures of all ranks together."""
+        weights = fingerprint(torch.cat([p.detach().reshape(-1) for p in self._model.parameters()]))
+        seen = ranks.gather((self.exact, weights))
+        hook = self.compressor
+        return Answer.of(
+            name,
+            self.measured,
+            exact=all(exact for exact, _ in seen) and len({mark for _, mark in seen}) == 1,
+            way=None if hook is None else f"{hook.bypassed / hook.buckets:.0%} bypassed",
+            sparsity=sparsity,
+        )
+
+    def _backward(self, batch: Batch) -> None:
+        self._task.loss(self._model(*batch.inputs), batch.target).backward()  # type: ignore[no-untyped-call]
+
+    def _take_gradient(self) -> Tensor:
+        flat = torch.cat([p.grad.reshape(-1) for p in self._model.parameters() if p.grad is not None])
+        self._optimizer.zero_grad()
+        return flat
+
+
+def _iterate_by_turns(ranks: Ranks, job: Iterations) -> list[Answer]:
+    batches = [job.task.batch_of(ranks.rank, step) for step in range(_BATCHES)]
+    both = {name: _Trained(job.task, batches, ours=name == "laconic") for name in ("dense", "laconic")}
+    own = both["dense"].own_gradient()
+    truth = _mean_of(own, ranks)
+    for trained in both.values():
+        trained.exact = truth.allows(trained.mean_gradient())
+    sparsity = ranks.gather(1 - int(own.count_nonzero()) / max(own.numel(), 1))[0]
+    for trained in turns(list(both.values()), job.rounds):
+        trained.measured.append(measure(ranks, trained.step, job.steps, skip=1))
+    answers = [trained.answer(name, sparsity, ranks) for name, trained in both.items()]
+    for trained in both.values():
+        if trained.compressor is not None:
+            trained.compressor.close()
+    return answers
+
+
+def _mean_of(own: Tensor, ranks: Ranks) -> Truth:
+    total, size = own.double() / ranks.count, own.abs().double() / ranks.count
+    for part in (total, size):
+        dist.all_reduce(part)
+    return Truth.around(total, size)
 
 
 if __name__ == "__main__":
-    main()
+    with process_group(timeout_s=600) as ranks, closing(Reducer()) as reducer:
+        sums, iterations = partial(_sum_by_turns, ranks, reducer), partial(_iterate_by_turns, ranks)
+        serve(ranks, {Sums: sums, Iterations: iterations})

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -95,10 +95,6 @@ class TrainingResult:
 
     rows: list[Row]
     comparisons: list[Comparison]
-
-    def as_json(self) -> list[dict[str, Any]]:
-        """Rows for machines."""
-        return [asdict(row) for row in self.rows]
 
 
 def run_training_benchmark(

@@ -9,16 +9,18 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.reduction.benchmark import parts_of, run_reduction_benchmark
-from benchmarks.reduction.jobs import Answer, Sums
-from benchmarks.reduction.methods import METHODS
+from benchmarks.reduction.benchmark import (
+    Plan,
+    parts_of,
+    render,
+    rows_of,
+    run_reduction_benchmark,
+    usual_plan,
+)
 from benchmarks.reduction.models import Dlrm, Encoder, Lstm, Mlp, Ncf
-from benchmarks.reduction.plan import Plan, usual_plan
-from benchmarks.reduction.recorded import record
-from benchmarks.reduction.row import rows_of
-from benchmarks.reduction.tables import render
-from benchmarks.reduction.truth import Truth
-from benchmarks.reduction.workload import Generated
+from benchmarks.reduction.sums import METHODS, Generated, Truth, record
+from benchmarks.reduction.worker import Answer, Sums
+from benchmarks.results import Interval
 from benchmarks.worker import bytes_sent, fingerprint
 from benchmarks.worker_pool import WorkerPool
 from laconic.errors import CommError, ConfigError
@@ -59,7 +61,7 @@ def rows():
         steps=1,
     )
     said: list[str] = []
-    found = run_reduction_benchmark(plan, hosts=2, rate_mbit=1000, say=said.append, lab=False)
+    found = run_reduction_benchmark(plan, hosts=2, rate_mbit=None, say=said.append)
     assert len(said) == parts_of(plan, 2)
     return found
 
@@ -118,9 +120,9 @@ def test_a_method_that_does_not_exist_is_refused():
     job = Sums(workload=Generated(words=10, sparsity=0.5, supports="identical"), methods=("lzma",), repeats=1)
     with (
         pytest.raises(CommError, match=r"no such method 'lzma' \(known: dense, fp16"),
-        WorkerPool("benchmarks.reduction.worker", 2) as crew,
+        WorkerPool("benchmarks.reduction.worker", 2) as pool,
     ):
-        crew.ask(job, Answer)
+        pool.ask(job, Answer)
 
 
 def test_generated_gradients_are_as_sparse_as_asked():
@@ -239,7 +241,7 @@ def test_tables_show_every_row(rows):
     ours = next(row for row in rows if row.method == "laconic" and row.workload.startswith("generated"))
     shown = [
         *rows,
-        replace(ours, workload="links", rate_mbit=200.0, over_dense=(0.25, 0.2, 0.3), way="gather"),
+        replace(ours, workload="links", rate_mbit=200.0, over_dense=Interval(0.25, 0.2, 0.3), way="gather"),
     ]
     with console.capture() as capture:
         console.print(render(shown))
@@ -259,8 +261,8 @@ def test_tables_show_every_row(rows):
 def test_hosts_of_the_lab_count_their_own_bytes(machine):
     workload = Generated(words=WORDS, sparsity=0.9, supports="identical")
     job = Sums(workload=workload, methods=tuple(METHODS), repeats=1)
-    with WorkerPool("benchmarks.reduction.worker", 2, rate_mbit=200) as crew:
-        answers = crew.ask(job, Answer)
+    with WorkerPool("benchmarks.reduction.worker", 2, rate_mbit=200) as pool:
+        answers = pool.ask(job, Answer)
     for answer in answers:  # index, headers, acknowledgements and barriers come on top
         least = least_bytes(answer.method, 2, 0.9)
         assert least <= answer.bytes_sent, answer

@@ -48,7 +48,7 @@ def server() -> Any:
     context.set_forkserver_preload(
         [
             *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
-            *("benchmarks.reduction.jobs", "benchmarks.training.methods"),
+            *("benchmarks.reduction.sums", "benchmarks.training.methods"),
         ]
     )
     return context

@@ -1,22 +1,29 @@
 """In-network aggregation against a ring: the same integers, the same links, bytes by the interface's counter.
 
 A ring all-reduce sends ``2 (n - 1) / n`` times the data from each host, a switch once: two thirds with four
-hosts. Each method has a lab of its own, all open at the same time, and they take turns.
+hosts. Each method has a lab of its own, all open at the same time, and they take turns. A host of one is
+``python -m benchmarks.switch``.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+import torch.distributed as dist
 from rich.console import Group, RenderableType
 
-from benchmarks.results import figures_table
+from benchmarks.results import grouped, link_text, table_of
 from laconic.lab import Lab, Rate
+from laconic.reduce.network.client import ADDRESS_VARIABLE, InNetwork
 
 __all__ = ["METHODS", "Row", "render", "run_switch_benchmark"]
 
@@ -24,7 +31,7 @@ METHODS = {"ring (gloo)": None, "user space": "user", "XDP": "xdp"}
 _TIMEOUT_S = 600
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """One method at one rate."""
 
@@ -38,10 +45,6 @@ class Row:
     """By one host, per sum: mean over all hosts, sums and turns, fast and slow, setting up included."""
     ring_bytes_share: float
     ring_time_share: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Fields for a result file."""
-        return dataclasses.asdict(self)
 
 
 def run_switch_benchmark(
@@ -90,7 +93,7 @@ def run_switch_benchmark(
 def _run(lab: Lab, values: int, rounds: int) -> tuple[float, float]:
     """Return seconds of the fastest sum and bytes sent per sum and host."""
     env = {"VALUES": str(values), "ROUNDS": str(rounds)}
-    command = [sys.executable, "-m", "benchmarks.reduction.switch_worker"]
+    command = [sys.executable, "-m", "benchmarks.switch"]
     result = lab.run(command, env=env, pin_cores=True, timeout_s=_TIMEOUT_S, grace_s=30).check()
     by_host = [json.loads(text.splitlines()[-1]) for text in result.output]
     slowest = [max(times) for times in zip(*by_host, strict=True)]
@@ -100,19 +103,50 @@ def _run(lab: Lab, values: int, rounds: int) -> tuple[float, float]:
 
 def render(rows: Sequence[Row]) -> RenderableType:
     """Make one table per rate."""
-    tables: list[RenderableType] = []
-    for rate in dict.fromkeys(row.rate_mbit for row in rows):
-        here = [row for row in rows if row.rate_mbit == rate]
-        first = here[0]
-        title = f"sum of {first.values:,} integers: {first.hosts} hosts, {rate:g} Mbit/s"
-        table = figures_table(title, "method", "time", "of ring", "sent per host", "of ring ")
-        for row in here:
-            table.add_row(
-                row.method,
-                f"{row.seconds * 1e3:.0f} ms",
-                f"{row.ring_time_share:.1%}",
-                f"{row.bytes_sent / 1e6:.2f} MB",
-                f"{row.ring_bytes_share:.1%}",
+    return Group(
+        *(
+            table_of(
+                f"sum of {here[0].values:,} integers: {here[0].hosts} hosts, {link_text(rate)}",
+                here,
+                ("method", lambda row: row.method),
+                ("time", lambda row: f"{row.seconds * 1e3:.0f} ms"),
+                ("of ring", lambda row: f"{row.ring_time_share:.1%}"),
+                ("sent per host", lambda row: f"{row.bytes_sent / 1e6:.2f} MB"),
+                ("of ring", lambda row: f"{row.ring_bytes_share:.1%}"),
             )
-        tables.append(table)
-    return Group(*tables)
+            for rate, here in grouped(rows, lambda row: row.rate_mbit).items()
+        )
+    )
+
+
+def sum_on_host() -> None:
+    """Sum some rounds of known integers, by the aggregator or by gloo, check every one, and print their times."""
+    values, rounds = int(os.environ["VALUES"]), int(os.environ["ROUNDS"])
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    network = InNetwork.from_environment(timeout_s=60) if ADDRESS_VARIABLE in os.environ else None
+    if network is None:
+        dist.init_process_group("gloo")
+    pattern = np.arange(values, dtype=np.int32) % 1000
+    x = np.empty(values, dtype=np.int32)
+    together = np.zeros(1, dtype=np.int32)
+    times = []
+    for round_number in range(rounds):
+        np.multiply(pattern, rank + 1 + round_number, out=x)
+        if network is None:
+            dist.barrier()
+            began = time.monotonic()
+            dist.all_reduce(torch.from_numpy(x))
+        else:
+            network.add(together)
+            began = time.monotonic()
+            network.add(x)
+        times.append(time.monotonic() - began)
+        factor = sum(other + 1 + round_number for other in range(world))
+        assert np.array_equal(x, pattern * factor), "the sum is wrong"
+    if network is None:
+        dist.destroy_process_group()
+    print(json.dumps(times))
+
+
+if __name__ == "__main__":
+    sum_on_host()
