@@ -19,17 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from laconic.adapt.settings import ExchangeSettings
 from laconic.data import DataSettings, ParquetSettings
 from laconic.errors import ConfigError
 from laconic.machine import cores
-from laconic.train.settings import (
-    DenseSettings,
-    EmbeddingSettings,
-    ExchangeSettings,
-    ModelSettings,
-    RunSettings,
-    TrainSettings,
-)
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 
 __all__ = ["Recipe", "data_sets", "in_processes", "real_data_sets", "recipe_for", "run_settings"]
 

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from benchmarks.adaptation.trial import RANKS, settings_for
+from laconic.adapt.settings import DecaySettings, ExchangeSettings, PolicyFile, effective_auto
 from laconic.config import parse
 from laconic.data import DataSettings, Source
-from laconic.train.effective_exchange import PolicyFile, effective_auto
-from laconic.train.settings import DecaySettings, ExchangeSettings
 from laconic.tuning.policy_file import policy_text
 from laconic.tuning.stage import Stage
 from laconic.tuning.tune import Measured, choose, default_budget, measure_stage, work_of

@@ -11,21 +11,15 @@ import torch
 
 from benchmarks.data_sets import recipe_for
 from benchmarks.training.methods import find_method
-from laconic.adapt.adaptive import AdaptivePolicy
+from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
+from laconic.adapt.evidence import Adaptation
+from laconic.adapt.settings import ExchangeSettings
 from laconic.data import DataSettings, Samples, Source, open_source
 from laconic.exchange import Layout
 from laconic.exchange.exchange_plan import Policy
-from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.evaluation import evaluate
 from laconic.train.ranks import Ranks
-from laconic.train.settings import (
-    DenseSettings,
-    EmbeddingSettings,
-    ExchangeSettings,
-    ModelSettings,
-    RunSettings,
-    TrainSettings,
-)
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["MODEL", "RANKS", "Outcome", "Trial", "run_trial", "settings_for"]

@@ -15,19 +15,14 @@ from benchmarks.data_sets import real_data_sets
 from benchmarks.placement.jobs import Sends
 from benchmarks.placement.sizes import BATCH, MODEL
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
+from laconic.adapt.settings import ExchangeSettings
 from laconic.cost.workload import Coding, Workload
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups
 from laconic.plan.access.access import Access, access_load
 from laconic.plan.access.profile import Profiler
 from laconic.train.ranks import Ranks
-from laconic.train.settings import (
-    DenseSettings,
-    EmbeddingSettings,
-    ExchangeSettings,
-    ModelSettings,
-    RunSettings,
-)
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["Case", "find_cases"]

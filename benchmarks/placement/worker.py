@@ -15,11 +15,12 @@ import torch
 from benchmarks.placement.jobs import Contender, Placed, PlacedSteps
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
 from benchmarks.worker import serve
+from laconic.adapt.settings import ExchangeSettings
 from laconic.data import Samples, open_source
 from laconic.exchange.world import Joined
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
-from laconic.train.settings import DenseSettings, EmbeddingSettings, ExchangeSettings, RunSettings
+from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings
 from laconic.train.trainer import Trainer
 
 _BATCHES = 64  # read before the clock starts, used in turn

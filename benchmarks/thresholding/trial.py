@@ -9,19 +9,13 @@ import torch
 
 from benchmarks.data_sets import recipe_for
 from benchmarks.thresholding.forms import Form, split_model
+from laconic.adapt.settings import ExchangeSettings
 from laconic.codecs.threshold import Threshold
 from laconic.data import DataSettings, open_source
 from laconic.nn import RehearsedSplit
 from laconic.train.evaluation import evaluate
 from laconic.train.ranks import Ranks
-from laconic.train.settings import (
-    DenseSettings,
-    EmbeddingSettings,
-    ExchangeSettings,
-    ModelSettings,
-    RunSettings,
-    TrainSettings,
-)
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["PLAIN", "Case", "Outcome", "Trial", "run_trial"]

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from glob import escape
 from typing import Literal
 
-from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
+from laconic.adapt.policy import FixedPolicy, TableRule, plan_from_rules
 from laconic.codecs import BoundedRows, Cast, Hybrid
 from laconic.data import Schema
 from laconic.errors import ConfigError

@@ -12,22 +12,16 @@ from benchmarks.data_sets import Recipe
 from benchmarks.training.methods import find_method
 from benchmarks.worker import serve
 from benchmarks.worker_pool import WorkerPool
+from laconic.adapt.adaptive import make_adaptive_policy
+from laconic.adapt.evidence import Adaptation
+from laconic.adapt.settings import ExchangeSettings, effective_exchange
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Source, open_source
 from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.world import Joined
-from laconic.train.adaptation import Adaptation, make_adaptive_policy
-from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ranks import Ranks, process_group
-from laconic.train.settings import (
-    DenseSettings,
-    EmbeddingSettings,
-    ExchangeSettings,
-    ModelSettings,
-    RunSettings,
-    TrainSettings,
-)
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["Epoch", "Steps", "TrainingPool"]

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
+    from laconic.adapt.policy import FixedPolicy, TableRule, plan_from_rules
     from laconic.codecs import (
         Batch,
         Bounded,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from laconic.reduce import LargeFirst, Levels, all_reduce
 
 _HOMES = {
-    "laconic.adapt": ("FixedPolicy", "TableRule", "plan_from_rules"),
+    "laconic.adapt.policy": ("FixedPolicy", "TableRule", "plan_from_rules"),
     "laconic.codecs": (
         "Batch",
         "Bounded",

@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy
-from laconic.adapt.decay import Decay
+from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy, Decay
 from laconic.adapt.economy import CHOICES, Economy, Measurement
 from laconic.adapt.guard import Guard, Losses
 from laconic.codecs import BoundedRows, Cast
@@ -83,8 +82,7 @@ def test_the_warm_up_is_exact():
     assert policy.plan_for(4) == EXACT
     assert policy.plan_for(0) is policy.plan_for(4)
     assert bounds(policy.plan_for(5)) == [0.08, None, None]
-    with policy.trying("candidate"):
-        assert bounds(policy.plan_for(0)) == [0.08, None, None]
+    assert bounds(policy.candidate.plan_for(0)) == [0.08, None, None]
 
 
 def test_the_exact_plan_codes_ids_as_the_plan_does():
@@ -96,21 +94,12 @@ def test_the_exact_plan_codes_ids_as_the_plan_does():
 def test_nothing_is_bounded_before_the_guard_trusts_it_except_to_be_tried():
     policy = AdaptivePolicy(PLAN, guard=Guard(NAMES, 0.001))
     assert policy.plan_for(100) == EXACT
-    with policy.trying("candidate"):
-        assert policy.plan_for(100) == PLAN
+    assert policy.candidate.plan_for(100) == PLAN
     assert policy.plan_for(100) == EXACT
     policy.guard.trusted = True
     assert policy.plan_for(100) == PLAN
-    with policy.trying("exact"):
-        assert policy.plan_for(100) == EXACT
+    assert policy.exact.plan_for(100) == EXACT
     assert policy.plan_for(100) == PLAN
-
-
-def test_a_trial_that_fails_ends():
-    policy = AdaptivePolicy(PLAN)
-    with pytest.raises(ZeroDivisionError), policy.trying("exact"):
-        raise ZeroDivisionError
-    assert policy.plan_for(0) == PLAN
 
 
 def test_the_guard_scales_each_direction_and_makes_tables_exact():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.adapt.decay import Decay
+from laconic.adapt.adaptive import Decay
 from laconic.errors import ConfigError
 
 LEVELS = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.adapt import FixedPolicy, TableRule, plan_from_rules
+from laconic.adapt.policy import FixedPolicy, TableRule, plan_from_rules
 from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs

@@ -12,10 +12,11 @@ from benchmarks.results import Interval, paired_ratios
 from benchmarks.training.benchmark import Comparison, Row, TrainingResult, render
 from benchmarks.training.methods import METHODS, PAIRWISE, paper_bound
 from benchmarks.training.worker import Epoch, Steps, TrainingPool
+from laconic.adapt.settings import ExchangeSettings
 from laconic.data import SyntheticSettings, open_source
 from laconic.demo.measure import step_ms
 from laconic.errors import CommError, ConfigError
-from laconic.train.settings import ExchangeSettings, ModelSettings
+from laconic.train.settings import ModelSettings
 
 DATA = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=512, eval_samples=256)
 MODEL = ModelSettings(dim=8, bottom=(8,), top=(8,))

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from laconic.adapt.settings import effective_exchange
 from laconic.cli import plan
 from laconic.cli import tune as tune_command
 from laconic.cli.tune import parse_budget
@@ -19,7 +20,6 @@ from laconic.config import load
 from laconic.cost.speeds import EngineSpeeds
 from laconic.errors import ConfigError
 from laconic.report import read_any
-from laconic.train.effective_exchange import effective_exchange
 from laconic.train.settings import RunSettings
 from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
 from laconic.tuning.tune import default_budget

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from laconic.adapt import evidence
 from laconic.adapt.economy import CHOICES
-from laconic.train import adaptation, economics, review
 from laconic.train.trainer import Trainer
 from tests.distributed.training import start
 from tests.train.small_runs import state_of
@@ -34,10 +34,10 @@ class Watched:
         if self.planted:
             plant_costs()
         if self.accounted_from is not None:
-            economics._FIRST = self.accounted_from
+            evidence._FIRST = self.accounted_from
         self.folder.mkdir(parents=True, exist_ok=True)
-        check_reviews(review.Reviewer, self.folder / f"looks-{rank}")
-        check_reviews(economics.Accountant, self.folder / f"accounts-{rank}")
+        check_reviews(evidence.Reviewer, self.folder / f"looks-{rank}")
+        check_reviews(evidence.Accountant, self.folder / f"accounts-{rank}")
         note_decisions(self.folder / f"decisions-{rank}")
 
 
@@ -53,7 +53,7 @@ def slow_down() -> None:
 
 def plant_costs() -> None:
     """Make all but one choice of every table dear; the rest is as measured."""
-    measure = economics.codec_costs
+    measure = evidence.codec_costs
 
     def planted(*args):
         return tuple(
@@ -64,7 +64,7 @@ def plant_costs() -> None:
             for chosen, costs in zip(CHOSEN, measure(*args), strict=True)
         )
 
-    economics.codec_costs = planted
+    evidence.codec_costs = planted
 
 
 def check_reviews(kind, path: Path) -> None:
@@ -72,7 +72,7 @@ def check_reviews(kind, path: Path) -> None:
     make = kind.review
 
     def checked(self, step, *args):
-        trainer = self._trainer
+        trainer = self._subject
         ledger = trainer.embeddings.ledger
         before, sent = state_of(trainer), ledger.rows()
         found = make(self, step, *args)
@@ -87,7 +87,7 @@ def check_reviews(kind, path: Path) -> None:
 
 
 def note_decisions(path: Path) -> None:
-    after = adaptation.Adaptation.after
+    after = evidence.Adaptation.after
 
     def noted(self, step, *args):
         decisions = after(self, step, *args)
@@ -96,7 +96,7 @@ def note_decisions(path: Path) -> None:
                 file.write(json.dumps({"step": step, **decision}) + "\n")
         return decisions
 
-    adaptation.Adaptation.after = noted
+    evidence.Adaptation.after = noted
 
 
 def adapt(ranks, folder, watched, *arguments):

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt.adaptive import make_adaptive_policy
+from laconic.adapt.policy import FixedPolicy
+from laconic.adapt.settings import effective_exchange
 from laconic.codecs import BoundedRows
 from laconic.exchange import RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.update_error import UpdateError
 from laconic.exchange.world import Joined
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
-from laconic.train.adaptation import make_adaptive_policy
-from laconic.train.effective_exchange import effective_exchange
 from tests.distributed import many_ranks
 from tests.distributed.adapting import CHOSEN, Watched, adapt, decisions_of
 from tests.distributed.ranks import run_ranks

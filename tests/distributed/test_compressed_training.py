@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.exchange import RowwiseAdagrad, Sgd, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs

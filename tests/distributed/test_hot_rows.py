@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import PlanError
 from laconic.exchange import RowwiseAdagrad, Sgd, Table

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from laconic import Lossless
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import CommError
 from laconic.exchange import RowwiseAdagrad, Sgd

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from laconic import Lossless
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy
 from laconic.exchange import RowwiseAdagrad
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from tests.distributed import many_ranks

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from laconic.adapt import FixedPolicy, TableRule
+from laconic.adapt.policy import FixedPolicy, TableRule
 from laconic.codecs import Bounded, IdList
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import RowwiseAdagrad, Sgd, Table

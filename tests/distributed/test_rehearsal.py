@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows, Cast, Hybrid, Lossless
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import RowwiseAdagrad, Sgd, Table

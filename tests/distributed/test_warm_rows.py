@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import RowwiseAdagrad, Sgd, Table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 
+from laconic.adapt.adaptive import make_adaptive_policy
+from laconic.adapt.settings import effective_exchange
 from laconic.config import parse
 from laconic.data import open_source
-from laconic.train.adaptation import make_adaptive_policy
-from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer

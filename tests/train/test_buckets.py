@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.models import DLRM, DCNv2, Model
-from laconic.train.buckets import bucket_cap_mb
+from laconic.train.dense import bucket_cap_mb
 
 
 @pytest.fixture

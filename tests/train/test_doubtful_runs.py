@@ -9,15 +9,16 @@ import pytest
 import torch
 from rich.console import Console
 
+from laconic.adapt.policy import make_policy
+from laconic.adapt.settings import ExchangeSettings
 from laconic.codecs import BoundedRows
 from laconic.config import parse
 from laconic.data import Samples
 from laconic.errors import ConfigError
 from laconic.report import read_any, render
 from laconic.train import run as run_module
-from laconic.train.policy import make_policy
 from laconic.train.run import run
-from laconic.train.settings import ExchangeSettings, RunSettings
+from laconic.train.settings import RunSettings
 from tests.train.small_runs import batches_of, settings_of, source_of, trainer_of
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
-from laconic.train.snapshot import Snapshot
+from laconic.train.trainer import Snapshot
 from tests.train.small_runs import batches_of, dense_rates, row_rate, settings_of, state_of, trainer_of
 from tests.train.test_checkpoint import assert_equal
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from laconic.adapt.policy import make_policy
+from laconic.adapt.settings import ExchangeSettings
 from laconic.codecs import BoundedRows, Cast
 from laconic.config import parse
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.train.policy import make_policy
-from laconic.train.settings import ExchangeSettings, RunSettings
+from laconic.train.settings import RunSettings
 
 DATA = '[data]\nkind = "synthetic"\n'
 NAMES = ("c_user", "c_site", "c_ad")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from laconic.adapt.policy import FixedPolicy
 from laconic.errors import PlanError
-from laconic.train.snapshot import Snapshot
+from laconic.exchange.exchange_plan import ExchangePlan
+from laconic.train.trainer import Snapshot
 from tests.train.small_runs import batches_of, settings_of, state_of, trainer_of
 from tests.train.test_checkpoint import assert_equal
 
@@ -85,6 +87,17 @@ def test_a_snapshot_ends_with_an_error_inside():
     with pytest.raises(ZeroDivisionError), Snapshot(trainer):
         raise ZeroDivisionError
     assert trainer.embeddings._rows.journal is None
+
+
+def test_a_trial_under_another_policy_that_fails_ends():
+    trainer = trainer_of(settings_of())
+    before = trainer.embeddings.policy, trainer.embeddings.ledger
+    with (
+        pytest.raises(ZeroDivisionError),
+        trainer.under(FixedPolicy(ExchangePlan.exact(4)), trainer.new_ledger()),
+    ):
+        raise ZeroDivisionError
+    assert (trainer.embeddings.policy, trainer.embeddings.ledger) == before
 
 
 def test_a_snapshot_is_not_taken_while_a_batch_is_on_its_way():

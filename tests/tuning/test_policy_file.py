@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from laconic.adapt.policy import make_policy
+from laconic.adapt.settings import PolicyFile, effective_exchange
 from laconic.adapt.tune_result import TuneResult
 from laconic.adapt.tuned_bounds import tune_bounds
 from laconic.codecs import BoundedRows
@@ -13,8 +15,6 @@ from laconic.config import parse
 from laconic.errors import ConfigError, FormatError
 from laconic.exchange.exchange_plan import TableCodecs
 from laconic.report import read_any
-from laconic.train.effective_exchange import PolicyFile, effective_exchange
-from laconic.train.policy import make_policy
 from laconic.train.settings import RunSettings
 from laconic.tuning.policy_file import policy_text
 from laconic.tuning.result import tune_result

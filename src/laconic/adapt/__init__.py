@@ -1,5 +1,1 @@
-"""Policies: which codec for which table at which step."""
-
-from laconic.adapt.rules import FixedPolicy, TableRule, plan_from_rules
-
-__all__ = ["FixedPolicy", "TableRule", "plan_from_rules"]
+"""What decides how much to compress: settings, policies, guard and economy, from evidence that others hand in."""

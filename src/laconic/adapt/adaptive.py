@@ -1,35 +1,92 @@
 """The adaptive policy: a plan's bounds, scaled by the clock, by the guard, and by the economy.
 
-``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. What it hands
-out stays the same object until something changes.
+``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. It returns the same
+object until something changes.
+
+By the clock, a table's bound is wide at first and its own after ``steps`` steps. The bound of step ``t`` is
+``multiplier(t)`` times the final one. With ``x = t / steps``::
+
+    multiplier = 1 + (k - 1) * share          k at step 0, 1 from ``steps`` on
+
+    kind        share
+    none        0
+    constant    1
+    step        1 - floor(10 x) / 10          ten plateaus
+    linear      1 - x
+    log         1 - ln(1 + (e - 1) x)         falls fastest at the start
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Literal
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard, Losses
+from laconic.adapt.policy import FixedPolicy, make_policy
+from laconic.adapt.settings import ExchangeSettings
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
-from laconic.errors import FormatError
+from laconic.errors import ConfigError, FormatError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
-__all__ = ["CAST_FROM", "AdaptivePolicy", "may_be_cast"]
+__all__ = ["CAST_FROM", "AdaptivePolicy", "Decay", "DecayKind", "make_adaptive_policy", "may_be_cast"]
 
 CAST_FROM = 2.0**-9
 """A bound, beside the range, from which float16 is taken to be finer."""
 
 _GONE = {"decay": "narrowed bounds by a closed loop", "axes": "rounded rows along principal axes"}
 
-Mode = Literal["normal", "candidate", "exact"]
+DecayKind = Literal["none", "step", "linear", "log", "constant"]
+
+# Equal levels from k down to 1. Each distinct multiplier is a new exchange plan on every rank, so one that crept
+# down at every step would cost a plan a step; this way a whole run pays for at most 64.
+_LEVELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """What a table's bound is multiplied with, step by step."""
+
+    kind: DecayKind
+
+    k: float = 2.0
+    """Multiplier of step 0."""
+
+    steps: int = 0
+    """Steps until the multiplier is 1; 0: it always is."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(DecayKind):
+            raise ConfigError(
+                f"decay.kind: expected one of {', '.join(get_args(DecayKind))}, got {self.kind!r}"
+            )
+        if not 1 <= self.k < math.inf:
+            raise ConfigError(
+                f"decay.k: expected a finite number >= 1, got {self.k!r}; 1 leaves bounds alone"
+            )
+        if self.steps < 0:
+            raise ConfigError(f"decay.steps: expected at least 0, got {self.steps!r}; 0 is no decay")
+
+    def multiplier(self, step: int) -> float:
+        """Return the multiplier of a step, counted from 0; it never rises."""
+        if self.kind == "none" or step >= self.steps:
+            return 1.0
+        if self.kind == "constant":
+            return self.k
+        if self.kind == "step":
+            plateau = 10 * step // self.steps
+            return 1 + (self.k - 1) * ((10 - plateau) / 10)
+        passed = step / self.steps
+        if self.kind == "log":
+            passed = math.log1p(passed * (math.e - 1))
+        # rounded up to a whole level: 1 is reached at the end and not before
+        return 1 + (self.k - 1) * (math.ceil(_LEVELS * (1 - passed)) / _LEVELS)
 
 
 class AdaptivePolicy:
@@ -47,42 +104,21 @@ class AdaptivePolicy:
         self.base, self.warmup_steps = plan, warmup_steps
         self.decay, self.guard, self.economy = decay, guard, economy
         self.losses = Losses()
-        """Of training, as far as anybody asked for them."""
-        self._exact = ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids)
-        self._mode: Mode = "normal"
-        self._made: tuple[Any, ExchangePlan] | None = None
-
-    @contextmanager
-    def trying(self, mode: Literal["candidate", "exact"]) -> Iterator[None]:
-        """Hand out the plan that would be in force if it were trusted, or the exact one; for reviews."""
-        self._mode = mode
-        try:
-            yield
-        finally:
-            self._mode = "normal"
+        """Losses of training, as far as anybody asked for them."""
+        self.exact = FixedPolicy(ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids))
+        """What reviews compare with."""
+        self.candidate = _Candidate(self)
+        """What would be in force if it were trusted."""
 
     def plan_for(self, step: int) -> ExchangePlan:
         """Return the plan of a step."""
-        if self._mode == "exact":
-            return self._exact
-        if self._mode == "normal" and (
-            step < self.warmup_steps or (self.guard is not None and not self.guard.trusted)
-        ):
-            return self._exact
-        key = (
-            self.multiplier(step),
-            None if self.guard is None else (self.guard.rows_T.tobytes(), self.guard.gradients_T.tobytes()),
-            None
-            if self.economy is None
-            else (self.economy.choice("forward"), self.economy.choice("backward")),
-        )
-        if self._made is None or self._made[0] != key:
-            self._made = (key, self._make(key[0], self.economy))
-        return self._made[1]
+        if step < self.warmup_steps or (self.guard is not None and not self.guard.trusted):
+            return self.exact.plan
+        return self.candidate.plan_for(step)
 
     def uneconomical_plan(self, step: int) -> ExchangePlan:
         """Return the plan with every table compressed that may be: what the economy chooses from."""
-        return self._make(self.multiplier(step), None)
+        return self.make(self.multiplier(step), None)
 
     def multiplier(self, step: int) -> float:
         """Of rows' bounds at a step, by schedule."""
@@ -111,7 +147,8 @@ class AdaptivePolicy:
         if self.economy is not None and "economy" in state:
             self.economy.restore(state["economy"])
 
-    def _make(self, multiplier: float, economy: Economy | None) -> ExchangePlan:
+    def make(self, multiplier: float, economy: Economy | None) -> ExchangePlan:
+        """Return the plan with rows' bounds times ``multiplier``, and tables as the economy chose."""
         tables = len(self.base.tables)
         rows_T, gradients_T = np.full(tables, multiplier), np.ones(tables)
         exact: dict[str, NDArray[np.bool_]] = {
@@ -141,6 +178,26 @@ class AdaptivePolicy:
         return replace(self.base, tables=tuple(made))
 
 
+class _Candidate:
+    """The plans of an adaptive policy, as if warm-up and doubt were over."""
+
+    def __init__(self, policy: AdaptivePolicy) -> None:
+        self._policy = policy
+        self._made: tuple[Any, ExchangePlan] | None = None
+
+    def plan_for(self, step: int) -> ExchangePlan:
+        policy = self._policy
+        guard, economy = policy.guard, policy.economy
+        key = (
+            policy.multiplier(step),
+            None if guard is None else (guard.rows_T.tobytes(), guard.gradients_T.tobytes()),
+            None if economy is None else (economy.choice("forward"), economy.choice("backward")),
+        )
+        if self._made is None or self._made[0] != key:
+            self._made = (key, policy.make(key[0], economy))
+        return self._made[1]
+
+
 def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec | None:
     """Return a codec with its bound scaled, or what stands in for it; what has no bound stays as it is."""
     if codec is None or choice == "exact":
@@ -155,3 +212,21 @@ def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec 
 def may_be_cast(codec: BlockCodec | None) -> bool:
     """Whether float16 is taken to be finer than the codec's bound."""
     return isinstance(codec, BoundedRows) and bool(codec.relative) and codec.bound >= CAST_FROM
+
+
+def make_adaptive_policy(settings: ExchangeSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
+    """Return the policy that the settings describe, with all that adapts it; one rank has no economy."""
+    fixed = make_policy(settings, names)
+    decay = None
+    if settings.decay.kind != "none":
+        decay = Decay(settings.decay.kind, settings.decay.k, settings.decay.steps)
+    budget = settings.guard.budget
+    guard = None if budget is None else Guard(tuple(names), budget)
+    economy = Economy(tuple(names)) if settings.economy and ranks > 1 else None
+    return AdaptivePolicy(
+        fixed.plan,
+        warmup_steps=settings.warmup_steps,
+        decay=decay,
+        guard=guard,
+        economy=economy,
+    )

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.adapt.confidence import RunningMean
+from laconic.adapt.harm import COMES_TRUE, LEAST_SLOPE
 from laconic.errors import ConfigError
 
 __all__ = ["ForkEvidence", "Guard", "GuardDecision", "LookEvidence", "Losses"]
@@ -70,7 +71,6 @@ _LOOKS_GROW, _FORKS_GROW = 2.0, 8.0  # intervals between reviews: their cost fad
 _ALPHA = 0.05
 _TIGHTEST_AT = 4096  # samples, about those of one look
 _MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tuned_bounds says why there are limits
-_COMES_TRUE, _LEAST_SLOPE = 0.4, 0.02  # see tuning.measure
 _EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
 _AT_ONCE = 1 / 64  # what one look tightens rows by at most
 
@@ -174,7 +174,7 @@ class Guard:
             "gradients", self.gradients_T, evidence.update_error_T, _MOST_UPDATE_ERROR, step
         )
         if sound and evidence.learnt > 0:
-            scale = _COMES_TRUE * max(evidence.slope, _LEAST_SLOPE) / evidence.learnt
+            scale = COMES_TRUE * max(evidence.slope, LEAST_SLOPE) / evidence.learnt
             self._lost.add(scale * evidence.lost)
         upper = self._lost.upper(_ALPHA) if self._lost.count else 0.0
         if not decisions and upper > half:

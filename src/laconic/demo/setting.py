@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from laconic.adapt.settings import ExchangeSettings
 from laconic.data import SyntheticSettings
-from laconic.train.settings import (
-    DenseSettings,
-    EmbeddingSettings,
-    ExchangeSettings,
-    ModelSettings,
-    RunSettings,
-    TrainSettings,
-)
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 
 __all__ = [
     "BATCH",

@@ -8,13 +8,13 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+from laconic.adapt.policy import check_gradient_bound
 from laconic.data import Source
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange.tables.layout import Layout
 from laconic.machine import free_memory_bytes
 from laconic.numerals import bytes_text
 from laconic.train.placement import Placement
-from laconic.train.policy import check_gradient_bound
 from laconic.train.ranks import Ranks
 from laconic.train.settings import DenseSettings, RunSettings
 

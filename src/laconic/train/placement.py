@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.adapt.settings import ExchangeSettings, RuleSettings
 from laconic.data import Schema
 from laconic.errors import ConfigError
 from laconic.exchange import Table
 from laconic.plan.plan_file import PlacementPlan, check_plan, read_plan
-from laconic.train.settings import EmbeddingSettings, ExchangeSettings, RuleSettings, RunSettings
+from laconic.train.settings import EmbeddingSettings, RunSettings
 
 __all__ = ["Placement", "make_placement", "planned_exchange"]
 

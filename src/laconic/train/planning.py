@@ -8,18 +8,18 @@ from typing import Literal
 
 import torch
 
-from laconic.adapt import FixedPolicy
+from laconic.adapt.policy import FixedPolicy, make_policy
+from laconic.adapt.settings import effective_exchange
 from laconic.codecs.batch import Batch, BlockCodec
 from laconic.cost.link import DENSE_SHARE
 from laconic.data import Source, open_source
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.machine import free_memory_bytes
-from laconic.train.effective_exchange import effective_exchange
-from laconic.train.policy import make_policy
+from laconic.train.dense import make_model
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
-from laconic.train.trainer import Trainer, make_model
+from laconic.train.trainer import Trainer
 
 __all__ = ["Ratios", "RunFacts", "rehearsed_ratios", "run_facts"]
 

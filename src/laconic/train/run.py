@@ -14,16 +14,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from laconic.adapt.adaptive import AdaptivePolicy
+from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
+from laconic.adapt.evidence import Adaptation
+from laconic.adapt.settings import effective_exchange
 from laconic.data import Samples, Source, open_source
 from laconic.data.odd_counts import odd_line
 from laconic.errors import CommError, ConfigError
-from laconic.train.adaptation import Adaptation, make_adaptive_policy
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from laconic.train.data_identity import data_identity
 from laconic.train.display import Display
 from laconic.train.doubts import check_memory, check_run, warnings_of
-from laconic.train.effective_exchange import effective_exchange
 from laconic.train.ending import Limits
 from laconic.train.evaluation import evaluate
 from laconic.train.metrics import Evaluation, Window

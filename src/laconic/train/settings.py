@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from laconic.adapt.settings import ExchangeSettings
 from laconic.config import Settings
 from laconic.data import DataSettings
 
 __all__ = [
-    "DecaySettings",
     "DenseSettings",
     "EmbeddingSettings",
-    "ExchangeSettings",
-    "GuardSettings",
     "ModelSettings",
-    "RuleSettings",
     "RunSettings",
     "TrainSettings",
 ]
@@ -97,112 +94,6 @@ class DenseSettings(Settings):
 
     warmup_steps: int = Field(default=0, ge=0)
     """Steps with exact gradients before all this begins."""
-
-
-class RuleSettings(Settings):
-    """What the tables of one pattern travel as, where it differs from ``[exchange]``."""
-
-    tables: str
-    """Shell pattern of table names, as ``c_user*``; the last rule that matches a table counts."""
-
-    exact: Literal["rows", "gradients", True, False] = False
-    """Rows and gradients of these tables travel as they are, or one of them."""
-
-    bound: float | None = Field(default=None, gt=0)
-    """Bound of their rows."""
-
-    rounding: Literal["nearest", "unbiased"] | None = None
-    """Of their rows; left out: as ``[exchange]`` says."""
-
-    gradient_bound: float | None = Field(default=None, gt=0)
-    """Bound of their gradients."""
-
-
-class DecaySettings(Settings):
-    """How bounds narrow in the course of training: wide at first, their own in the end."""
-
-    kind: Literal["none", "step", "linear", "log", "constant"] = "none"
-    """How they narrow, by the clock."""
-
-    k: float = Field(default=2.0, ge=1)
-    """What bounds are multiplied with at the start."""
-
-    steps: int = Field(default=0, ge=0)
-    """When bounds are their own."""
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _exists(cls, kind: Any) -> Any:
-        if kind == "closed_loop":
-            raise ValueError(
-                "expected 'none', 'step', 'linear', 'log' or 'constant', got 'closed_loop', which is gone; "
-                "a wider exchange.bound saves as much"
-            )
-        return kind
-
-    @model_validator(mode="after")
-    def _ends(self) -> Self:
-        if self.kind != "none" and not self.steps:
-            raise ValueError(
-                f"expected steps > 0 where kind is {self.kind!r}, got 0; say at which step bounds are their own"
-            )
-        return self
-
-
-class GuardSettings(Settings):
-    """What watches over the loss while it trains."""
-
-    budget: float | None = Field(default=None, gt=0, lt=1)
-    """Largest increase of normalized entropy, as a share of it; left out: nobody watches."""
-
-
-class ExchangeSettings(Settings):
-    """What rows, gradients and ids travel as."""
-
-    kind: Literal["bounded", "cast", "lossless", "exact"] = "bounded"
-    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``lossless``: the same bits in
-    fewer bytes; ``exact``: as they are."""
-
-    bound: float = Field(default=0.01, gt=0)
-    """Largest error of a looked-up value, as a share of its block's range (max - min)."""
-
-    relative: bool = True
-    """False: the bound is absolute, in the unit of the embeddings."""
-
-    rounding: Literal["nearest", "unbiased"] = "nearest"
-    """Of rows. ``unbiased``: to one of two neighbors, with the probability that makes the mean right; rows that
-    are small beside the bound are then trained as they should be, for about a bit more per value."""
-
-    gradient_bound: float = Field(default=0.35, gt=0)
-    """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
-
-    cast: Literal["fp16", "bf16", "int8", "int4"] = "fp16"
-    """Type of both directions where ``kind`` is ``cast``."""
-
-    coded_ids: bool = True
-    """Ids are delta- and entropy-coded; False: eight bytes each."""
-
-    warmup_steps: int = Field(default=0, ge=0)
-    """Steps with exact communication before all this begins."""
-
-    decay: DecaySettings = DecaySettings()
-    """Wider bounds at the start."""
-
-    guard: GuardSettings = GuardSettings()
-    """Exactness where bounds harm too much."""
-
-    economy: bool = False
-    """Only what saves more time on the wire than it takes to encode is compressed."""
-
-    rules: tuple[RuleSettings, ...] = ()
-    """Exceptions by table name."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_axes(cls, tree: Any) -> Any:
-        if isinstance(tree, dict) and "axes" in tree:
-            raise ValueError("axes is gone: rows are rounded along the dimensions they have; remove the line")
-        return tree
 
 
 class TrainSettings(Settings):

@@ -6,35 +6,40 @@ gradients are summed, so uneven and empty ranks weigh what they should.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from inspect import signature
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.codecs import Bounded, Cast, Lossless
-from laconic.cost.link import ring_bytes
+from laconic.adapt.policy import make_policy
+from laconic.adapt.settings import effective_exchange
+from laconic.cost.link import Link, ring_bytes
 from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError, PlanError
-from laconic.exchange import RowOptimizer, RowwiseAdagrad, Sgd
+from laconic.exchange import Ledger, RowOptimizer, RowwiseAdagrad, Sgd
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.lost_peer import is_lost_peer, lost_peer
+from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
+from laconic.exchange.update_error import Watch
 from laconic.exchange.world import Alone, World
-from laconic.integrations.ddp import Compressor, register_ddp
+from laconic.integrations.ddp import Compressor
 from laconic.lookups import Lookups
-from laconic.models import DLRM, DCNv2, Model
-from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings, sum_gradients
-from laconic.reduce import LargeFirst, Levels
-from laconic.reduce.network import InNetwork
-from laconic.train.buckets import bucket_cap_mb
-from laconic.train.effective_exchange import effective_exchange
+from laconic.models import Model
+from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
+from laconic.train.dense import bucket_cap_mb, compress_gradients, make_model
 from laconic.train.placement import Placement
-from laconic.train.policy import make_policy
 from laconic.train.ranks import Ranks
-from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings
+from laconic.train.settings import EmbeddingSettings, RunSettings
 
-__all__ = ["Trainer", "make_model"]
+__all__ = ["Snapshot", "Trainer"]
 
 # not to send buffers, which are constants, before every step; older versions of torch call it otherwise
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
@@ -48,7 +53,7 @@ class _Rows(Protocol):
 
 
 class Trainer:
-    """All that a rank trains."""
+    """All that a rank trains; an ``adapt.Subject``."""
 
     def __init__(
         self,
@@ -111,7 +116,7 @@ class Trainer:
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
-            self.compressor = _compress(self._replica, settings)
+            self.compressor = compress_gradients(self._replica, settings)
         self.optimizer = {
             "adagrad": torch.optim.Adagrad,
             "sgd": torch.optim.SGD,
@@ -218,6 +223,89 @@ class Trainer:
             logits: Tensor = self._whole(samples.dense_BF, _Here(rows_BTD))
         return logits
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tables, in their order."""
+        return tuple(table.name for table in self.embeddings.layout.tables)
+
+    @property
+    def peers(self) -> int:
+        """Number of other ranks."""
+        return self.ranks.count - 1
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's value; small ones only."""
+        return self.ranks.gather(value)
+
+    def new_ledger(self) -> Ledger:
+        """Return an empty ledger of the tables."""
+        return self.embeddings.ledger.like()
+
+    @contextmanager
+    def under(self, policy: Policy, ledger: Ledger) -> Iterator[None]:
+        """Let rows and gradients travel as another policy says, counted in another ledger."""
+        embeddings = self.embeddings
+        before = embeddings.policy, embeddings.ledger
+        embeddings.policy, embeddings.ledger = policy, ledger
+        try:
+            yield
+        finally:
+            embeddings.policy, embeddings.ledger = before
+
+    def snapshot(self) -> Snapshot:
+        """Remember the state where this is entered."""
+        return Snapshot(self)
+
+    @contextmanager
+    def observe(self, watch: Watch) -> Iterator[None]:
+        """Let something see what gradients become on their way."""
+        self.embeddings.watch_updates(watch)
+        try:
+            yield
+        finally:
+            self.embeddings.watch_updates(None)
+
+    def probe_link(self) -> Link:
+        """Measure the link to the other ranks."""
+        assert isinstance(self.embeddings, ShardedEmbeddings), "only real ranks have links"
+        return self.embeddings.probe_link()
+
+    def rows_from_a_peer(self, lookups: Lookups) -> list[NDArray[np.float32]]:
+        """Return the rows of every table that one of the other ranks answers: a sample of what travels."""
+        with torch.no_grad():
+            pending = self.embeddings.start(lookups)
+        rows_RD = pending.received.result().numpy()
+        answers_NT = pending.routed.result().request.answers_NT
+        layout = self.embeddings.layout
+        others = [rank for rank in range(layout.ranks) if rank != layout.rank]
+        tables = len(layout.tables)  # of copies nobody answers any
+        counts_T = answers_NT[others[0], :tables] if others else np.zeros(tables, np.int64)
+        return np.split(rows_RD[: int(counts_T.sum())], np.cumsum(counts_T)[:-1])
+
+    def link_changed(self) -> None:
+        """Let dense gradients travel as the link that is measured next asks for."""
+        if self.compressor is not None:
+            self.compressor.look_again()
+
+    @property
+    def rehearsal(self) -> Rehearsal:
+        """The exchange of all ranks, where this process rehearses them."""
+        assert isinstance(self.embeddings, RehearsedEmbeddings), "only rehearsed ranks are all here"
+        return self.embeddings.exchange
+
+    def gradients(self, samples: Samples) -> tuple[RehearsedBatch, Tensor]:
+        """Return a batch and its gradients at the present state, before they travel; of a rehearsal only."""
+        assert isinstance(self.embeddings, RehearsedEmbeddings), "only rehearsed ranks are all here"
+        found: list[tuple[RehearsedBatch, Tensor]] = []
+        self.embeddings.on_gradient = lambda batch, gradient_RD: found.append((batch, gradient_RD.clone()))
+        try:
+            with self.snapshot() as snapshot:
+                self.step(samples)
+                snapshot.go_back()
+        finally:
+            self.embeddings.on_gradient = None
+        return found[0]
+
     def _settle_buckets(self, schema: Schema) -> None:
         """Let DDP rebuild its buckets on a batch of no samples.
 
@@ -235,6 +323,38 @@ class Trainer:
         self.optimizer.zero_grad()
         if self.compressor is not None:
             self.compressor.begin()
+
+
+class Snapshot:
+    """Taken when entered; ``go_back`` returns to it any number of times, leaving keeps what is then."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def __enter__(self) -> Self:
+        trainer = self._trainer
+        trainer.embeddings.begin_journal()
+        self._model = deepcopy(trainer.model.state_dict())
+        self._optimizer = deepcopy(trainer.optimizer.state_dict())
+        self._rate_share = trainer._rate_share
+        self._held_back = None if trainer.compressor is None else trainer.compressor.state_dict()
+        return self
+
+    def go_back(self) -> None:
+        """Make the trainer what it was; every rank alike."""
+        trainer = self._trainer
+        trainer.embeddings.undo()
+        trainer.model.load_state_dict(self._model)
+        trainer.optimizer.load_state_dict(deepcopy(self._optimizer))
+        # rates are in the optimizer's state: the trainer must know which it has, or it sets no others
+        trainer._rate_share = self._rate_share
+        if trainer.compressor is not None and self._held_back is not None:
+            trainer.compressor.load_state_dict(self._held_back)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._trainer.embeddings.end_journal()
 
 
 class _Here:
@@ -269,46 +389,5 @@ def _check_labels(label_B: Tensor, step: int, rank: int) -> None:
         )
 
 
-def _compress(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:
-    """Let dense gradients travel as the settings say."""
-    dense = settings.dense
-    if dense.send == "exact":
-        replica.register_comm_hook(None, sum_gradients)
-        return None
-    how: dict[str, Any]
-    if dense.send == "lossless":
-        how = {"codec": Lossless()}
-    elif dense.send == "bf16":
-        how = {"codec": Cast(dtype="bf16")}
-    elif dense.send == "levels":
-        how = {"codec": Levels()}
-    elif dense.send in ("rounded", "network"):
-        how = {"rounded": True}
-        if dense.send == "network":
-            how["network"] = InNetwork.from_environment(timeout_s=settings.train.timeout_s)
-    elif dense.send == "bounded":
-        how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
-    else:
-        values = Bounded(bound=dense.bound, relative="rms")
-        how = {"large": LargeFirst(keep=dense.keep, refresh=dense.refresh, values=values)}
-    return register_ddp(
-        replica,
-        **how,
-        warmup=dense.warmup_steps,
-        average=False,
-        bypass=effective_exchange(settings).economy,
-    )
-
-
 def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
     return Sgd(rate=settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(rate=settings.rate)
-
-
-def make_model(settings: ModelSettings, schema: Schema) -> Model:
-    """Make the dense part of a run's model."""
-    dense, tables, dim = len(schema.dense), schema.tables, settings.dim
-    if settings.kind == "dlrm":
-        return DLRM(dense=dense, tables=tables, dim=dim, bottom=settings.bottom, top=settings.top)
-    return DCNv2(
-        dense=dense, tables=tables, dim=dim, bottom=settings.bottom, cross=settings.cross, deep=settings.top
-    )

@@ -3,7 +3,7 @@
 A fork trains some steps from one state, with one table's gradients rounded and without. Two things are seen after it:
 
 drift           Rounding is unbiased, but each step leaves its noise in the rows that it updates, and logits of unseen
-                batches move away from the exact ones. What that does to the loss (``train.harm``) grows with every
+                batches move away from the exact ones. What that does to the loss (``adapt.harm``) grows with every
                 step; earlier steps were larger, but some of their noise has been taken back since.
 
                 harm = ADDS_UP * drift * (steps trained so far / steps of a fork)
@@ -31,15 +31,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from laconic.adapt.harm import COMES_TRUE, curvature_harm, loss_change, mean_loss
 from laconic.data import Samples
 from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.train.harm import curvature_harm, loss_change, sample_losses
 from laconic.tuning.stage import Stage
 
 __all__ = ["gradient_harm"]
 
 _ADDS_UP = 2.5
-_COMES_TRUE = 0.4
 
 Floats = NDArray[np.float64]
 
@@ -66,12 +65,12 @@ def gradient_harm(
     learnt = 0.0
     for f, fork in enumerate(forks):
         label_B = _labels(fork)
-        before = _loss(stage.logits(fork, stage.exact), label_B)
+        before = mean_loss(stage.logits(fork, stage.exact), label_B)
         with stage.snapshot() as snapshot:
             stage.train(fork, stage.exact)
             unseen_B, own_B = stage.logits(scored, stage.exact), stage.logits(fork, stage.exact)
-            loss = _loss(unseen_B, _labels(scored))
-            learnt += before - _loss(own_B, label_B)
+            loss = mean_loss(unseen_B, _labels(scored))
+            learnt += before - mean_loss(own_B, label_B)
             for p, plan in enumerate(everything):
                 snapshot.go_back()
                 stage.train(fork, plan)
@@ -84,7 +83,7 @@ def gradient_harm(
             snapshot.go_back()
     drift_P, drift_se_P = _median(drift_FP[:, 1:])
     lost_P, lost_se_P = _shares(lost_FP, doubt_FP, learnt)
-    grown, scale = _ADDS_UP * trained / len(forks[0]), _COMES_TRUE * slope
+    grown, scale = _ADDS_UP * trained / len(forks[0]), COMES_TRUE * slope
     harm_P = grown * drift_P + scale * lost_P
     se_P = np.hypot(grown * drift_se_P, scale * lost_se_P)
     return list(zip(harm_P.tolist(), se_P.tolist(), strict=True))
@@ -110,10 +109,6 @@ def _shares(lost_FP: Floats, doubt_FP: Floats, learnt: float) -> tuple[Floats, F
     each_P = np.maximum(np.array(each), 0.0)
     unexplained = max(together - each_P.sum(), 0.0) / max(len(each), 1)
     return each_P + unexplained, np.sqrt((doubt_FP[:, 1:] ** 2).sum(axis=0)) / learnt
-
-
-def _loss(logits_B: Tensor, label_B: Tensor) -> float:
-    return float(sample_losses(logits_B, label_B).mean())
 
 
 def _labels(batches: list[Samples]) -> Tensor:

@@ -1,7 +1,7 @@
 """Measure every table: bytes and errors at all bounds, and how much an error of each harms the loss.
 
 Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm
-done (``train.harm``) over the error of those rows is the table's sensitivity. There they are rounded without bias, so that errors know nothing of the
+done (``adapt.harm``) over the error of those rows is the table's sensitivity. There they are rounded without bias, so that errors know nothing of the
 values; bounds are measured as they will be used, to the nearest.
 
 Backward: short forks with one table's gradients rounded, see ``tuning.gradient_harm``.
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.adapt.curves import Curve, TableCurves
+from laconic.adapt.harm import curvature_harm, mean_loss, mean_share
 from laconic.adapt.homogenization import homogenization_index
 from laconic.codecs import BoundedRows
 from laconic.codecs.batch import BlockCodec
@@ -29,7 +30,6 @@ from laconic.exchange import Ledger
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.rehearsal import RehearsedBatch
 from laconic.exchange.update_error import UpdateError, relative_error_T
-from laconic.train.harm import curvature_harm, sample_losses
 from laconic.tuning.gradient_harm import gradient_harm
 from laconic.tuning.stage import Stage
 
@@ -231,22 +231,13 @@ def _only(stage: Stage, t: int, forward: float | None, backward: float | None) -
 def _forward_harm(stage: Stage, scored: list[Samples], done: Callable[[], None]) -> list[tuple[float, float]]:
     """Harm of every table's rows at the bound that is tried, and its standard error."""
     exact_B = stage.logits(scored, stage.exact)
-    loss = _loss(exact_B, scored)
+    loss = mean_loss(exact_B, torch.cat([samples.label_B for samples in scored]))
     harms = []
     for t in range(len(stage.names)):
-        harms.append(_harm(exact_B, stage.logits(scored, _only(stage, t, _TRIED_FORWARD, None)), loss))
+        changed_B = stage.logits(scored, _only(stage, t, _TRIED_FORWARD, None))
+        harms.append(mean_share(curvature_harm(exact_B, changed_B), loss))
         done()
     return harms
-
-
-def _loss(logits_B: Tensor, batches: list[Samples]) -> float:
-    return float(sample_losses(logits_B, torch.cat([samples.label_B for samples in batches])).mean())
-
-
-def _harm(exact_B: Tensor, changed_B: Tensor, loss: float) -> tuple[float, float]:
-    """Increase of the loss as a share of it, and its standard error."""
-    harm_B = curvature_harm(exact_B, changed_B)
-    return float(harm_B.mean()) / loss, float(harm_B.std()) / len(harm_B) ** 0.5 / loss
 
 
 def _of_table(batch: RehearsedBatch, rows_RD: Tensor, t: int) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@
     bound = 0.06            # 5.1x fewer bytes; loss +0.0031%; 0.08 would save 6% more at +0.0024%
     exact = "gradients"     # exact; loss +0.0000%; ...
 
-``train.effective_exchange`` reads it.
+``adapt.settings`` reads it.
 """
 
 from __future__ import annotations

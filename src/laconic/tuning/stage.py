@@ -19,8 +19,7 @@ from laconic.train.doubts import check_memory
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
-from laconic.train.snapshot import Snapshot
-from laconic.train.trainer import Trainer
+from laconic.train.trainer import Snapshot, Trainer
 
 __all__ = ["Stage"]
 

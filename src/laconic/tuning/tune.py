@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from laconic.adapt.curves import TableCurves
+from laconic.adapt.harm import LEAST_SLOPE
 from laconic.adapt.tuned_bounds import TunedBounds, tune_bounds
 from laconic.data import Source
 from laconic.errors import ConfigError
@@ -19,7 +20,6 @@ from laconic.tuning.stage import Stage
 __all__ = ["Measured", "Tuned", "choose", "default_budget", "measure", "measure_stage", "work_of"]
 
 _LEAST_BUDGET = 1e-5  # of the loss, where next to nothing has been learnt
-_LEAST_SLOPE = 0.02  # a loss that seems to stand still may only be noisy
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +122,4 @@ def _slope(losses: Sequence[float]) -> float:
     middle = len(losses) // 2
     early, late = fmean(losses[middle - tenth // 2 : middle + tenth - tenth // 2]), fmean(losses[-tenth:])
     between = math.log((len(losses) - tenth / 2) / max(middle, 1))
-    return max((early - late) / late / between, _LEAST_SLOPE)
+    return max((early - late) / late / between, LEAST_SLOPE)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laconic.adapt.harm import Harm
 from laconic.numerals import bytes_text, three
 from laconic.plan.solve.knapsack import Option, solve
 from laconic.quantize.formats.recipe import Recipe
@@ -17,7 +18,6 @@ from laconic.quantize.formats.result import (
     QuantizePart,
 )
 from laconic.quantize.search.candidates import recipe_of
-from laconic.quantize.search.harm import Harm
 from laconic.quantize.search.sensitivity import Measurement
 
 __all__ = ["Chosen", "choose", "explain_part", "harm_figures", "pareto"]

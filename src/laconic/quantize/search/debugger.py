@@ -24,12 +24,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from laconic.adapt.harm import Harm, measure_harm
 from laconic.data import Samples
 from laconic.quantize.formats import Artifact, TrainedModel
 from laconic.quantize.formats.model_shape import linear_layers
 from laconic.quantize.search.candidates import Part, described
 from laconic.quantize.search.emulate import EmulatedModel, table_bags
-from laconic.quantize.search.harm import Harm, measure_harm
 from laconic.quantize.search.held_out import labels, select
 from laconic.quantize.search.workbench import Tell
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from laconic.adapt.harm import Harm, measure_harm
 from laconic.data import Samples
 from laconic.errors import ConfigError
 from laconic.quantize.formats import Recipe
 from laconic.quantize.search.drafts import Drafts
-from laconic.quantize.search.harm import Harm, measure_harm
 from laconic.quantize.search.held_out import labels
 from laconic.train.metrics import Evaluation, Predictions
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from laconic.adapt.harm import Harm, measure_harm
 from laconic.errors import ConfigError
 from laconic.files import write_whole
 from laconic.quantize.formats.layers import part_shapes
@@ -25,7 +26,6 @@ from laconic.quantize.formats.recipe import LayerChoice, TableChoice
 from laconic.quantize.formats.rows import quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel
 from laconic.quantize.search.candidates import Candidate, candidates
-from laconic.quantize.search.harm import Harm, measure_harm
 from laconic.quantize.search.probe import Probe
 
 __all__ = ["Measurement", "MeasurementFile", "measure_candidates", "stored_bytes"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from laconic.adapt.settings import _WIDE, AUTO_BUDGET, effective_exchange
 from laconic.config import parse
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.train import trainer
-from laconic.train.effective_exchange import _WIDE, AUTO_BUDGET, effective_exchange
+from laconic.train import dense
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
+from laconic.train.trainer import Trainer
 from tests.train import small_runs
 
 DATA = '[data]\nkind = "synthetic"\n'
@@ -124,13 +125,13 @@ def test_an_economical_policy_also_lets_dense_gradients_travel_as_they_are(
         policy = tmp_path / "policy.toml"
         policy.write_text("[exchange]\neconomy = true\n")
     given = {}
-    monkeypatch.setattr(trainer, "register_ddp", lambda _replica, **how: given.update(how))
-    trainer._compress(None, settings_of(policy, text + "[dense]\nsend = 'levels'"))
+    monkeypatch.setattr(dense, "register_ddp", lambda _replica, **how: given.update(how))
+    dense.compress_gradients(None, settings_of(policy, text + "[dense]\nsend = 'levels'"))
     assert given["bypass"] is bypasses
 
 
 def test_a_trainer_without_a_policy_of_its_own_follows_the_file_of_the_run(file):
     file.write_text("[exchange]\nkind = 'exact'\n")
     settings = small_runs.settings_of(f"policy={file}")
-    made = trainer.Trainer(settings, small_runs.source_of(settings).schema, Ranks(0, 1))
+    made = Trainer(settings, small_runs.source_of(settings).schema, Ranks(0, 1))
     assert made.embeddings.policy.plan_for(0) == ExchangePlan.exact(4)
