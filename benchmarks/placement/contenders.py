@@ -11,9 +11,8 @@ from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Codec, Contender, Sends
 from laconic.cost.load import Choice
 from laconic.plan.access.access import hottest_ids
-from laconic.plan.explanation import explain
+from laconic.plan.explanation import explain, plan_of
 from laconic.plan.plan_file import write_plan
-from laconic.plan.planned_file import plan_of
 from laconic.plan.solve.baselines import BASELINES
 from laconic.plan.solve.planner import Planned, plan_tables
 from laconic.plan.solve.problem import Problem

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laconic.cost.topology import Cluster
-from laconic.plan.explanation import explain
-from laconic.plan.planned_file import plan_of
+from laconic.plan.explanation import explain, plan_of
 from laconic.plan.solve.planner import plan_tables
 from tests.plan.problems import problem, table, two_kinds
 

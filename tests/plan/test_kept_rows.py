@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from laconic.cost.load import Choice, Kind, Resource
 from laconic.cost.topology import Cluster
 from laconic.plan.access.access import Distinct, TableAccess, warm_ids
-from laconic.plan.solve.kept_rows import kept_segments
+from laconic.plan.solve.kept_rows import kept_segments, share_memory
 from laconic.plan.solve.planner import plan_tables
-from laconic.plan.solve.share_memory import share_memory
 from tests.plan.problems import GB, problem, table
 
 DISK = [{"name": "disk", "memory_gb": 1, "mbps": 80}]

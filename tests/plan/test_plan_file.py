@@ -18,9 +18,10 @@ from laconic.plan.plan_file import (
     TablePlan,
     check_plan,
     read_plan,
+    read_row_ids,
     write_plan,
+    write_row_ids,
 )
-from laconic.plan.row_ids_file import read_row_ids, write_row_ids
 
 HOT = {"user": np.array([0, 3, 99]), 'odd "näme".\n\x7f/x': np.array([4])}
 WARM = {"user": np.array([1, 2, 50, 98])}

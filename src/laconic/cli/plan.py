@@ -72,9 +72,8 @@ def plan(
     """Place tables and rows so that a step is as short as memory, computation and links allow."""
     from rich.console import Console
 
-    from laconic.plan.explanation import explain
+    from laconic.plan.explanation import explain, plan_of
     from laconic.plan.plan_file import write_plan
-    from laconic.plan.planned_file import plan_of
     from laconic.plan.solve.planner import plan_tables
 
     _check_outputs(out, force, json_file)

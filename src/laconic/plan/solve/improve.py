@@ -1,13 +1,17 @@
 """Better places, one table or two at a time, until none is found: the cost model itself judges, rank by rank.
 
 Memory comes first: of two plans the one that lacks less of it is better, then the one with the shorter step, then
-the one that sends less. So a start that does not fit is repaired, if such moves can do it. Shape legend: ``K``
-resources, ``N`` ranks, ``A`` alternatives.
+the one that sends less. So a start that does not fit is repaired, if such moves can do it.
+
+The simplest plan that takes hardly longer is better still: predictions are expectations. Whole tables that
+balance on average do not in every step; hot rows go out of fashion. Rows dealt to all ranks have neither
+problem. Tables that memory has room for need no files. So what gains next to nothing is undone.
+Shape legend: ``K`` resources, ``N`` ranks, ``A`` alternatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -18,11 +22,22 @@ from numpy.typing import NDArray
 from laconic.cost.load import Choice, Kind, Resource
 from laconic.plan.solve.problem import Problem
 
-__all__ = ["Score", "best_of_kind", "improve", "score", "spread_owners", "with_best_owner"]
+__all__ = [
+    "SLACK",
+    "Score",
+    "best_of_kind",
+    "improve",
+    "score",
+    "simplify",
+    "spread_owners",
+    "with_best_owner",
+]
 
 Floats = NDArray[np.float64]
 Score = tuple[float, float]
 """Bytes of memory that are missing, and seconds; the smaller the better."""
+SLACK = 1.03
+"""A step may get longer by this factor, in all: less than predictions err by."""
 _MOST_SWEEPS = 12
 _TIE = 1e-4  # weight of what is hidden, as in table_program
 _WORTH = 1 - 1e-7  # a gain below that is rounding
@@ -159,3 +174,52 @@ def _weights_K(problem: Problem) -> Floats:
     """Seconds, and shares of memory, behind a unit of each resource."""
     weights: Floats = 1 / problem.timeline.rate_KN.max(axis=1)
     return weights
+
+
+def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
+    """Deal tables by rows, forget hot rows, first everywhere, then table by table, and leave files, as long as that is free."""
+    short, seconds = score(problem, choices)
+    limit = (short, seconds * SLACK)
+    simple = list(choices)
+    for simpler in _SIMPLER:
+        plan = [_rounded(problem, t, simpler(choice)) for t, choice in enumerate(simple)]
+        if score(problem, plan) <= limit:
+            simple = plan
+            break
+    for t, choice in enumerate(simple):
+        for simpler in _SIMPLER:
+            plan = [*simple[:t], _rounded(problem, t, simpler(choice)), *simple[t + 1 :]]
+            if score(problem, plan) <= limit:
+                simple = plan
+                break
+    for t in sorted(range(len(simple)), key=lambda t: problem.workload.tables[t].rows):
+        plan = [*simple[:t], _in_memory(simple[t]), *simple[t + 1 :]]
+        if score(problem, plan) <= limit:
+            simple = plan
+    return simple
+
+
+def _rounded(problem: Problem, t: int, choice: Choice) -> Choice:
+    return replace(choice, warm=problem.warm_rows(t, choice, choice.warm))
+
+
+def _dealt(choice: Choice) -> Choice:
+    """Deal rows to all ranks; copies and pooled vectors stay what they are."""
+    return replace(choice, kind=replace(choice.kind, sharding="row"), owner=None)
+
+
+def _without_hot(choice: Choice) -> Choice:
+    """Forget copies; of a cold table the same rows stay in memory."""
+    return replace(choice, hot=0, warm=choice.warm + choice.hot if choice.kind.cold else 0)
+
+
+def _in_memory(choice: Choice) -> Choice:
+    return replace(choice, kind=replace(choice.kind, cold=False), warm=0)
+
+
+_SIMPLER: tuple[Callable[[Choice], Choice], ...] = (
+    lambda choice: _without_hot(_dealt(choice)),
+    _without_hot,
+    _dealt,
+)
+"""The simplest first."""

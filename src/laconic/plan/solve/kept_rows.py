@@ -4,19 +4,29 @@ The k most frequent rows, if memory has them, save a step S(k) reads of the file
 the less it saves. A linear program needs it as segments. These are those of some of its tangents, which meet S where
 they touch it and are above it elsewhere, so that what the program finds is a bound for every number of rows.
 
-Shape legend: ``S`` segments.
+Memory that places leave free goes to these rows. Whatever is in memory is not read from files, so none of it
+should be left. A row takes as much memory for the reads it saves wherever it is: all tables compete, the most
+frequent rows first, as long as the ranks that own them have room. Shape legend: ``S`` segments, ``N`` ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.cost.load import Choice, Resource
 from laconic.cost.needed_rows import NeededRows
+from laconic.plan.solve.improve import score
+from laconic.plan.solve.problem import Problem
 
-__all__ = ["kept_segments"]
+__all__ = ["kept_segments", "share_memory"]
 
 Floats = NDArray[np.float64]
+_TANGENTS = 128
+_SURELY = 1 - 1e-12  # rows that fit when rounding says that they just do
 _FLATTER = 1e-9  # slopes that differ by less of the steepest one are the same
 
 
@@ -37,3 +47,39 @@ def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats,
     begin_S = saved_S - slope_S * at_S  # where tangents leave the axis
     meet = np.clip(-np.diff(begin_S) / np.diff(slope_S), at_S[:-1], at_S[1:])
     return np.diff(np.concatenate([[0.0], meet, [float(most)]])), slope_S
+
+
+def share_memory(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
+    """Choose numbers of warm rows anew, all else being as it is; or return the choices, if they are better."""
+    bare = [replace(choice, warm=0) for choice in choices]
+    pieces = [
+        piece for t, choice in enumerate(bare) if choice.kind.cold for piece in _pieces(problem, t, choice)
+    ]
+    room_N = problem.cluster.memory_N - problem.total_KN(bare)[Resource.RAM]
+    size, warm_T = problem.workload.row_bytes, [0.0] * len(bare)
+    for _, t, rows in sorted(pieces):
+        owner = bare[t].owner
+        owners, each = (
+            (slice(None), size / problem.ranks) if owner is None else (slice(owner, owner + 1), size)
+        )
+        fitting = min(rows, max(float(room_N[owners].min()), 0.0) / each)
+        room_N[owners] -= fitting * each
+        warm_T[t] += fitting
+    filled = [
+        replace(choice, warm=problem.warm_rows(t, choice, warm_T[t] * _SURELY))
+        if choice.kind.cold
+        else choice
+        for t, choice in enumerate(bare)
+    ]
+    return min([filled, list(choices)], key=lambda plan: score(problem, plan))
+
+
+def _pieces(problem: Problem, t: int, choice: Choice) -> list[tuple[float, int, float]]:
+    """Segments of a table's rows behind its hot ones: what a row saves, negative, the table, and how many rows."""
+    found, hot = [], float(choice.hot)
+    rows_S, saved_S = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
+    for rows, saved in zip(rows_S.tolist(), saved_S.tolist(), strict=True):
+        left = max(rows - hot, 0.0)
+        hot -= rows - left
+        found.append((-saved, t, left))
+    return found

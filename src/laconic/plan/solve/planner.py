@@ -16,12 +16,10 @@ from dataclasses import dataclass
 
 from laconic.cost.load import Choice, Kind
 from laconic.cost.timeline import StepTime
-from laconic.plan.infeasible import does_not_fit
 from laconic.plan.solve.baselines import BASELINES
-from laconic.plan.solve.improve import improve, score, spread_owners
-from laconic.plan.solve.problem import Problem
-from laconic.plan.solve.share_memory import share_memory
-from laconic.plan.solve.simplify import simplify
+from laconic.plan.solve.improve import improve, score, simplify, spread_owners
+from laconic.plan.solve.kept_rows import share_memory
+from laconic.plan.solve.problem import Problem, does_not_fit
 from laconic.plan.solve.table_program import solve_tables
 
 __all__ = ["Planned", "plan_tables"]
