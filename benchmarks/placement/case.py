@@ -16,7 +16,7 @@ from benchmarks.placement.jobs import Sends
 from benchmarks.placement.sizes import BATCH, MODEL
 from benchmarks.placement.taught import NO_RATE, copy_state, taught
 from laconic.adapt.settings import ExchangeSettings
-from laconic.cost.workload import Coding, Workload
+from laconic.cost.workload import RowCoding, Workload
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
 from laconic.lookups import Lookups
 from laconic.plan.access.access import Access, access_load
@@ -85,11 +85,13 @@ class Case:
 
 
 @cache
-def _codings(case: Case, kind: Literal["exact", "lossless", "bounded"]) -> dict[str, tuple[Coding, Coding]]:
+def _codings(
+    case: Case, kind: Literal["exact", "lossless", "bounded"]
+) -> dict[str, tuple[RowCoding, RowCoding]]:
     """How much smaller each table's rows and gradients get in a few steps; bounds are the defaults."""
     schema = case.source.schema
     if kind == "exact":
-        return {feature.name: (Coding(), Coding()) for feature in schema.categorical}
+        return {feature.name: (RowCoding(), RowCoding()) for feature in schema.categorical}
     settings = RunSettings(
         data=case.data,
         model=case.model,
@@ -110,8 +112,8 @@ def _codings(case: Case, kind: Literal["exact", "lossless", "bounded"]) -> dict[
     }
 
 
-def _coding(kind: str, ratio: float) -> Coding:
-    return Coding(ratio=max(float(ratio), 1.0), lossless=kind == "lossless")
+def _coding(kind: str, ratio: float) -> RowCoding:
+    return RowCoding(ratio=max(float(ratio), 1.0), lossless=kind == "lossless")
 
 
 def find_cases(data: Path | None, scratch: Path, *, every: bool) -> list[Case]:

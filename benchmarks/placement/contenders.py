@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Codec, Contender, Sends
-from laconic.cost.load import Choice
+from laconic.cost.load import Place
 from laconic.plan.access.access import hottest_ids
 from laconic.plan.explanation import explain, plan_of
 from laconic.plan.plan_file import write_plan
@@ -25,7 +25,7 @@ class Chosen:
     """Places of all tables, and what they should take."""
 
     contender: Contender
-    choices: tuple[Choice, ...]
+    choices: tuple[Place, ...]
     predicted_ms: float
     names: tuple[str, ...]
     """Of all who would choose these places."""
@@ -36,7 +36,7 @@ class Chosen:
 def choose_places(case: Case, problem: Problem, codec: Codec, sends: Sends, folder: Path) -> list[Chosen]:
     """Write a plan file for each different choice; those that lack memory are left out."""
     planned = plan_tables(problem)
-    found: dict[tuple[tuple[Choice, ...], bool], list[str]] = {
+    found: dict[tuple[tuple[Place, ...], bool], list[str]] = {
         (planned.choices, planned.look_ahead): ["planned"]
     }
     for name, baseline in BASELINES.items():
@@ -63,7 +63,7 @@ def _chosen(
     codec: Codec,
     sends: Sends,
     folder: Path,
-    choices: tuple[Choice, ...],
+    choices: tuple[Place, ...],
     names: Sequence[str],
     *,
     look_ahead: bool,

@@ -25,11 +25,11 @@ from laconic.cost.measure import CodecFigures
 from laconic.cost.needed_rows import distinct_rows
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.workload import Workload
-from laconic.plan.simulate import Methods, Model, Network, step_cost
+from laconic.plan.simulate import Fabric, Methods, ModelLoad, step_cost
 
 __all__ = ["simulate_bytes", "simulate_times"]
 
-_ANY_LINK = Network(bytes_per_s=1.0, latency_s=0.0, message_s=0.0)
+_ANY_LINK = Fabric(bytes_per_s=1.0, latency_s=0.0, message_s=0.0)
 _LATENCY_S, _MESSAGE_S = 20e-6, 2e-6  # as simulate has it unless told
 _PAYLOAD = 1448 / 1514  # of a full frame, as the lab counts it
 _GLOO_ALL_TO_ALL = 0.5  # torch's, which plain training uses, takes a link in one direction at a time
@@ -90,7 +90,7 @@ def simulate_times(case: Case, engine: Engine, exact: Sends, measured: Sequence[
         methods = Methods(
             dedup=placement == "row", bounded=sends.rows != "exact", dense=sends.dense != "exact"
         )
-        network = Network(
+        network = Fabric(
             bytes_per_s=_PAYLOAD * found.rate_mbit * 1e6 / 8,
             latency_s=_LATENCY_S,
             message_s=_MESSAGE_S,
@@ -118,7 +118,7 @@ def simulate_times(case: Case, engine: Engine, exact: Sends, measured: Sequence[
 
 def _model(
     workload: Workload, compute_s: float, engine: Engine | None = None, sends: Sends | None = None
-) -> Model:
+) -> ModelLoad:
     """Describe what is trained; without an engine nothing is coded."""
     sends = sends or Sends()
     ratio, seconds = 1.0, 0.0
@@ -139,7 +139,7 @@ def _model(
             row_bytes=workload.vector_bytes * sent / sum(needed_T), block_bytes=0.0, row_s=row_s, block_s=0.0
         )
 
-    return Model(
+    return ModelLoad(
         frequencies_T=tuple(table.frequencies for table in workload.tables),
         dim=workload.dim,
         samples=workload.batch,

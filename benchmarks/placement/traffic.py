@@ -8,7 +8,7 @@ from benchmarks.placement.calibration import MEMORY_SHARE
 from benchmarks.placement.case import Case
 from benchmarks.placement.jobs import Sends
 from benchmarks.placement.row import Row
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.topology import Cluster
 from laconic.exchange import Sgd, Table
 from laconic.exchange.ledger import Direction
@@ -31,9 +31,7 @@ def measure_traffic(
         for count in ranks:
             say(f"{case.name}: bytes of {count} ranks")
             problem = _problem(case, count)
-            whole = [
-                Choice(Kind("table", "pooled"), owner=t % count) for t in range(len(problem.workload.tables))
-            ]
+            whole = [Place("table", "pooled", owner=t % count) for t in range(len(problem.workload.tables))]
             placements = {"table": whole, "row": row_wise(problem), "threshold": threshold(problem)}
             for name, choices in placements.items():
                 rows += _compare(case, problem, name, list(choices), steps)
@@ -46,14 +44,14 @@ def _problem(case: Case, ranks: int) -> Problem:
     return Problem(Cluster.alike(ranks, memory_gb=memory, mbps=_RATE), workload)
 
 
-def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], steps: int) -> list[Row]:
+def _compare(case: Case, problem: Problem, name: str, choices: list[Place], steps: int) -> list[Row]:
     loads, ranks = problem.workload.tables, problem.ranks
     tables = [
         Table(
             name=load.name,
             rows=load.rows,
-            sharding=choice.kind.sharding,
-            send=choice.kind.send,
+            sharding=choice.sharding,
+            send=choice.send,
             owner=choice.owner,
         )
         for load, choice in zip(loads, choices, strict=True)
@@ -86,7 +84,7 @@ def _compare(case: Case, problem: Problem, name: str, choices: list[Choice], ste
     ]
 
 
-def predicted_bytes(problem: Problem, choices: Sequence[Choice]) -> dict[Direction, float]:
+def predicted_bytes(problem: Problem, choices: Sequence[Place]) -> dict[Direction, float]:
     """Bytes that the planner's model expects a rank to send in a step, on average, size messages included."""
     total_KN = problem.total_KN(choices)
     return {

@@ -20,7 +20,7 @@ from benchmarks.data_sets import real_data_sets
 from benchmarks.placement.traffic import predicted_bytes
 from benchmarks.prediction.by_time import correlation_of
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.load import Choice, Kind
+from laconic.cost.load import Place
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import TableLoad, Workload
 from laconic.data import open_source
@@ -147,9 +147,10 @@ def _errors(
         Cluster.alike(ranks, memory_gb=1, mbps=1), Workload(tables=tuple(loads), batch=batch, dim=dim)
     )
     choices = [
-        Choice(
-            Kind(table.sharding, table.send),
-            int(embeddings.layout.first_T[t]) if table.sharding == "table" else None,
+        Place(
+            table.sharding,
+            table.send,
+            owner=int(embeddings.layout.first_T[t]) if table.sharding == "table" else None,
         )
         for t, table in enumerate(made)
     ]

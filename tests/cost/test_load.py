@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.topology import Cluster
-from laconic.cost.workload import Coding
+from laconic.cost.workload import RowCoding
 from tests.cases import each
 from tests.oracle.expectation import expected_traffic
 from tests.oracle.part import Holding, Part
@@ -23,13 +23,13 @@ def _parts(load, choice):
         "row": lambda: Holding.dealt(RANKS),
         "table": lambda: Holding.whole(RANKS, choice.owner),
         "replicated": lambda: Holding.everywhere(RANKS),
-    }[choice.kind.sharding]()
+    }[choice.sharding]()
     whole = Part(
         table=load.name,
         frequencies=load.frequencies,
         holding=holding,
         dim=16,
-        send=choice.kind.send,
+        send=choice.send,
         id_order=load.id_order,
         forward_row_bytes=64 / load.forward.ratio,
         backward_row_bytes=64 / load.backward.ratio,
@@ -47,13 +47,13 @@ def _parts(load, choice):
 @each(
     "choice",
     [
-        Choice(Kind("row")),
-        Choice(Kind("row", "pooled")),
-        Choice(Kind("table"), 2),
-        Choice(Kind("table", "pooled"), 2),
-        Choice(Kind("replicated")),
-        Choice(Kind("row"), None, 40),
-        Choice(Kind("table"), 2, 40),
+        Place("row"),
+        Place("row", "pooled"),
+        Place("table", owner=2),
+        Place("table", "pooled", owner=2),
+        Place("replicated"),
+        Place("row", hot=40),
+        Place("table", owner=2, hot=40),
     ],
 )
 def test_bytes_are_those_that_the_theory_expects(choice, bag):
@@ -84,12 +84,12 @@ def test_bytes_are_those_that_the_theory_expects(choice, bag):
 @each(
     ("choice", "ram", "files"),
     [
-        (Choice(Kind("row")), [250 * 68] * 4, [0] * 4),
-        (Choice(Kind("row", cold=True), None, 10), [10 * 68] * 4, [250 * 68] * 4),
-        (Choice(Kind("row", cold=True), None, 10, 40), [20 * 68] * 4, [250 * 68] * 4),
-        (Choice(Kind("table", cold=True), 1, 10, 40), [680, 50 * 68, 680, 680], [0, 999 * 68, 0, 0]),
-        (Choice(Kind("table"), 1, 10), [10 * 68, 1009 * 68, 10 * 68, 10 * 68], [0] * 4),
-        (Choice(Kind("replicated")), [999 * 68] * 4, [0] * 4),
+        (Place("row"), [250 * 68] * 4, [0] * 4),
+        (Place("row", cold=True, hot=10), [10 * 68] * 4, [250 * 68] * 4),
+        (Place("row", cold=True, hot=10, warm=40), [20 * 68] * 4, [250 * 68] * 4),
+        (Place("table", cold=True, owner=1, hot=10, warm=40), [680, 50 * 68, 680, 680], [0, 999 * 68, 0, 0]),
+        (Place("table", owner=1, hot=10), [10 * 68, 1009 * 68, 10 * 68, 10 * 68], [0] * 4),
+        (Place("replicated"), [999 * 68] * 4, [0] * 4),
     ],
 )
 def test_memory_is_rows_and_their_state(choice, ram, files):
@@ -98,12 +98,14 @@ def test_memory_is_rows_and_their_state(choice, ram, files):
     assert found_KN[Resource.FILE_SPACE].tolist() == files
 
 
-@each("kind", [Kind("row", cold=True), Kind("table", cold=True)])
+@each("kind", [Place("row", cold=True), Place("table", cold=True)])
 def test_hot_and_warm_rows_are_not_read_from_files(kind):
     small = problem([table("t", 999)], batch=16)
 
     def read(hot, warm):
-        return small.spread_KN(0, Choice(kind, 0 if kind.sharding == "table" else None, hot, warm))
+        return small.spread_KN(
+            0, replace(kind, owner=0 if kind.sharding == "table" else None, hot=hot, warm=warm)
+        )
 
     files = [
         read(hot, warm)[Resource.FILES, 0] for hot, warm in ((0, 0), (50, 0), (0, 50), (20, 30), (9, 990))
@@ -115,13 +117,13 @@ def test_hot_and_warm_rows_are_not_read_from_files(kind):
 
 def test_a_warm_row_sends_what_a_cold_one_does():
     small = problem([table("t", 999)])
-    cold, warm = (small.spread_KN(0, Choice(Kind("row", cold=True), None, 0, rows)) for rows in (0, 40))
+    cold, warm = (small.spread_KN(0, Place("row", cold=True, warm=rows)) for rows in (0, 40))
     other = np.setdiff1d(np.arange(len(Resource)), [Resource.RAM, Resource.FILES])
     assert (cold[other] == warm[other]).all()
 
 
 def test_copies_that_are_synchronized_seldom_send_less():
-    choice = Choice(Kind("row"), None, 50)
+    choice = Place("row", hot=50)
     often, seldom = (problem([table("t", 999)], hot_every=every).load(0, choice).sent.hot for every in (1, 8))
     assert seldom < 0.3 * often
 
@@ -131,8 +133,8 @@ def test_lossless_gradients_of_copies_are_summed_by_owners_where_exact_ones_are(
     cluster = Cluster.alike(ranks, memory_gb=1, mbps=1000, step_ms=1)
     plain = table("t", 200, exponent=0.1)  # a batch looks up all of it on every rank
     exact, lossless, coded = (
-        problem([replace(plain, backward=coding)], cluster).spread_KN(0, Choice(Kind("replicated")))
-        for coding in (Coding(), Coding(ratio=1.25, lossless=True), Coding(ratio=1.25))
+        problem([replace(plain, backward=coding)], cluster).spread_KN(0, Place("replicated"))
+        for coding in (RowCoding(), RowCoding(ratio=1.25, lossless=True), RowCoding(ratio=1.25))
     )
     sent = [load_KN[Resource.BACKWARD_OUT, 0] for load_KN in (exact, lossless, coded)]
     header = 16 * (ranks - 1)
@@ -146,7 +148,7 @@ def test_lossless_gradients_of_copies_are_summed_by_owners_where_exact_ones_are(
 
 
 def test_the_codec_of_dense_gradients_is_not_hidden():
-    choices = [Choice(Kind("row"))]
+    choices = [Place("row")]
     without, with_codec = (
         problem([table("t", 999)], dense_codec_s=seconds, overlap=1.0).step(choices)
         for seconds in (0.0, 0.25)
@@ -158,7 +160,7 @@ def test_the_codec_of_dense_gradients_is_not_hidden():
 def test_dense_gradients_travel_beside_the_backward_pass_and_what_is_left_counts():
     cluster = Cluster.alike(4, memory_gb=1, mbps=1000, step_ms=10)
     choices, given = (
-        [Choice(Kind("row"))],
+        [Place("row")],
         {"overlap": 0.0, "dense_bytes": 1e6},
     )  # 12 ms along a ring of four, and latency
     none, some, all_of_it = (

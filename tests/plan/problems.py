@@ -6,10 +6,9 @@ from dataclasses import replace
 from itertools import product
 
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.load import Choice
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.topology import Cluster
-from laconic.cost.workload import Coding, TableLoad, Workload
+from laconic.cost.workload import RowCoding, TableLoad, Workload
 from laconic.plan.solve.problem import Problem
 
 GB = 1e9
@@ -21,8 +20,8 @@ def table(name, rows, *, exponent=1.1, bag=1.0, known=None, forward=1.0, backwar
         frequencies=Frequencies.zipf(rows, exponent, bag),
         known=rows if known is None else known,
         id_order="ranked",
-        forward=Coding(ratio=forward),
-        backward=Coding(ratio=backward),
+        forward=RowCoding(ratio=forward),
+        backward=RowCoding(ratio=backward),
     )
 
 
@@ -61,7 +60,7 @@ def every_plan(problem):
             owners = problem.owners(kind).tolist() if kind.sharding == "table" else [None]
             hot = problem.cuts(t) if kind.can_have_hot_rows else (0,)
             for owner, count in product(owners, hot):
-                choice = Choice(kind, owner, count)
+                choice = replace(kind, owner=owner, hot=count)
                 most = problem.workload.tables[t].candidates
                 warm = {problem.warm_rows(t, choice, rows) for rows in (0, most // 9)} if kind.cold else {0}
                 yield from (replace(choice, warm=rows) for rows in sorted(warm))

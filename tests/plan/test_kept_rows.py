@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.topology import Cluster
-from laconic.plan.access.access import Distinct, TableAccess, warm_ids
+from laconic.plan.access.access import DistinctRows, TableAccess, warm_ids
 from laconic.plan.solve.kept_rows import kept_segments, share_memory
 from laconic.plan.solve.planner import plan_tables
 from tests.plan.problems import GB, problem, table
 
 DISK = [{"name": "disk", "memory_gb": 1, "mbps": 80}]
-COLD = Kind("row", cold=True)
+COLD = Place("row", cold=True)
 
 
 @settings(max_examples=30)
@@ -61,7 +61,7 @@ def test_a_table_that_does_not_fit_keeps_as_many_rows_as_memory_has_room_for(ran
 def test_without_known_ids_no_row_is_warm():
     cluster = Cluster.alike(2, memory_gb=0.0005, mbps=10_000, tiers=DISK)
     (choice,) = plan_tables(problem([table("user", 100_000, known=0)], cluster)).choices
-    assert choice == Choice(COLD)
+    assert choice == COLD
 
 
 def test_memory_goes_to_the_table_whose_rows_are_asked_for_and_all_is_used():
@@ -71,9 +71,9 @@ def test_memory_goes_to_the_table_whose_rows_are_asked_for_and_all_is_used():
     small = problem([idle, busy], cluster)
     planned = plan_tables(small)
     of_idle, of_busy = planned.choices
-    assert of_busy.kind.cold
+    assert of_busy.cold
     assert of_busy.warm > 3 * max(of_idle.warm, 1)
-    assert of_idle.kind.cold
+    assert of_idle.cold
     used_N = small.total_KN(planned.choices)[Resource.RAM]
     assert (used_N > 0.999 * 0.0005 * GB).all()
     assert planned.gap < 0.02
@@ -82,14 +82,14 @@ def test_memory_goes_to_the_table_whose_rows_are_asked_for_and_all_is_used():
 def test_what_fits_in_memory_is_in_no_file():
     cluster = Cluster.alike(2, memory_gb=1, mbps=1000, tiers=DISK)
     planned = plan_tables(problem([table("a", 5000), table("b", 900)], cluster))
-    assert not any(choice.kind.cold or choice.warm for choice in planned.choices)
+    assert not any(choice.cold or choice.warm for choice in planned.choices)
 
 
 def test_memory_is_shared_by_what_rows_save():
     cluster = Cluster.alike(2, memory_gb=0.0002, mbps=10_000, tiers=DISK)
     small = problem([table("a", 9000), table("b", 9000), table("c", 9000, bag=4.0)], cluster)
-    whole = Choice(Kind("table", cold=True), 1)
-    shared = share_memory(small, [Choice(COLD, None, 30), Choice(COLD), whole])
+    whole = Place("table", cold=True, owner=1)
+    shared = share_memory(small, [replace(COLD, hot=30), COLD, whole])
     slopes = []
     for t, choice in enumerate(shared):
         needed, k = small.costs[t].needed, choice.hot + choice.warm
@@ -117,7 +117,7 @@ def _access(ids, rows):
         tail_rows_R=none,
         tail_lookups_R=none,
         sampled=0,
-        distinct=Distinct(len(ids_H), len(ids_H), len(ids_H)),
+        distinct=DistinctRows(len(ids_H), len(ids_H), len(ids_H)),
         bags=(),
         zipf=None,
         drift=None,
@@ -126,8 +126,8 @@ def _access(ids, rows):
 
 def test_warm_ids_are_the_most_frequent_and_no_rank_gets_more_than_planned():
     access = _access([8, 4, 2, 1, 6, 3, 0, 9], 10)
-    whole = Choice(Kind("table", cold=True), 0, 1, 4)
+    whole = Place("table", cold=True, owner=0, hot=1, warm=4)
     assert warm_ids(access, whole, 2).tolist() == [1, 2, 4, 6]
-    assert warm_ids(access, Choice(COLD, None, 1, 4), 2).tolist() == [1, 2, 3, 4]
-    assert warm_ids(access, Choice(COLD, None, 1, 7), 2).tolist() == [1, 2, 3, 4, 6, 9]
-    assert warm_ids(access, Choice(COLD, None, 0, 3), 1).tolist() == [2, 4, 8]
+    assert warm_ids(access, replace(COLD, hot=1, warm=4), 2).tolist() == [1, 2, 3, 4]
+    assert warm_ids(access, replace(COLD, hot=1, warm=7), 2).tolist() == [1, 2, 3, 4, 6, 9]
+    assert warm_ids(access, replace(COLD, warm=3), 1).tolist() == [2, 4, 8]

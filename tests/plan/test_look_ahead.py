@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laconic.cost.load import Choice, Kind
+from laconic.cost.load import Place
 from laconic.cost.topology import Cluster
-from laconic.cost.workload import Coding
+from laconic.cost.workload import RowCoding
 from laconic.plan.solve.planner import plan_tables
 from tests.plan.problems import problem, table
 
@@ -30,18 +30,18 @@ def test_early_rows_are_those_that_nobody_needed_before(hot, bag):
         travelling = needed[needed >= hot]  # rows are in the order of their frequency
         early.append(len(np.setdiff1d(travelling, before)))
         all_rows.append(len(travelling))
-    expected = small.load(0, Choice(Kind("row"), None, hot)).early
+    expected = small.load(0, Place("row", hot=hot)).early
     assert expected == pytest.approx(np.sum(early) / np.sum(all_rows), rel=0.02)
 
 
 @pytest.mark.parametrize(
     ("choice", "forward", "some"),
     [
-        (Choice(Kind("row")), Coding(), True),
-        (Choice(Kind("table"), 1), Coding(ratio=1.2, lossless=True), True),
-        (Choice(Kind("row")), Coding(ratio=8.0), False),
-        (Choice(Kind("row", "pooled")), Coding(), False),
-        (Choice(Kind("replicated")), Coding(), False),
+        (Place("row"), RowCoding(), True),
+        (Place("table", owner=1), RowCoding(ratio=1.2, lossless=True), True),
+        (Place("row"), RowCoding(ratio=8.0), False),
+        (Place("row", "pooled"), RowCoding(), False),
+        (Place("replicated"), RowCoding(), False),
     ],
 )
 def test_only_rows_that_arrive_as_they_are_travel_early(choice, forward, some):
@@ -53,7 +53,7 @@ def _step(mbps, **speeds):
     cluster = Cluster.alike(2, memory_gb=1, mbps=mbps, step_ms=20)
     speeds = {"overlap": 0.0, "early_ns": 0.0, **speeds}
     dealt = problem([table("t", 10**6, exponent=0.8)], cluster, batch=2048, **speeds)
-    choices = [Choice(Kind("row"))]
+    choices = [Place("row")]
     return dealt.step(choices), dealt.step(choices, look_ahead=True), dealt.load(0, choices[0]).early
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import TableLoad
 from laconic.errors import PlanError
@@ -122,8 +122,8 @@ def test_a_plan_fits_and_no_baseline_is_better(cluster, loads, batch, hot_every)
         assert planned.time.step_s <= small.step(choices).step_s * 1.03 * (1 + 1e-6)
     for load, choice in zip(named, planned.choices, strict=True):
         assert 0 <= choice.hot <= choice.hot + choice.warm <= load.known
-        assert choice.kind.cold or not choice.warm
-        assert (choice.owner is not None) == (choice.kind.sharding == "table")
+        assert choice.cold or not choice.warm
+        assert (choice.owner is not None) == (choice.sharding == "table")
 
 
 def test_slow_links_get_less_to_do():
@@ -147,15 +147,15 @@ def test_long_bags_are_pooled_and_tables_with_small_gradients_copied():
     cluster = Cluster.alike(2, memory_gb=1, mbps=100)
     tags = table("tags", 100_000, exponent=0.3, bag=100.0, known=0)
     copied = table("copied", 5000, forward=1.0, backward=8.0, known=0)
-    assert plan_tables(problem([tags], cluster, batch=1024)).choices[0].kind.send == "pooled"
-    assert plan_tables(problem([copied], cluster, batch=1024)).choices[0].kind == Kind("replicated")
+    assert plan_tables(problem([tags], cluster, batch=1024)).choices[0].send == "pooled"
+    assert plan_tables(problem([copied], cluster, batch=1024)).choices[0].kind == Place("replicated")
 
 
 def test_what_gains_next_to_nothing_is_not_done():
     cluster = Cluster.alike(2, memory_gb=1, mbps=10_000, step_ms=100)
     tiny = table("tiny", 300, forward=1.0, backward=8.0)
     planned = plan_tables(problem([tiny], cluster))
-    assert planned.choices == (Choice(Kind("row")),)
+    assert planned.choices == (Place("row"),)
     assert planned.gap < 0.001
 
 
@@ -165,7 +165,7 @@ def test_rows_in_files_are_hot_and_warm_where_both_pay():
     cluster = Cluster.alike(2, memory_gb=0.0003, mbps=10, tiers=disk)
     small = problem([table("user", 50_000, exponent=1.3, known=9000)], cluster, hot_every=50)
     (choice,) = plan_tables(small).choices
-    assert choice.kind.cold
+    assert choice.cold
     assert choice.hot > 0
     assert choice.warm > 0
     kept = 2 * choice.hot + choice.warm
@@ -175,7 +175,7 @@ def test_rows_in_files_are_hot_and_warm_where_both_pay():
 def test_one_rank_keeps_everything():
     small = problem(THREE, Cluster.alike(1, memory_gb=1, mbps=100, step_ms=5))
     planned = plan_tables(small)
-    assert {choice.kind for choice in planned.choices} == {Kind("row")}
+    assert {choice.kind for choice in planned.choices} == {Place("row")}
     assert planned.time.wire_s == 0
 
 

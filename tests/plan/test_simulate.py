@@ -17,9 +17,9 @@ from laconic.plan.scenario import Scenario, model_of
 from laconic.plan.simulate import (
     METHODS,
     Cell,
+    Fabric,
     Methods,
-    Model,
-    Network,
+    ModelLoad,
     simulate,
     step_cost,
     stops_paying,
@@ -28,12 +28,12 @@ from tests.oracle.expectation import expected_traffic
 from tests.oracle.part import Holding, Part
 
 CODEC = CodecFigures(row_bytes=8.0, block_bytes=20.0, row_s=1e-7, block_s=5e-6)
-MODEL = Model(
+MODEL = ModelLoad(
     frequencies_T=tuple(Frequencies.zipf(rows, 1.05) for rows in (30, 4000, 1_000_000)), dim=16, samples=512,
     compute_s=0.01, dense_bytes=1e5, forward=CODEC, backward=CODEC, codec_threads=4, dense_ratio=6.0, dense_s_per_byte=1e-9,
     hot_bytes=1e9, sync_every=1, overlap=0.0, dense_overlap=0.0,
 )  # fmt: skip
-SLOW = Network(bytes_per_s=1e8, latency_s=1e-4, message_s=1e-6)
+SLOW = Fabric(bytes_per_s=1e8, latency_s=1e-4, message_s=1e-6)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])

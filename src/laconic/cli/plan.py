@@ -13,7 +13,7 @@ from laconic.cli.plan_output import comparison, plan_result, show_plan
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
-    from laconic.cost.workload import Coding, Workload
+    from laconic.cost.workload import RowCoding, Workload
     from laconic.plan.access.access import Access
     from laconic.plan.explanation import Explained
     from laconic.plan.solve.problem import Problem
@@ -207,17 +207,17 @@ def _what_codecs_do(workload: Workload, ratios: Ratios | None) -> str:
 
 def _codings(
     tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
-) -> dict[str, tuple[Coding, Coding]]:
-    """Coding of tables by name; that of all others under an empty one."""
+) -> dict[str, tuple[RowCoding, RowCoding]]:
+    """RowCoding of tables by name; that of all others under an empty one."""
     from laconic.adapt.tune_result import TuneResult
     from laconic.config import read_json
-    from laconic.cost.workload import Coding
+    from laconic.cost.workload import RowCoding
 
-    found = {"": (Coding(ratio=forward or 1.0), Coding(ratio=backward or 1.0))}
+    found = {"": (RowCoding(ratio=forward or 1.0), RowCoding(ratio=backward or 1.0))}
     if ratios is not None:
         for name, run in ratios.tables.items():
             each = (given or own for given, own in zip((forward, backward), run, strict=True))
-            rows, gradients = (Coding(ratio=ratio, lossless=ratios.lossless) for ratio in each)
+            rows, gradients = (RowCoding(ratio=ratio, lossless=ratios.lossless) for ratio in each)
             found[name] = (rows, gradients)
     if tuned is None:
         return found
@@ -226,7 +226,7 @@ def _codings(
         for direction in (table.forward, table.backward):
             bound, sent = direction.chosen.bound, direction.chosen.bytes_sent
             ratio = direction.bytes_exact / sent if bound is not None and sent else 1.0
-            both.append(Coding(ratio=max(ratio, 1.0), bound=bound, exact=bound is None))
+            both.append(RowCoding(ratio=max(ratio, 1.0), bound=bound, exact=bound is None))
         found[table.name] = (both[0], both[1])
     return found
 
@@ -240,7 +240,7 @@ def _workload(
     dense_mb: float | None,
     zipf: float,
     hot_every: int,
-    codings: dict[str, tuple[Coding, Coding]],
+    codings: dict[str, tuple[RowCoding, RowCoding]],
 ) -> Workload:
     """Put together what was given; a run's settings count where an option does not say otherwise."""
     from laconic.cost.frequencies import Frequencies

@@ -25,7 +25,7 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
     )
     console.print(_tables(explained))
     for table in explained:
-        if table.choice.kind.cold:
+        if table.choice.cold:
             kept = table.choice.hot + table.choice.warm
             console.print(
                 f"{table.name}: of {table.rows:,} rows in files, memory has {f'the {kept:,} most frequent' if kept else 'none'}, "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from laconic.plan.scenario import Scenario
-    from laconic.plan.simulate import Cell, Model
+    from laconic.plan.simulate import Cell, ModelLoad
     from laconic.plan.simulate_result import SimulateResult
 
 _METHODS = {
@@ -55,7 +55,7 @@ def simulate(
     )
 
 
-def _cells(scenario: Scenario, model: Model) -> list[Cell]:
+def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
     """Simulate under a progress bar."""
     from rich.console import Console
     from rich.progress import track
@@ -74,7 +74,7 @@ def _cells(scenario: Scenario, model: Model) -> list[Cell]:
     return list(track(cells, "simulating", total=total, console=Console(stderr=True), transient=True))
 
 
-def _result(scenario: Scenario, model: Model, cells: Sequence[Cell]) -> SimulateResult:
+def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> SimulateResult:
     from laconic.numerals import plain
     from laconic.plan.simulate import METHODS, Methods, stops_paying
     from laconic.plan.simulate_result import SimulateResult

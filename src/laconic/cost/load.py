@@ -36,20 +36,35 @@ from laconic.config import Bytes, Settings
 from laconic.cost.link import message_bytes, owners_pay
 from laconic.cost.needed_rows import NeededRows
 from laconic.cost.speeds import EngineSpeeds
-from laconic.cost.workload import Coding, TableLoad, Workload
+from laconic.cost.workload import RowCoding, TableLoad, Workload
 
-__all__ = ["Choice", "Kind", "Load", "PredictedBytes", "Resource", "TableCosts"]
+__all__ = ["Load", "Place", "PredictedBytes", "Resource", "TableCosts"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What is chosen for a table but for numbers: rank and rows."""
+class Place:
+    """Where one table lives and what it sends."""
 
     sharding: Literal["table", "row", "replicated"]
     send: Literal["rows", "pooled"] = "rows"
     cold: bool = False
+    """The table is in files."""
+
+    owner: int | None = None
+    """Rank of a whole table."""
+
+    hot: int = 0
+    """Number of the most frequent rows of which every rank has a copy."""
+
+    warm: int = 0
+    """Rows of a cold table that are in memory all the same: the most frequent ones behind the hot ones."""
+
+    @property
+    def kind(self) -> Place:
+        """What is chosen but for numbers: rank and rows."""
+        return Place(self.sharding, self.send, self.cold)
 
     @property
     def can_have_hot_rows(self) -> bool:
@@ -57,28 +72,9 @@ class Kind:
         return self.sharding != "replicated" and self.send == "rows"
 
     def __str__(self) -> str:
-        words = {"table": "one rank", "row": "by rows", "replicated": "everywhere"}[self.sharding]
-        return words + (", pooled" if self.send == "pooled" else "") + (", in files" if self.cold else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One table's place."""
-
-    kind: Kind
-    owner: int | None = None
-    """Rank of a whole table."""
-
-    hot: int = 0
-    """Most frequent rows of which every rank has a copy."""
-
-    warm: int = 0
-    """Of a cold table, the most frequent rows behind the hot ones, which are in memory all the same."""
-
-    def __str__(self) -> str:
-        words = str(self.kind)
-        if self.owner is not None:
-            words = words.replace("one rank", f"rank {self.owner}")
+        one = "one rank" if self.owner is None else f"rank {self.owner}"
+        words = {"table": one, "row": "by rows", "replicated": "everywhere"}[self.sharding]
+        words += (", pooled" if self.send == "pooled" else "") + (", in files" if self.cold else "")
         words += f", {self.warm:,} warm" if self.warm else ""
         return words + (f", {self.hot:,} hot" if self.hot else "")
 
@@ -182,19 +178,19 @@ class TableCosts:
         self.needed = NeededRows(table, workload, ranks)
         self.row_bytes = workload.row_bytes
         self._samples, self._vector = workload.batch, workload.vector_bytes
-        self._loads: dict[Choice, Load] = {}
+        self._loads: dict[Place, Load] = {}
 
-    def load(self, choice: Choice) -> Load:
+    def load(self, choice: Place) -> Load:
         """Return the load of a place."""
         if choice not in self._loads:
             self._loads[choice] = self._of(choice)
         return self._loads[choice]
 
-    def _of(self, choice: Choice) -> Load:
+    def _of(self, choice: Place) -> Load:
         sum_ = _Sum(self.ranks)
-        if choice.kind.send == "pooled":
+        if choice.send == "pooled":
             sent = self._pooled(sum_, choice.kind)
-        elif choice.kind.sharding == "replicated":
+        elif choice.sharding == "replicated":
             needed = self.needed
             ids, vectors = self._copied(
                 sum_, needed.distinct, needed.distinct, needed.united(self.table.rows)
@@ -206,10 +202,10 @@ class TableCosts:
         self._keep(sum_, choice)
         return Load(sum_.even, sum_.owner, sum_.other, PredictedBytes(**sent), self._early(choice))
 
-    def _rows(self, sum_: _Sum, choice: Choice) -> dict[str, float]:
+    def _rows(self, sum_: _Sum, choice: Place) -> dict[str, float]:
         """Distinct rows travel but for hot ones, whose gradients go to all."""
         hot = self.needed.hot(choice.hot)
-        rows, split = self.needed.distinct - hot, choice.kind.sharding == "row"
+        rows, split = self.needed.distinct - hot, choice.sharding == "row"
         lane = rows / self.ranks if split else rows
         sent = self._exchange(sum_, split, lane * self.needed.id_bytes(split=split), lane)
         self._work(sum_, split, rows, rows)
@@ -219,14 +215,14 @@ class TableCosts:
             sum_.announce(1)  # a part of its own
         return sent
 
-    def _early(self, choice: Choice) -> float:
+    def _early(self, choice: Place) -> float:
         """Share of the rows that travel which the step before does not change; none of what is rounded or pooled."""
         forward, rows = self.table.forward, self.needed.distinct - self.needed.hot(choice.hot)
-        travels = choice.kind.send == "rows" and choice.kind.sharding != "replicated" and rows > 0
+        travels = choice.send == "rows" and choice.sharding != "replicated" and rows > 0
         exact = forward.ratio == 1 or forward.exact or forward.lossless
         return self.needed.unchanged(choice.hot) / rows if travels and exact else 0.0
 
-    def _pooled(self, sum_: _Sum, kind: Kind) -> dict[str, float]:
+    def _pooled(self, sum_: _Sum, kind: Place) -> dict[str, float]:
         """One vector for every sample, from each rank that has a part of the table."""
         split, lookups = kind.sharding == "row", self.needed.lookups
         sent = self._exchange(sum_, split, self.needed.pooled_bytes(split=split), self._samples)
@@ -280,24 +276,24 @@ class TableCosts:
         else:
             sum_.owner[Resource.CPU] += self.ranks * seconds
 
-    def _keep(self, sum_: _Sum, choice: Choice) -> None:
+    def _keep(self, sum_: _Sum, choice: Place) -> None:
         """Memory; and where that is a file, which has a place for every row, what a step reads of it and writes back."""
-        split, size = choice.kind.sharding == "row", self.row_bytes
+        split, size = choice.sharding == "row", self.row_bytes
         kept = math.ceil(self.table.rows / self.ranks) if split else self.table.rows
-        where = sum_.owner if choice.kind.sharding == "table" else sum_.even
-        where[Resource.FILE_SPACE if choice.kind.cold else Resource.RAM] += kept * size
+        where = sum_.owner if choice.sharding == "table" else sum_.even
+        where[Resource.FILE_SPACE if choice.cold else Resource.RAM] += kept * size
         sum_.even[Resource.RAM] += choice.hot * size
-        if choice.kind.cold:
+        if choice.cold:
             owners = self.ranks if split else 1
             where[Resource.RAM] += choice.warm / owners * size
             where[Resource.FILES] += 2 * self.needed.touched(choice.hot + choice.warm) / owners * size
 
-    def _encode_s(self, coding: Coding) -> float:
+    def _encode_s(self, coding: RowCoding) -> float:
         """Of one vector."""
         return 0.0 if coding.ratio == 1 else self._vector / (1e9 * self._speeds.encode_gb_s)
 
-    def _decode_s(self, coding: Coding) -> float:
+    def _decode_s(self, coding: RowCoding) -> float:
         return 0.0 if coding.ratio == 1 else self._vector / (1e9 * self._speeds.decode_gb_s)
 
-    def _codec_s(self, coding: Coding) -> float:
+    def _codec_s(self, coding: RowCoding) -> float:
         return self._encode_s(coding) + self._decode_s(coding)

@@ -9,11 +9,11 @@ from laconic.cost.frequencies import Frequencies
 from laconic.cost.id_bytes import IdOrder
 from laconic.errors import ConfigError
 
-__all__ = ["Coding", "TableLoad", "Workload"]
+__all__ = ["RowCoding", "TableLoad", "Workload"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coding:
+class RowCoding:
     """What one direction of a table travels as."""
 
     ratio: float = 1.0
@@ -50,10 +50,10 @@ class TableLoad:
     known: int = 0
     """Hottest rows whose ids are known; only these can be hot or warm ones of a plan."""
 
-    forward: Coding = Coding()
+    forward: RowCoding = RowCoding()
     """Rows."""
 
-    backward: Coding = Coding()
+    backward: RowCoding = RowCoding()
     """Gradients."""
 
     @property

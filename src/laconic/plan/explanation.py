@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laconic.cost.link import ring_bytes
-from laconic.cost.load import Choice, Kind, PredictedBytes, Resource
+from laconic.cost.load import Place, PredictedBytes, Resource
 from laconic.cost.workload import TableLoad
 from laconic.plan.plan_file import (
     EmbeddingsMemory,
@@ -36,7 +36,7 @@ class Explained:
 
     name: str
     rows: int
-    choice: Choice
+    choice: Place
     sent: PredictedBytes
     """Per rank and step."""
 
@@ -49,7 +49,7 @@ class Explained:
     file_bytes: float
     """Bytes read from files and written to them in a step, on the rank with most of them."""
 
-    runner_up: Choice | None
+    runner_up: Place | None
     """The best place of another kind; None: no other fits."""
 
     costs_s: float
@@ -61,7 +61,7 @@ class Explained:
     @property
     def why(self) -> str:
         """One line for people."""
-        return f"{self._kept}; {self._beside}" if self.choice.kind.cold else self._beside
+        return f"{self._kept}; {self._beside}" if self.choice.cold else self._beside
 
     @property
     def _kept(self) -> str:
@@ -85,7 +85,7 @@ class Explained:
         return f"{other} would take {1e3 * self.costs_s:.3g} ms longer, with {more}"
 
 
-def explain(problem: Problem, choices: Sequence[Choice]) -> list[Explained]:
+def explain(problem: Problem, choices: Sequence[Place]) -> list[Explained]:
     """Say for every table what its place saves."""
     seconds = score(problem, choices)[1]
     total_KN = problem.total_KN(choices)
@@ -107,14 +107,14 @@ def explain(problem: Problem, choices: Sequence[Choice]) -> list[Explained]:
     return found
 
 
-def _kept(table: TableLoad, choice: Choice) -> float:
+def _kept(table: TableLoad, choice: Place) -> float:
     share = table.frequencies.share
-    if not choice.kind.cold or not share:
+    if not choice.cold or not share:
         return 1.0
     return table.frequencies.hottest(choice.hot + choice.warm) / share
 
 
-def _other_kinds(problem: Problem, chosen: Kind) -> list[Kind]:
+def _other_kinds(problem: Problem, chosen: Place) -> list[Place]:
     """Kinds that differ in more than where rows are kept."""
     return [kind for kind in problem.kinds if (kind.sharding, kind.send) != (chosen.sharding, chosen.send)]
 
@@ -158,17 +158,16 @@ def plan_of(
 
 
 def _table(load: TableLoad, explained: Explained, warm: int) -> TablePlan:
-    kind = explained.choice.kind
     exact: Literal["rows", "gradients", True, False] = load.forward.exact and load.backward.exact
     if load.forward.exact != load.backward.exact:
         exact = "rows" if load.forward.exact else "gradients"
     return TablePlan(
         rows=load.rows,
-        sharding=kind.sharding,
-        send=kind.send,
+        sharding=explained.choice.sharding,
+        send=explained.choice.send,
         owner=explained.choice.owner,
         hot=explained.choice.hot,
-        cold=kind.cold,
+        cold=explained.choice.cold,
         warm=warm,
         bound=load.forward.bound,
         gradient_bound=load.backward.bound,

@@ -16,7 +16,7 @@ from laconic.config import Settings
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.measure import CodecFigures, measure_codec, measure_dense
 from laconic.errors import ConfigError
-from laconic.plan.simulate import Model
+from laconic.plan.simulate import ModelLoad
 
 __all__ = ["Scenario", "model_of"]
 
@@ -106,7 +106,7 @@ class Scenario(Settings):
         return self
 
 
-def model_of(scenario: Scenario, default_rows: Sequence[int]) -> Model:
+def model_of(scenario: Scenario, default_rows: Sequence[int]) -> ModelLoad:
     """Make the model; measures codecs, which takes a second."""
     forward = measure_codec(scenario.dim, BoundedRows(bound=scenario.bound, relative=True))
     backward = measure_codec(
@@ -114,7 +114,7 @@ def model_of(scenario: Scenario, default_rows: Sequence[int]) -> Model:
     )
     dense_ratio, dense_s_per_byte = measure_dense()
     rows_T = _scaled(scenario.rows or default_rows, scenario.total_rows)
-    return Model(
+    return ModelLoad(
         frequencies_T=tuple(
             Frequencies.zipf(rows, scenario.zipf, scenario.lookups_per_sample) for rows in rows_T
         ),

@@ -40,9 +40,9 @@ __all__ = [
     "METHODS",
     "PAYS",
     "Cell",
+    "Fabric",
     "Methods",
-    "Model",
-    "Network",
+    "ModelLoad",
     "StepCost",
     "paying_spans",
     "simulate",
@@ -74,7 +74,7 @@ ALL_METHODS = tuple(Methods(*chosen) for chosen in product((False, True), repeat
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Model:
+class ModelLoad:
     """What is trained, on each device alike."""
 
     frequencies_T: tuple[Frequencies, ...]
@@ -108,7 +108,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Fabric:
     """What joins the devices."""
 
     bytes_per_s: float
@@ -165,7 +165,7 @@ class Cell:
 
 
 def simulate(
-    model: Model,
+    model: ModelLoad,
     ranks: Sequence[int],
     gbps: Sequence[float],
     *,
@@ -176,7 +176,7 @@ def simulate(
     """Yield a cell for each number of devices and bandwidth."""
     for number in ranks:
         for speed in gbps:
-            network = Network(
+            network = Fabric(
                 bytes_per_s=speed * 1e9 / 8, latency_s=latency_s, message_s=message_s, all_to_all=all_to_all
             )
             yield Cell(number, speed, {m: step_cost(model, network, number, m) for m in ALL_METHODS})
@@ -213,7 +213,7 @@ def paying_spans(gbps: Sequence[float], gains: Sequence[float]) -> list[tuple[fl
     return spans if begin is None else [*spans, (begin, math.inf)]
 
 
-def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> StepCost:
+def step_cost(model: ModelLoad, network: Fabric, ranks: int, methods: Methods) -> StepCost:
     """Add up one step of one device."""
     if ranks < 1:
         raise ConfigError(f"simulate: expected at least one rank, got {ranks!r}")
@@ -248,7 +248,7 @@ def step_cost(model: Model, network: Network, ranks: int, methods: Methods) -> S
     )
 
 
-def _rounds_s(network: Network, ranks: int, sums: float) -> float:
+def _rounds_s(network: Fabric, ranks: int, sums: float) -> float:
     """Latency, and time for messages: three directions, each announced and moved; and sums."""
     if ranks == 1:
         return 0.0
@@ -257,7 +257,7 @@ def _rounds_s(network: Network, ranks: int, sums: float) -> float:
     return (exchanges + sums * steps) * network.latency_s + messages * network.message_s
 
 
-def _rows_on_the_wire(model: Model, traffic: _Exchange, bounded: bool) -> tuple[float, float]:
+def _rows_on_the_wire(model: ModelLoad, traffic: _Exchange, bounded: bool) -> tuple[float, float]:
     """Bytes of rows and gradients, and seconds of coding them. A block is never larger than its rows are."""
     exact = 4.0 * model.dim * traffic.rows
     if not bounded:
@@ -289,8 +289,8 @@ class _Exchange:
 
 
 @lru_cache(maxsize=4096)
-def _exchange(model: Model, ranks: int, dedup: bool, least_hot_rate: float) -> _Exchange:
-    """Expect what a device exchanges; as ``expected_traffic``, for equal devices of any number."""
+def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) -> _Exchange:
+    """Expect what a device exchanges; as ``TableCosts``, for equal devices of any number."""
     rows = distinct = references = ids = 0.0
     tables, away = len(model.frequencies_T), (ranks - 1) / ranks
     budget = int(model.hot_bytes / (4 * model.dim)) if least_hot_rate < math.inf else 0
@@ -317,7 +317,7 @@ def _exchange(model: Model, ranks: int, dedup: bool, least_hot_rate: float) -> _
     return _Exchange(rows, distinct, references, blocks, ids, sum(hot.rows for hot in hot_T))
 
 
-def _least_hot_rate(model: Model, network: Network, methods: Methods) -> float:
+def _least_hot_rate(model: ModelLoad, network: Fabric, methods: Methods) -> float:
     """Rate of lookups from which on copies of a row pay (proposition 4).
 
     A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their bytes within a bound,

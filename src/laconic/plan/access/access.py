@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.id_bytes import IdOrder
-from laconic.cost.load import Choice
-from laconic.cost.workload import Coding, TableLoad
+from laconic.cost.load import Place
+from laconic.cost.workload import RowCoding, TableLoad
 from laconic.errors import ConfigError
 
 __all__ = [
     "Access",
-    "Distinct",
+    "DistinctRows",
     "Drift",
     "TableAccess",
     "Zipf",
@@ -37,7 +37,7 @@ _RANKED = 0.5  # correlation of ids with places in the order of frequency, from 
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class DistinctRows:
     """How many rows were looked up at all; all three are the same where that was counted."""
 
     rows: int
@@ -94,7 +94,7 @@ class TableAccess:
     """Rows of the tail from whose exact counts its runs are estimated, drawn at random: the number of rows in the tail
     has a relative standard error of about ``sampled ** -0.5``, so has a run by its share of them. 0: no tail."""
 
-    distinct: Distinct
+    distinct: DistinctRows
     bags: tuple[tuple[int, int], ...]
     """Lengths of bags, rising, and how many samples have them; from 64 on, lengths of one range share an entry, that of
     its shortest."""
@@ -167,7 +167,7 @@ class Access:
         raise ConfigError(f"access: no table {name!r} (known: {known})")
 
 
-def access_load(table: TableAccess, forward: Coding, backward: Coding) -> TableLoad:
+def access_load(table: TableAccess, forward: RowCoding, backward: RowCoding) -> TableLoad:
     """Make a load of counted lookups; rows of the head, whose ids are known, can be hot or warm."""
     count_G, probability_G = table.probabilities()
     frequencies = Frequencies.from_runs(count_G, probability_G, table.mean_bag or 1.0)
@@ -186,13 +186,13 @@ def hottest_ids(table: TableAccess, count: int) -> Ints:
     return np.sort(table.ids_H[:count]).astype(np.int64)
 
 
-def warm_ids(table: TableAccess, choice: Choice, ranks: int) -> Ints:
+def warm_ids(table: TableAccess, choice: Place, ranks: int) -> Ints:
     """Ids of the most frequent rows behind the hot ones, ascending; of a dealt table as many as planned on each rank.
 
     They may be fewer than planned, where one rank has fewer of the rows whose ids are known.
     """
     ids_H = table.ids_H[choice.hot :].astype(np.int64)
-    if choice.kind.sharding != "row":
+    if choice.sharding != "row":
         return np.sort(ids_H[: choice.warm])
     each = choice.warm // ranks
     return np.sort(np.concatenate([ids_H[ids_H % ranks == rank][:each] for rank in range(ranks)]))

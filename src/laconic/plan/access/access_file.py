@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from laconic.errors import ConfigError, FormatError
 from laconic.files import whole_file
-from laconic.plan.access.access import Access, Distinct, Drift, TableAccess, Zipf
+from laconic.plan.access.access import Access, DistinctRows, Drift, TableAccess, Zipf
 
 __all__ = ["KEY", "read_access", "write_access"]
 
@@ -203,7 +203,7 @@ def _table(table: _Table, samples: int, ids_H: Ints, counts_H: Ints, missed_H: I
         tail_rows_R=tail[:, 0].copy(),
         tail_lookups_R=tail[:, 1].copy(),
         sampled=table.sampled,
-        distinct=Distinct(**table.distinct.model_dump()),
+        distinct=DistinctRows(**table.distinct.model_dump()),
         bags=table.bags,
         zipf=None if table.zipf is None else Zipf(**table.zipf.model_dump()),
         drift=None if table.drift is None else Drift(**table.drift.model_dump()),

@@ -26,7 +26,7 @@ from math import exp, floor, lgamma, log, log1p, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.plan.access.access import Distinct, Drift, Zipf
+from laconic.plan.access.access import DistinctRows, Drift, Zipf
 from laconic.plan.access.table_counter import Ints
 
 __all__ = ["allot", "coarse", "drift_between", "fit_zipf", "tail_runs", "tail_size", "zipf_shares"]
@@ -62,7 +62,7 @@ def allot(total: int, weights: Floats) -> Ints:
     return part
 
 
-def tail_size(sampled: int, chance: float, head: int, rows: int, lookups: int) -> Distinct:
+def tail_size(sampled: int, chance: float, head: int, rows: int, lookups: int) -> DistinctRows:
     """Rows that were looked up, of which ``head`` are known and ``sampled`` others were drawn with a chance.
 
     ``lookups`` of the tail bound its rows from above, and from below by one where there are any. The interval solves
@@ -75,7 +75,7 @@ def tail_size(sampled: int, chance: float, head: int, rows: int, lookups: int) -
     low, mean, high = (
         head + int(np.clip(round(x / chance), least, most)) for x in (middle - reach, sampled, middle + reach)
     )
-    return Distinct(mean, low, high)
+    return DistinctRows(mean, low, high)
 
 
 def tail_runs(count_S: Ints, rows: int, lookups: int) -> tuple[Ints, Ints]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.plan.access.access import Access, Distinct, Drift, TableAccess
+from laconic.plan.access.access import Access, DistinctRows, Drift, TableAccess
 from laconic.plan.access.estimates import coarse, drift_between, fit_zipf, tail_runs, tail_size
 from laconic.plan.access.table_counter import TableCounter, Tallies, ids_at
 
@@ -112,7 +112,7 @@ def _table(counter: TableCounter, lengths: dict[int, int], samples: int) -> Tabl
     order = np.lexsort((ids_H, -head.count_N))
     counts_H = head.count_N[order]
     tail_lookups = counter.lookups - int(counts_H.sum())
-    distinct = Distinct(len(head), len(head), len(head))
+    distinct = DistinctRows(len(head), len(head), len(head))
     if counter.held is not None:
         distinct = tail_size(len(tail), 1 / weight, len(head), counter.rows, tail_lookups)
     rows_R, lookups_R = tail_runs(tail.count_N, distinct.rows - len(head), tail_lookups)

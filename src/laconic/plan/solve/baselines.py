@@ -17,8 +17,9 @@ memory is still a plan; ``Problem.shortage`` tells. Shape legend: ``G`` runs of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.timeline import PHASES
 from laconic.plan.solve.improve import score, spread_owners
 from laconic.plan.solve.problem import Problem
@@ -26,28 +27,28 @@ from laconic.plan.solve.problem import Problem
 __all__ = ["BASELINES", "per_table", "replicated", "row_wise", "table_wise", "threshold"]
 
 
-def table_wise(problem: Problem) -> list[Choice]:
+def table_wise(problem: Problem) -> list[Place]:
     """Put whole tables on ranks."""
-    return _spread(problem, [Kind("table"), Kind("table", "pooled")])
+    return _spread(problem, [Place("table"), Place("table", "pooled")])
 
 
-def row_wise(problem: Problem) -> list[Choice]:
+def row_wise(problem: Problem) -> list[Place]:
     """Deal all tables."""
-    return _spread(problem, [Kind("row"), Kind("row", "pooled")])
+    return _spread(problem, [Place("row"), Place("row", "pooled")])
 
 
-def replicated(problem: Problem) -> list[Choice]:
+def replicated(problem: Problem) -> list[Place]:
     """Copy all tables."""
-    return _spread(problem, [Kind("replicated")])
+    return _spread(problem, [Place("replicated")])
 
 
-def per_table(problem: Problem) -> list[Choice]:
+def per_table(problem: Problem) -> list[Place]:
     """Choose for each table alone, or alike for all of them, whichever comes out better."""
     alone = _spread(problem, [kind for kind in problem.kinds if not kind.cold])
     return min([alone, table_wise(problem), row_wise(problem)], key=lambda found: score(problem, found))
 
 
-def threshold(problem: Problem, speed_ratio: float = 1.0) -> list[Choice]:
+def threshold(problem: Problem, speed_ratio: float = 1.0) -> list[Place]:
     """Copy rows that a batch looks up more often than ``speed_ratio``: that of all-to-all beside all-reduce.
 
     Copies are limited by what memory dealt tables leave.
@@ -60,14 +61,12 @@ def threshold(problem: Problem, speed_ratio: float = 1.0) -> list[Choice]:
         frequencies = table.frequencies
         lookups = workload.batch * frequencies.lookups_per_sample
         frequent = frequencies.above(min(speed_ratio / lookups, 1.0)).rows
-        wanted.append(
-            min(frequent, table.known) if choices[t].kind.can_have_hot_rows and problem.ranks > 1 else 0
-        )
+        wanted.append(min(frequent, table.known) if choices[t].can_have_hot_rows and problem.ranks > 1 else 0)
     share = min(1.0, max(room, 0.0) / max(sum(wanted) * workload.row_bytes, 1))
-    return [Choice(choice.kind, None, int(hot * share)) for choice, hot in zip(choices, wanted, strict=True)]
+    return [replace(choice.kind, hot=int(hot * share)) for choice, hot in zip(choices, wanted, strict=True)]
 
 
-BASELINES: dict[str, Callable[[Problem], list[Choice]]] = {
+BASELINES: dict[str, Callable[[Problem], list[Place]]] = {
     "table": table_wise,
     "row": row_wise,
     "replicated": replicated,
@@ -77,17 +76,17 @@ BASELINES: dict[str, Callable[[Problem], list[Choice]]] = {
 """By name."""
 
 
-def _spread(problem: Problem, kinds: Sequence[Kind]) -> list[Choice]:
+def _spread(problem: Problem, kinds: Sequence[Place]) -> list[Place]:
     """Give each table the kind that is cheapest for it alone; then whole ones their owners."""
     possible = [kind for kind in kinds if kind in problem.kinds] or [problem.kinds[0]]
     chosen = []
     for t in range(len(problem.costs)):
-        choices = [Choice(kind, 0 if kind.sharding == "table" else None) for kind in possible]
+        choices = [replace(kind, owner=0 if kind.sharding == "table" else None) for kind in possible]
         chosen.append(min(choices, key=lambda choice: _alone_s(problem, t, choice)))
     return spread_owners(problem, chosen)
 
 
-def _alone_s(problem: Problem, t: int, choice: Choice) -> float:
+def _alone_s(problem: Problem, t: int, choice: Place) -> float:
     """Seconds that a table takes by itself, on average over ranks."""
     load, ranks = problem.load(t, choice), problem.ranks
     mean_K = load.even_K + (load.owner_K + (ranks - 1) * load.other_K) / ranks

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.plan.solve.problem import Problem
 
 __all__ = [
@@ -43,13 +43,13 @@ _TIE = 1e-4  # weight of what is hidden, as in table_program
 _WORTH = 1 - 1e-7  # a gain below that is rounding
 
 
-def score(problem: Problem, choices: Sequence[Choice]) -> Score:
+def score(problem: Problem, choices: Sequence[Place]) -> Score:
     """Say how good a plan is."""
     short, seconds = _scores(problem, problem.total_KN(choices))
     return float(short), float(seconds)
 
 
-def improve(problem: Problem, start: Sequence[Choice]) -> list[Choice]:
+def improve(problem: Problem, start: Sequence[Place]) -> list[Place]:
     """Move and swap tables while that helps."""
     choices = list(start)
     for _ in range(_MOST_SWEEPS):
@@ -59,9 +59,7 @@ def improve(problem: Problem, start: Sequence[Choice]) -> list[Choice]:
     return choices
 
 
-def spread_owners(
-    problem: Problem, choices: Sequence[Choice], *, within_groups: bool = False
-) -> list[Choice]:
+def spread_owners(problem: Problem, choices: Sequence[Place], *, within_groups: bool = False) -> list[Place]:
     """Give whole tables owners, the heaviest table first; or only move them within the group that they are on."""
     group_N = problem.cluster.group_N
     spread = list(choices)
@@ -78,8 +76,8 @@ def spread_owners(
 
 
 def with_best_owner(
-    problem: Problem, base_KN: Floats, t: int, choice: Choice, owners: NDArray[np.int64]
-) -> tuple[Choice, Score]:
+    problem: Problem, base_KN: Floats, t: int, choice: Place, owners: NDArray[np.int64]
+) -> tuple[Place, Score]:
     """Find who should have a whole table on top of ``base_KN``, and how good that is."""
     load = problem.load(t, choice)
     alternatives = np.arange(len(owners))
@@ -92,14 +90,14 @@ def with_best_owner(
     return replace(choice, owner=int(owners[best])), (float(short_A[best]), float(seconds_A[best]))
 
 
-def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Kind, hot: int) -> tuple[Choice, Score]:
+def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Place, hot: int) -> tuple[Place, Score]:
     """Find a table's best place of one kind on top of ``base_KN``; numbers of hot rows around ``hot``, and none.
 
     A cold one gets as many warm rows as there is room for.
     """
-    found: list[tuple[Choice, Score]] = []
+    found: list[tuple[Place, Score]] = []
     for count in _hot_counts(problem.cuts(t), hot) if kind.can_have_hot_rows else (0,):
-        choice = Choice(kind, None, count)
+        choice = replace(kind, hot=count)
         if kind.cold:
             choice = replace(choice, warm=_fitting(problem, base_KN, t, choice))
         if kind.sharding == "table":
@@ -110,16 +108,16 @@ def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Kind, hot: int
     return min(found, key=lambda pair: pair[1])
 
 
-def _fitting(problem: Problem, base_KN: Floats, t: int, choice: Choice) -> int:
+def _fitting(problem: Problem, base_KN: Floats, t: int, choice: Place) -> int:
     """Warm rows that memory has room for, on the rank that has most of it if the table is on one."""
     size = problem.workload.row_bytes * (1 + 1e-12)  # rounding must not make room
     room_N = problem.cluster.memory_N - (base_KN + problem.spread_KN(t, choice))[Resource.RAM]
-    if choice.kind.sharding == "table":
+    if choice.sharding == "table":
         return problem.warm_rows(t, choice, float(room_N[problem.owners(choice.kind)].max()) / size)
     return problem.warm_rows(t, choice, problem.ranks * float(room_N.min()) / size)
 
 
-def _move(problem: Problem, choices: list[Choice], t: int) -> bool:
+def _move(problem: Problem, choices: list[Place], t: int) -> bool:
     """Put one table where it is best, all others being where they are."""
     total_KN = problem.total_KN(choices)
     base_KN = total_KN - problem.spread_KN(t, choices[t])
@@ -139,7 +137,7 @@ def _hot_counts(cuts: Sequence[int], hot: int) -> list[int]:
     return sorted({0, hot, *near})
 
 
-def _swap_owners(problem: Problem, choices: list[Choice]) -> bool:
+def _swap_owners(problem: Problem, choices: list[Place]) -> bool:
     """Exchange owners of two whole tables, wherever that is better."""
     swapped = False
     files_N = problem.timeline.file_space_N > 0
@@ -148,7 +146,7 @@ def _swap_owners(problem: Problem, choices: list[Choice]) -> bool:
         left, right = choices[a], choices[b]
         if left.owner is None or right.owner is None or left.owner == right.owner:
             continue
-        if (left.kind.cold or right.kind.cold) and not (files_N[left.owner] and files_N[right.owner]):
+        if (left.cold or right.cold) and not (files_N[left.owner] and files_N[right.owner]):
             continue
         other = total_KN.copy()
         difference_K = problem.load(b, right).star_K - problem.load(a, left).star_K
@@ -176,7 +174,7 @@ def _weights_K(problem: Problem) -> Floats:
     return weights
 
 
-def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
+def simplify(problem: Problem, choices: Sequence[Place]) -> list[Place]:
     """Deal tables by rows, forget hot rows, first everywhere, then table by table, and leave files, as long as that is free."""
     short, seconds = score(problem, choices)
     limit = (short, seconds * SLACK)
@@ -199,25 +197,25 @@ def simplify(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
     return simple
 
 
-def _rounded(problem: Problem, t: int, choice: Choice) -> Choice:
+def _rounded(problem: Problem, t: int, choice: Place) -> Place:
     return replace(choice, warm=problem.warm_rows(t, choice, choice.warm))
 
 
-def _dealt(choice: Choice) -> Choice:
+def _dealt(choice: Place) -> Place:
     """Deal rows to all ranks; copies and pooled vectors stay what they are."""
-    return replace(choice, kind=replace(choice.kind, sharding="row"), owner=None)
+    return replace(choice, sharding="row", owner=None)
 
 
-def _without_hot(choice: Choice) -> Choice:
+def _without_hot(choice: Place) -> Place:
     """Forget copies; of a cold table the same rows stay in memory."""
-    return replace(choice, hot=0, warm=choice.warm + choice.hot if choice.kind.cold else 0)
+    return replace(choice, hot=0, warm=choice.warm + choice.hot if choice.cold else 0)
 
 
-def _in_memory(choice: Choice) -> Choice:
-    return replace(choice, kind=replace(choice.kind, cold=False), warm=0)
+def _in_memory(choice: Place) -> Place:
+    return replace(choice, cold=False, warm=0)
 
 
-_SIMPLER: tuple[Callable[[Choice], Choice], ...] = (
+_SIMPLER: tuple[Callable[[Place], Place], ...] = (
     lambda choice: _without_hot(_dealt(choice)),
     _without_hot,
     _dealt,

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.load import Choice, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.needed_rows import NeededRows
 from laconic.plan.solve.improve import score
 from laconic.plan.solve.problem import Problem
@@ -49,12 +49,10 @@ def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats,
     return np.diff(np.concatenate([[0.0], meet, [float(most)]])), slope_S
 
 
-def share_memory(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
+def share_memory(problem: Problem, choices: Sequence[Place]) -> list[Place]:
     """Choose numbers of warm rows anew, all else being as it is; or return the choices, if they are better."""
     bare = [replace(choice, warm=0) for choice in choices]
-    pieces = [
-        piece for t, choice in enumerate(bare) if choice.kind.cold for piece in _pieces(problem, t, choice)
-    ]
+    pieces = [piece for t, choice in enumerate(bare) if choice.cold for piece in _pieces(problem, t, choice)]
     room_N = problem.cluster.memory_N - problem.total_KN(bare)[Resource.RAM]
     size, warm_T = problem.workload.row_bytes, [0.0] * len(bare)
     for _, t, rows in sorted(pieces):
@@ -66,15 +64,13 @@ def share_memory(problem: Problem, choices: Sequence[Choice]) -> list[Choice]:
         room_N[owners] -= fitting * each
         warm_T[t] += fitting
     filled = [
-        replace(choice, warm=problem.warm_rows(t, choice, warm_T[t] * _SURELY))
-        if choice.kind.cold
-        else choice
+        replace(choice, warm=problem.warm_rows(t, choice, warm_T[t] * _SURELY)) if choice.cold else choice
         for t, choice in enumerate(bare)
     ]
     return min([filled, list(choices)], key=lambda plan: score(problem, plan))
 
 
-def _pieces(problem: Problem, t: int, choice: Choice) -> list[tuple[float, int, float]]:
+def _pieces(problem: Problem, t: int, choice: Place) -> list[tuple[float, int, float]]:
     """Segments of a table's rows behind its hot ones: what a row saves, negative, the table, and how many rows."""
     found, hot = [], float(choice.hot)
     rows_S, saved_S = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)

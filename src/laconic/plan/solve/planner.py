@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laconic.cost.load import Choice, Kind
+from laconic.cost.load import Place
 from laconic.cost.timeline import StepTime
 from laconic.plan.solve.baselines import BASELINES
 from laconic.plan.solve.improve import improve, score, simplify, spread_owners
@@ -31,7 +31,7 @@ _AHEAD_SLACK = 1.05  # predicted to gain 4 %, at 1 Gbit/s, looking ahead took 4 
 class Planned:
     """A plan, and how good it is."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[Place, ...]
     """Of all tables, in their order."""
 
     time: StepTime
@@ -69,13 +69,13 @@ def plan_tables(problem: Problem) -> Planned:
     return Planned(tuple(best), time, relaxed.bound_s)
 
 
-def _dealt_with_files(problem: Problem) -> list[list[Choice]]:
+def _dealt_with_files(problem: Problem) -> list[list[Place]]:
     """Deal all tables, the largest ones in files until memory has room for the others; nothing where all have, or no files."""
-    dealt, tables = [Choice(Kind("row"))] * len(problem.costs), problem.workload.tables
-    if not problem.shortage(dealt) or Kind("row", cold=True) not in problem.kinds:
+    dealt, tables = [Place("row")] * len(problem.costs), problem.workload.tables
+    if not problem.shortage(dealt) or Place("row", cold=True) not in problem.kinds:
         return []
     for t in sorted(range(len(tables)), key=lambda t: -tables[t].rows):
-        dealt[t] = Choice(Kind("row", cold=True))
+        dealt[t] = Place("row", cold=True)
         if not problem.shortage(dealt):
             break
     return [dealt]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.cost.link import message_bytes
-from laconic.cost.load import Choice, Kind, Load, Resource, TableCosts
+from laconic.cost.load import Load, Place, Resource, TableCosts
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.timeline import StepTime, Timeline
 from laconic.cost.topology import Cluster
@@ -38,27 +38,27 @@ class Problem:
         self.costs = [TableCosts(table, workload, self.speeds, self.ranks) for table in workload.tables]
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[Place, ...]:
         """Kinds of places that there are on this cluster; whole tables in files need a rank that has them."""
         warm = [
-            Kind("row"),
-            Kind("row", "pooled"),
-            Kind("table"),
-            Kind("table", "pooled"),
-            Kind("replicated"),
+            Place("row"),
+            Place("row", "pooled"),
+            Place("table"),
+            Place("table", "pooled"),
+            Place("replicated"),
         ]
         if self.ranks == 1:
-            warm = [Kind("row")]
+            warm = [Place("row")]
         files_N = self.timeline.file_space_N > 0
         cold = [
-            Kind(kind.sharding, kind.send, cold=True)
+            Place(kind.sharding, kind.send, cold=True)
             for kind in warm
             if kind.sharding != "replicated"
             and (files_N.any() if kind.sharding == "table" else files_N.all())
         ]
         return (*warm, *cold)
 
-    def owners(self, kind: Kind) -> NDArray[np.int64]:
+    def owners(self, kind: Place) -> NDArray[np.int64]:
         """Ranks that a whole table of this kind can be on."""
         ranks = np.arange(self.ranks)
         return ranks[self.timeline.file_space_N > 0] if kind.cold else ranks
@@ -78,16 +78,16 @@ class Problem:
             return (0,)
         return (0, *(int(k) for k in np.unique(np.rint(np.geomspace(1, most, _CUTS)))))
 
-    def warm_rows(self, t: int, choice: Choice, rows: float) -> int:
+    def warm_rows(self, t: int, choice: Place, rows: float) -> int:
         """At most so many warm rows of a table: whole ones, known ones, and as many on each rank of a dealt one."""
         count = int(min(rows, self.workload.tables[t].candidates - choice.hot))
-        return max(count - count % self.ranks if choice.kind.sharding == "row" else count, 0)
+        return max(count - count % self.ranks if choice.sharding == "row" else count, 0)
 
-    def load(self, t: int, choice: Choice) -> Load:
+    def load(self, t: int, choice: Place) -> Load:
         """Load of one table; who its owner is does not matter to it."""
         return self.costs[t].load(replace(choice, owner=None))
 
-    def spread_KN(self, t: int, choice: Choice) -> Floats:
+    def spread_KN(self, t: int, choice: Place) -> Floats:
         """Load of one table on every rank."""
         load = self.load(t, choice)
         load_KN: Floats = np.repeat((load.even_K + load.other_K)[:, None], self.ranks, axis=1)
@@ -104,25 +104,25 @@ class Problem:
             load_KN[first + 2] = message_bytes(0, min(self.ranks, 2))
         return load_KN
 
-    def total_KN(self, choices: Sequence[Choice]) -> Floats:
+    def total_KN(self, choices: Sequence[Place]) -> Floats:
         """Load of all tables on every rank, and of what announces them."""
         loads = (self.spread_KN(t, choice) for t, choice in enumerate(choices))
         total_KN: Floats = np.sum([self.headers_KN, *loads], axis=0)
         return total_KN
 
-    def step(self, choices: Sequence[Choice], *, look_ahead: bool = False) -> StepTime:
+    def step(self, choices: Sequence[Place], *, look_ahead: bool = False) -> StepTime:
         """Say what a step takes with these places."""
         total_KN = self.total_KN(choices)
         ahead_s = self.timeline.ahead_s(total_KN, self._early_KN(choices)) if look_ahead else 0.0
         return self.timeline.explain(total_KN, ahead_s)
 
-    def _early_KN(self, choices: Sequence[Choice]) -> Floats:
+    def _early_KN(self, choices: Sequence[Place]) -> Floats:
         """Load of rows that may travel a step early."""
         loads = [self.load(t, choice).early * self.spread_KN(t, choice) for t, choice in enumerate(choices)]
         early_KN: Floats = np.sum(loads, axis=0)
         return early_KN
 
-    def shortage(self, choices: Sequence[Choice]) -> float:
+    def shortage(self, choices: Sequence[Place]) -> float:
         """Bytes of memory that are missing with these places."""
         return float(self.timeline.shortage(self.total_KN(choices)))
 

@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.load import Choice, Kind, Resource
+from laconic.cost.load import Place, Resource
 from laconic.cost.timeline import PHASES
 from laconic.plan.solve.highs import Program
 from laconic.plan.solve.kept_rows import kept_segments
@@ -48,17 +48,17 @@ class Relaxed:
     bound_s: float
     """No plan's step is shorter."""
 
-    starts: tuple[tuple[Choice, ...], ...]
+    starts: tuple[tuple[Place, ...], ...]
     """Plans to begin with: of the program, if time sufficed, and of its relaxation, rounded. Owners are first ranks of their
     groups."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Column:
     """A column: a table's place, one segment of its hot rows there, or of those that are kept in memory."""
 
     table: int
-    kind: Kind
+    kind: Place
     group: int | None
     even_K: Floats
     owner_K: Floats
@@ -100,7 +100,7 @@ class _Program:
             [rate_KN[:, cluster.group_N == h].min(axis=1) for h in range(len(counts))], 1
         )
         # the solver's tolerance is absolute: times should be about a thousand
-        dealt = problem.step([Choice(Kind("row"))] * len(problem.costs))
+        dealt = problem.step([Place("row")] * len(problem.costs))
         self.units_per_s = 1000 / dealt.step_s if dealt.step_s else 1.0
         self._compute_H = timeline.compute_N[self._first_H]
         self._places = [place for t in range(len(problem.costs)) for place in self._places_of(t)]
@@ -136,7 +136,7 @@ class _Program:
         found = program.solve(whole if integral else None, gap=1e-3, time_limit_s=time_limit_s)
         return None if found is None else found[0]
 
-    def choices(self, values: Floats) -> Iterable[Choice]:
+    def choices(self, values: Floats) -> Iterable[Place]:
         """Take the place with the largest share of each table, and its hot rows."""
         taken = values[_FIRST_PLACE:]
         for t in range(len(self._problem.costs)):
@@ -151,31 +151,31 @@ class _Program:
                     hot += other.hot * min(taken[i] / share, 1.0)
                     kept += other.kept * min(taken[i] / share, 1.0)
             owner = None if place.group is None else int(self._first_H[place.group])
-            choice = Choice(place.kind, owner, int(hot))
+            choice = replace(place.kind, owner=owner, hot=int(hot))
             yield replace(choice, warm=self._problem.warm_rows(t, choice, kept - int(hot)))
 
-    def _places_of(self, t: int) -> Iterable[_Place]:
+    def _places_of(self, t: int) -> Iterable[_Column]:
         problem = self._problem
         for kind in problem.kinds:
-            load = problem.load(t, Choice(kind))
+            load = problem.load(t, kind)
             groups: list[int | None] = [None]
             if kind.sharding == "table":
                 groups = [h for h in range(len(self._count_H)) if self._fits(load.even_K + load.owner_K, h)]
             for group in groups:
-                yield _Place(t, kind, group, load.even_K, load.owner_K, load.other_K)
+                yield _Column(t, kind, group, load.even_K, load.owner_K, load.other_K)
                 if kind.can_have_hot_rows:
                     yield from self._segments(t, kind, group)
                 if kind.cold:
                     yield from self._kept_segments(t, kind, group)
 
-    def _segments(self, t: int, kind: Kind, group: int | None) -> Iterable[_Place]:
+    def _segments(self, t: int, kind: Place, group: int | None) -> Iterable[_Column]:
         # where files count, a row becomes hot that was warm: ``_kept_segments`` has what both save
         kept = self._problem.workload.tables[t].candidates if kind.cold else 0
-        before = self._problem.load(t, Choice(kind, None, 0, kept))
+        before = self._problem.load(t, replace(kind, warm=kept))
         cuts = self._problem.cuts(t)
         for fewer, more in pairwise(cuts):
-            load = self._problem.load(t, Choice(kind, None, more, max(kept - more, 0)))
-            yield _Place(
+            load = self._problem.load(t, replace(kind, hot=more, warm=max(kept - more, 0)))
+            yield _Column(
                 t,
                 kind,
                 group,
@@ -186,7 +186,7 @@ class _Program:
             )
             before = load
 
-    def _kept_segments(self, t: int, kind: Kind, group: int | None) -> Iterable[_Place]:
+    def _kept_segments(self, t: int, kind: Place, group: int | None) -> Iterable[_Column]:
         """Rows that memory has instead of the file: on the owner of a whole table, or a share on each rank."""
         problem = self._problem
         segments = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
@@ -195,7 +195,7 @@ class _Program:
             moved = rows * problem.workload.row_bytes / (problem.ranks if group is None else 1)
             load_K[Resource.RAM], load_K[Resource.FILES] = moved, -2 * saved * moved
             even_K, owner_K = (load_K, none_K) if group is None else (none_K, load_K)
-            yield _Place(t, kind, group, even_K, owner_K, none_K, kept=rows)
+            yield _Column(t, kind, group, even_K, owner_K, none_K, kept=rows)
 
     def _fits(self, load_K: Floats, h: int) -> bool:
         return all(load_K[k] <= self._rate_KH[k, h] for k in (Resource.RAM, Resource.FILE_SPACE))
