@@ -206,9 +206,7 @@ def hybrid(
     json_file: JsonFile = None,
 ) -> None:
     """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
-    from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
-    from benchmarks.thresholding.hybrid.plan import usual_plans
-    from benchmarks.thresholding.hybrid.tables import render
+    from benchmarks.thresholding.hybrid import parts_of, render, run_hybrid_benchmark, usual_plans
 
     plans, out = usual_plans(full=full), _Output(json_file, 120)
     with parts_bar(out.console, parts_of(plans, rate)) as say:

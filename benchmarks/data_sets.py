@@ -10,6 +10,8 @@ them, first steps decide which of several plateaus a run ends on, and any pertur
 
 from __future__ import annotations
 
+import json
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from laconic.adapt.settings import ExchangeSettings
 from laconic.data import DataSettings, ParquetSettings
@@ -25,7 +27,16 @@ from laconic.errors import ConfigError
 from laconic.machine import cores
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 
-__all__ = ["Recipe", "data_sets", "in_processes", "real_data_sets", "recipe_for", "run_settings"]
+__all__ = [
+    "Recipe",
+    "append_line",
+    "data_parser",
+    "data_sets",
+    "in_processes",
+    "real_data_sets",
+    "recipe_for",
+    "run_settings",
+]
 
 _CONVENTION = """label = "label"
 
@@ -105,3 +116,22 @@ def in_processes(
     """Run trials in as many processes as there are cores, or in so many; outcomes come in order."""
     with ProcessPoolExecutor(processes or cores(), mp_context=get_context("spawn")) as pool:
         yield from pool.map(run, trials)
+
+
+def data_parser(prog: str) -> ArgumentParser:
+    """Make a parser of the arguments that benchmarks on real data have: sets, seeds, and a file of outcomes."""
+    parser = ArgumentParser(prog=prog)
+    parser.add_argument("--data", type=Path, required=True, help="folder of *.parquet")
+    parser.add_argument(
+        "--set", action="append", dest="sets", help="a data set by name; all if none is given"
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="file that outcomes are appended to")
+    return parser
+
+
+def append_line(file: Path | None, record: Mapping[str, Any]) -> None:
+    """Add a line of JSON to a file, if there is one."""
+    if file is not None:
+        with file.open("a") as lines:
+            lines.write(json.dumps(record) + "\n")

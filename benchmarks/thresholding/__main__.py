@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
-
 from rich.console import Console
 
-from benchmarks.thresholding.benchmark import default_cases, paper_cases, run_thresholding_benchmark
-from benchmarks.thresholding.row import rows_of
-from benchmarks.thresholding.tables import render
-from benchmarks.thresholding.trial import Outcome
+from benchmarks.data_sets import append_line, data_parser
+from benchmarks.thresholding.split import (
+    Outcome,
+    default_cases,
+    paper_cases,
+    render,
+    rows_of,
+    run_thresholding_benchmark,
+)
 from laconic.machine import cores
 
 
 def main() -> None:
     """Run what the arguments say; every outcome is a line of ``--json`` as soon as it is there."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.thresholding")
-    parser.add_argument("--data", type=Path, required=True, help="folder of *.parquet")
-    parser.add_argument(
-        "--set", action="append", dest="sets", help="a data set by name; all if none is given"
-    )
+    parser = data_parser("python -m benchmarks.thresholding")
     parser.add_argument("--cases", choices=("paper", "default"), default="default")
     parser.add_argument(
         "--form", choices=("stages", "neurons"), default="neurons", help="of the paper's cases"
     )
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=cores())
-    parser.add_argument("--json", type=Path, help="file that outcomes are appended to")
     given = parser.parse_args()
     console = Console(stderr=True)
 
@@ -37,9 +32,7 @@ def main() -> None:
         console.print(
             f"{line['data']}, seed {line['seed']}, {line['workers']} workers, {line['case']}: {line['log_loss']:.5f}"
         )
-        if given.json is not None:
-            with given.json.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+        append_line(given.json, line)
 
     outcomes = run_thresholding_benchmark(
         data=given.data,

@@ -9,18 +9,16 @@ SGD would have done meanwhile, while Adagrad takes shorter steps for it::
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.data_sets import real_data_sets, recipe_for
+from benchmarks.data_sets import append_line, data_parser, data_sets, recipe_for
+from benchmarks.results import grouped, standard_error, table_of
 from benchmarks.training.worker import Epoch, TrainingPool
 from laconic.data import DataSettings
 from laconic.demo.measure import RunFigures
@@ -61,119 +59,92 @@ class Pair:
 
 
 def measure_pairs(
-    driver: TrainingPool,
+    pool: TrainingPool,
     name: str,
     data: DataSettings,
     cases: Sequence[tuple[float, int]],
     seed: int,
-    *,
-    rate: float,
-    optimizer: str = "sgd",
+    dense: dict[str, Any],
 ) -> list[Pair]:
-    """Train exactly, and then with each share dropped and ``refresh``."""
+    """Train exactly, and then with each share dropped and ``refresh``; ``dense`` has other settings of the layers."""
 
-    def train(**dense: object) -> RunFigures:
-        settings = DenseSettings.model_validate({"optimizer": optimizer, "rate": rate, **dense})
-        return driver.train_epoch(
-            Epoch(
-                data=data,
-                model=_MODEL,
-                method="rows_fp32_pairwise",
-                batch=_BATCH // _RANKS,
-                seed=seed,
-                recipe=recipe_for(name),
-                dense=settings,
-            )
+    def train(**sends: Any) -> RunFigures:
+        job = Epoch(
+            data=data,
+            model=_MODEL,
+            method="rows_fp32_pairwise",
+            batch=_BATCH // _RANKS,
+            seed=seed,
+            recipe=recipe_for(name),
+            dense=DenseSettings.model_validate({**dense, **sends}),
         )
+        return pool.train_epoch(job)
 
     exact = train()
-    return [
-        _pair(
-            name,
-            dropped,
-            refresh,
-            seed,
-            exact,
-            train(send="large", keep=1 - dropped, refresh=refresh, bound=0.3),
+    pairs = []
+    for dropped, refresh in cases:
+        found = train(send="large", keep=1 - dropped, refresh=refresh, bound=0.3)
+        losses, aucs = (found.log_loss, exact.log_loss), (found.auc, exact.auc)
+        if None in (*losses, *aucs):
+            raise PlanError(f"{name}: expected samples to evaluate on, got none; its split must leave some")
+        pairs.append(
+            Pair(
+                data=name,
+                dropped=dropped,
+                refresh=refresh,
+                seed=seed,
+                log_loss=float(losses[0] or 0),
+                exact_log_loss=float(losses[1] or 0),
+                auc=float(aucs[0] or 0),
+                exact_auc=float(aucs[1] or 0),
+                bytes_dense=found.bytes_dense,
+                bytes_ring=found.before_dense,
+            )
         )
-        for dropped, refresh in cases
-    ]
-
-
-def _pair(name: str, dropped: float, refresh: int, seed: int, exact: RunFigures, found: RunFigures) -> Pair:
-    losses, aucs = (found.log_loss, exact.log_loss), (found.auc, exact.auc)
-    if None in (*losses, *aucs):
-        raise PlanError(f"{name}: expected samples to evaluate on, got none; its split must leave some")
-    return Pair(
-        data=name,
-        dropped=dropped,
-        refresh=refresh,
-        seed=seed,
-        log_loss=float(losses[0] or 0),
-        exact_log_loss=float(losses[1] or 0),
-        auc=float(aucs[0] or 0),
-        exact_auc=float(aucs[1] or 0),
-        bytes_dense=found.bytes_dense,
-        bytes_ring=found.before_dense,
-    )
+    return pairs
 
 
 def render(pairs: Sequence[Pair]) -> Table:
     """One row for each data set and case."""
-    table = Table(title="dense gradients that send their large entries first, against exact ones")
-    for column in ("data", "dropped", "refresh", "pairs", "test loss", "s.e.", "AUC", "fewer bytes"):
-        table.add_column(column, justify="left" if column == "data" else "right")
-    groups: dict[tuple[str, float, int], list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault((pair.data, pair.dropped, pair.refresh), []).append(pair)
-    for (data, dropped, refresh), group in groups.items():
-        changes = [100 * pair.loss_change for pair in group]
-        spread = statistics.stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else float("nan")
-        table.add_row(
-            data,
-            f"{100 * dropped:g} %",
-            str(refresh),
-            str(len(group)),
-            f"{statistics.mean(changes):+.3f} %",
-            f"{spread:.3f}",
-            f"{statistics.mean(pair.auc - pair.exact_auc for pair in group):+.5f}",
-            f"{statistics.mean(pair.ratio for pair in group):.0f}x",
-        )
-    return table
+
+    def error(group: list[Pair]) -> str:
+        found = standard_error([100 * pair.loss_change for pair in group])
+        return "nan" if found is None else f"{found:.3f}"
+
+    return table_of(
+        "dense gradients that send their large entries first, against exact ones",
+        grouped(pairs, lambda pair: (pair.data, pair.dropped, pair.refresh)).values(),
+        ("data", lambda group: group[0].data),
+        ("dropped", lambda group: f"{100 * group[0].dropped:g} %"),
+        ("refresh", lambda group: str(group[0].refresh)),
+        ("pairs", lambda group: str(len(group))),
+        ("test loss", lambda group: f"{100 * statistics.fmean(pair.loss_change for pair in group):+.3f} %"),
+        ("s.e.", error),
+        ("AUC", lambda group: f"{statistics.fmean(pair.auc - pair.exact_auc for pair in group):+.5f}"),
+        ("fewer bytes", lambda group: f"{statistics.fmean(pair.ratio for pair in group):.0f}x"),
+    )
 
 
 def main() -> None:
     """Run what the arguments say; every pair is a line of ``--json`` as soon as it is there."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.thresholding.data_parallel")
-    parser.add_argument("--data", type=Path, required=True, help="folder of *.parquet")
-    parser.add_argument(
-        "--set", action="append", dest="sets", help="a data set by name; all if none is given"
-    )
+    parser = data_parser("python -m benchmarks.thresholding.data_parallel")
     parser.add_argument("--dropped", type=float, action="append", help="share of entries, as 0.98")
     parser.add_argument("--refresh", type=int, action="append", help="steps between two looks at thresholds")
     parser.add_argument("--rate", type=float, default=0.1, help="of dense SGD")
     parser.add_argument("--optimizer", choices=("sgd", "adagrad", "adam"), default="sgd")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="file that pairs are appended to")
     given = parser.parse_args()
     console, pairs = Console(stderr=True), []
     cases = [(dropped, refresh) for dropped in given.dropped or [0.98] for refresh in given.refresh or [1000]]
-    with tempfile.TemporaryDirectory() as scratch, TrainingPool(_RANKS) as driver:
-        for name, data in real_data_sets(given.data, Path(scratch)).items():
-            if given.sets and name not in given.sets:
-                continue
+    dense = {"optimizer": given.optimizer, "rate": given.rate}
+    with data_sets(given.data) as sets, TrainingPool(_RANKS) as pool:
+        for name in (name for name in sets if not given.sets or name in given.sets):
             for seed in range(given.seeds):
-                found = measure_pairs(
-                    driver, name, data, cases, seed, rate=given.rate, optimizer=given.optimizer
-                )
-                for pair in found:
+                for pair in measure_pairs(pool, name, sets[name], cases, seed, dense):
                     console.print(
                         f"{name}, seed {seed}, {100 * pair.dropped:g} % dropped: {100 * pair.loss_change:+.3f} %, {pair.ratio:.0f}x"
                     )
-                    if given.json is not None:
-                        with given.json.open("a") as file:
-                            file.write(json.dumps(asdict(pair)) + "\n")
-                pairs += found
+                    append_line(given.json, asdict(pair))
+                    pairs.append(pair)
     Console().print(render(pairs))
 
 

@@ -7,10 +7,8 @@ from dataclasses import asdict, replace
 import pytest
 from rich.console import Console
 
-from benchmarks.thresholding.hybrid.benchmark import parts_of, run_hybrid_benchmark
-from benchmarks.thresholding.hybrid.methods import METHODS, find_method
-from benchmarks.thresholding.hybrid.plan import KAGGLE, usual_plans
-from benchmarks.thresholding.hybrid.tables import render
+from benchmarks.thresholding.hybrid import KAGGLE, parts_of, render, run_hybrid_benchmark, usual_plans
+from benchmarks.thresholding.hybrid_worker import METHODS, find_method
 from laconic.data import SyntheticSettings
 from laconic.errors import ConfigError
 from laconic.exchange.split_wire import HEADER_BYTES

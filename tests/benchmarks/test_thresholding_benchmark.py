@@ -8,11 +8,19 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.thresholding.benchmark import DROPPED, default_cases, paper_cases
-from benchmarks.thresholding.forms import split_model
-from benchmarks.thresholding.row import rows_of
-from benchmarks.thresholding.tables import render
-from benchmarks.thresholding.trial import PLAIN, Case, Outcome, Trial, run_trial
+from benchmarks.thresholding.split import (
+    DROPPED,
+    PLAIN,
+    Outcome,
+    SplitCase,
+    Trial,
+    default_cases,
+    paper_cases,
+    render,
+    rows_of,
+    run_trial,
+    split_model,
+)
 from laconic.codecs.threshold import Threshold
 from laconic.data import SyntheticSettings
 from laconic.errors import ConfigError
@@ -21,9 +29,9 @@ from laconic.models import DLRM
 DATA = SyntheticSettings(kind="synthetic", rows=(200, 30, 5), samples=6 * 1024, eval_samples=2048)
 CASES = [
     PLAIN,
-    Case("exact", "stages", 3, Threshold.exact()),
-    Case("default", "stages", 2, Threshold()),
-    Case("default", "neurons", 3, Threshold()),
+    SplitCase("exact", "stages", 3, Threshold.exact()),
+    SplitCase("default", "stages", 2, Threshold()),
+    SplitCase("default", "neurons", 3, Threshold()),
 ]
 
 
