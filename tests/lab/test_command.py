@@ -6,11 +6,13 @@ import fcntl
 import json
 import os
 import pty
+import shlex
 import struct
 import subprocess
 import sys
 import termios
 
+from tests import warm
 from tests.cli.forked import laconic
 from tests.lab.conftest import PATIENCE_S, python
 
@@ -62,8 +64,16 @@ def test_host_0_has_a_terminal_where_the_command_has_one(machine):
     assert sorted(shown.splitlines()) == ["True 77 33", "host1 | False"]
 
 
-def test_check_lists_what_a_lab_needs(machine):
-    done = lab("--check")
+def test_check_lists_what_a_lab_needs(machine, tmp_path):
+    script = (
+        tmp_path / "python"
+    )  # what hosts run with -c imports torch; the keeper of the lab, with -P, does not
+    started = f'[ "$1" = -c ] && exec {shlex.join(warm.python())} "$@" || exec {sys.executable} "$@"'
+    script.write_text(f"#!/bin/sh\n{started}\n")
+    script.chmod(0o755)
+    program = f"import sys; sys.executable = {str(script)!r}; from laconic.cli import main; main()"
+    command = [*warm.python(), "-c", program, "lab", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout
     for need in ("user namespace", "network namespaces", "bridge", "veth", "tbf", "gloo"):
         assert need in done.stdout

@@ -5,7 +5,8 @@ from __future__ import annotations
 import array
 import atexit
 import ctypes
-import json
+import gc
+import marshal
 import os
 import runpy
 import select
@@ -14,6 +15,7 @@ import socket
 import sys
 import threading
 import traceback
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +26,11 @@ def serve(path: str) -> None:
     """Serve until killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who are served
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the minders
+    for undone in list(
+        weakref.finalize._registry
+    ):  # torch undoes at its end what it registered when imported
+        undone.atexit = False
+    gc.freeze()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(path)
         server.listen(64)
@@ -74,7 +81,7 @@ def _received(client: socket.socket) -> tuple[list[int], dict[str, Any]]:
     text = b""
     while len(text) < int.from_bytes(size, "little"):
         text += client.recv(1 << 20)
-    return list(files), json.loads(text)
+    return list(files), marshal.loads(text)
 
 
 def _work(standard: list[int], given: dict[str, Any]) -> int:
