@@ -17,9 +17,9 @@ from benchmarks.adaptation.timing import time_policies
 from benchmarks.adaptation.trial import Outcome, Trial, run_trial
 from benchmarks.data_sets import real_data_sets
 from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.tune.measure import Measured
 from laconic.data import DataSettings, SyntheticSettings, open_source
 from laconic.machine import cores
-from laconic.tuning.tune import Measured
 
 __all__ = ["AdaptationResult", "run_adaptation_benchmark"]
 

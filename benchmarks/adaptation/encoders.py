@@ -23,11 +23,11 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.training.methods import paper_bound
+from laconic.adapt.tune.run import RehearsedRun
 from laconic.codecs import BlockCodec, BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import Samples, Source
 from laconic.exchange.coder import Coder
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
-from laconic.tuning.stage import Stage
 
 __all__ = ["EncoderRow", "compare_encoders"]
 
@@ -72,19 +72,19 @@ class _Sent:
     huffman_T: Ints
 
 
-def compare_encoders(name: str, stage: Stage, source: Source) -> list[EncoderRow]:
-    """Encode what a trained stage looks up: a row for each table, and one for all, at each size of batches."""
+def compare_encoders(name: str, run: RehearsedRun, source: Source) -> list[EncoderRow]:
+    """Encode what a trained model looks up: a row for each table, and one for all, at each size of batches."""
     rows: list[EncoderRow] = []
     for samples in _SAMPLES:
-        batches = source.batches("train", global_batch=samples * stage.ranks, rank=0, ranks=1, epoch=1)
-        rows += _compare(name, stage, list(islice(batches, _BATCHES)), samples)
+        batches = source.batches("train", global_batch=samples * run.ranks, rank=0, ranks=1, epoch=1)
+        rows += _compare(name, run, list(islice(batches, _BATCHES)), samples)
     return rows
 
 
-def _compare(name: str, stage: Stage, batches: Sequence[Samples], samples: int) -> list[EncoderRow]:
-    tables = stage.embeddings.layout.tables
+def _compare(name: str, run: RehearsedRun, batches: Sequence[Samples], samples: int) -> list[EncoderRow]:
+    by_rows = run.subject.rehearsal
+    tables = by_rows.whole.tables
     bounds = [paper_bound(table.rows) for table in tables]
-    by_rows = stage.embeddings.exchange
     whole = _pooled(by_rows)
     pooled = [whole.route(batch.lookups, coded=False, ledger=None) for batch in batches]
     routed = [by_rows.route(batch.lookups, coded=False, ledger=None) for batch in batches]

@@ -14,11 +14,13 @@ from typing import Literal, get_args
 
 from benchmarks.adaptation.trial import RANKS, settings_for
 from laconic.adapt.settings import DecaySettings, ExchangeSettings, PolicyFile, effective_auto
+from laconic.adapt.tune.choose import choose, default_budget
+from laconic.adapt.tune.measure import Measured, measure, work_of
+from laconic.adapt.tune.policy_file import policy_text
+from laconic.adapt.tune.run import RehearsedRun
 from laconic.config import parse
 from laconic.data import DataSettings, Source
-from laconic.tuning.policy_file import policy_text
-from laconic.tuning.stage import Stage
-from laconic.tuning.tune import Measured, choose, default_budget, measure_stage, work_of
+from laconic.train.rehearse import rehearse
 
 __all__ = [
     "GLOBAL_BOUNDS",
@@ -68,12 +70,12 @@ def decayed(
             yield f"{kind} k={k:g}", base.model_copy(update={"decay": decay})
 
 
-def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Stage, Measured]:
+def measure_set(name: str, source: Source, data: DataSettings) -> tuple[RehearsedRun, Measured]:
     """Measure the tables of a data set, as ``laconic tune`` does; also returns what was trained for it."""
     settings = settings_for(name, data, exact(), seed=0)
-    trained, _ = work_of(settings, source, RANKS, None)
-    stage = Stage(settings, source, RANKS)
-    return stage, measure_stage(stage, trained)
+    trained, _ = work_of(source, settings.train.batch, RANKS, None)
+    run = rehearse(settings, source, RANKS)
+    return run, measure(run, trained)
 
 
 def tuned(measured: Measured, share: float) -> ExchangeSettings:

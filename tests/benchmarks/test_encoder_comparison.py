@@ -19,7 +19,7 @@ from benchmarks.training.methods import paper_bound
 from laconic.codecs import BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import SyntheticSettings, open_source
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.tuning.stage import Stage
+from laconic.train.rehearse import rehearse
 
 ROWS = (2000, 300, 5)
 DATA = SyntheticSettings(kind="synthetic", rows=ROWS, samples=32 * 1024, eval_samples=1024)
@@ -33,16 +33,16 @@ def source():
 
 @pytest.fixture(scope="module")
 def stage(source):
-    stage = Stage(settings_for("generated", DATA, policies.exact(), seed=0), source, RANKS)
+    stage = rehearse(settings_for("generated", DATA, policies.exact(), seed=0), source, RANKS)
     stage.train(stage.take(8), stage.exact)
     return stage
 
 
 @pytest.fixture(scope="module")
 def rows(stage, source):
-    before = stage.embeddings.exchange.weight_RD.clone()
+    before = stage.subject.rehearsal.weight_RD.clone()
     found = compare_encoders("generated", stage, source)
-    assert torch.equal(stage.embeddings.exchange.weight_RD, before)  # nothing was rounded where it is kept
+    assert torch.equal(stage.subject.rehearsal.weight_RD, before)  # nothing was rounded where it is kept
     return found
 
 
@@ -65,7 +65,7 @@ def test_every_table_has_a_row_at_each_size_and_so_have_all_together(rows, stage
 def test_pooled_ratios_are_those_of_blocks_made_by_hand(rows, stage, source, figure, samples):
     for t, row in enumerate(row for row in rows if row.samples_per_rank == samples and row.table):
         codec = POOLED[figure](bound=row.bound, relative=True)
-        weight_RD = stage.embeddings.table_shard(row.table)[1]
+        weight_RD = stage.subject.embeddings.table_shard(row.table)[1]
         sizes_N = torch.zeros(RANKS)
         plain = 0
         for batch in batches(source, samples):
@@ -79,7 +79,7 @@ def test_pooled_ratios_are_those_of_blocks_made_by_hand(rows, stage, source, fig
 
 
 def test_distinct_rows_are_those_of_an_exchange(rows, stage, source):
-    exchange, ledger = stage.embeddings.exchange, stage.embeddings.ledger.like()
+    exchange, ledger = stage.subject.rehearsal, stage.subject.new_ledger()
     codecs = [BoundedRows(bound=paper_bound(rows), relative=True) for rows in ROWS]
     plan = ExchangePlan(tuple(TableCodecs(forward=codec) for codec in codecs))
     samples = 0

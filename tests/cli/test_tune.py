@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from laconic.adapt.settings import effective_exchange
+from laconic.adapt.tune import BUDGET, MOST_STEPS, SHARE
+from laconic.adapt.tune.choose import default_budget
 from laconic.cli import plan
 from laconic.cli import tune as tune_command
 from laconic.cli.tune import parse_budget
@@ -21,8 +23,6 @@ from laconic.cost.speeds import EngineSpeeds
 from laconic.errors import ConfigError
 from laconic.report import read_any
 from laconic.train.settings import RunSettings
-from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
-from laconic.tuning.tune import default_budget
 from tests.cli.forked import laconic
 from tests.warm import python
 
@@ -129,8 +129,8 @@ def test_what_cannot_work_is_said_before_measuring(folder, arguments, message):
 def test_an_interrupt_leaves_no_file(folder):
     # interrupted when the first step is trained: the middle of the work, however fast the machine
     script = (
-        "import os, signal; from laconic.tuning.stage import Stage; from laconic.cli import main\n"
-        "Stage.train = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal; from laconic.adapt.tune.run import RehearsedRun; from laconic.cli import main\n"
+        "RehearsedRun.train = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()"
     )
     command = [*python(), "-c", script, "tune", "run.toml", "--json", "t.json", "--report", "t.html"]

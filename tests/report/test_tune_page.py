@@ -10,8 +10,8 @@ import plotly.graph_objects
 import pytest
 from plotly.offline import get_plotlyjs
 
-from laconic.adapt import tune_result as module
-from laconic.adapt.tune_result import TuneResult
+from laconic.adapt.tune import result as module
+from laconic.adapt.tune.result import TuneResult
 from laconic.errors import FormatError
 from laconic.numerals import NONE, times
 from laconic.report import read_any, render, write_report

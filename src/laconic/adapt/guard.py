@@ -70,7 +70,7 @@ _FIRST = 8  # steps before the first review, exact
 _LOOKS_GROW, _FORKS_GROW = 2.0, 8.0  # intervals between reviews: their cost fades as a run gets long
 _ALPHA = 0.05
 _TIGHTEST_AT = 4096  # samples, about those of one look
-_MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tuned_bounds says why there are limits
+_MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tune.choose says why there are limits
 _EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
 _AT_ONCE = 1 / 64  # what one look tightens rows by at most
 

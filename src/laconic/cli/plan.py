@@ -163,7 +163,7 @@ def _inputs(
 
 
 def _tunes_all(tuned: Path | None, facts: RunFacts) -> bool:
-    from laconic.adapt.tune_result import TuneResult
+    from laconic.adapt.tune.result import TuneResult
     from laconic.config import read_json
 
     return tuned is not None and facts.rows.keys() <= {
@@ -209,7 +209,7 @@ def _codings(
     tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
 ) -> dict[str, tuple[RowCoding, RowCoding]]:
     """RowCoding of tables by name; that of all others under an empty one."""
-    from laconic.adapt.tune_result import TuneResult
+    from laconic.adapt.tune.result import TuneResult
     from laconic.config import read_json
     from laconic.cost.workload import RowCoding
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from laconic.adapt.tune import BUDGET, MOST_STEPS, SHARE
 from laconic.cli.extras import need
 from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
 from laconic.errors import ConfigError
-from laconic.tuning.defaults import BUDGET, MOST_STEPS, SHARE
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from laconic.adapt.tune_result import TuneResult
+    from laconic.adapt.tune.measure import Measured
+    from laconic.adapt.tune.result import TuneResult
     from laconic.train.settings import RunSettings
-    from laconic.tuning.tune import Measured
 
 
 def tune(
@@ -41,13 +41,12 @@ def tune(
     report: ReportFile = None,
 ) -> None:
     """Train briefly in one process as all ranks would, and choose bounds for every table."""
+    from laconic.adapt.tune.choose import choose, tune_result
+    from laconic.adapt.tune.policy_file import policy_text
     from laconic.config import load
     from laconic.files import write_whole
     from laconic.report import write_report
     from laconic.train.settings import RunSettings
-    from laconic.tuning.policy_file import policy_text
-    from laconic.tuning.result import tune_result
-    from laconic.tuning.tune import choose
 
     need("scipy")
     allowed = None if budget is None else parse_budget(budget)
@@ -88,11 +87,12 @@ def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+    from laconic.adapt.tune.measure import measure, work_of
     from laconic.data import open_source
-    from laconic.tuning.tune import measure, work_of
+    from laconic.train.rehearse import rehearse
 
     source = open_source(settings.data)
-    trained, work = work_of(settings, source, ranks, steps)
+    trained, work = work_of(source, settings.train.batch, ranks, steps)
     bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
         training = progress.add_task(f"training exactly as {ranks} ranks", total=trained)
@@ -101,7 +101,7 @@ def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
         def done() -> None:
             progress.advance(measuring if progress.tasks[training].finished else training)
 
-        return measure(settings, source, ranks=ranks, steps=steps, done=done)
+        return measure(rehearse(settings, source, ranks, done), trained)
 
 
 def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) -> None:
@@ -130,7 +130,7 @@ def _table(result: TuneResult) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from laconic.adapt.homogenization import REFERENCE_BOUND
+    from laconic.adapt.tune.curves import REFERENCE_BOUND
     from laconic.numerals import bytes_text
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Literal
 
-from laconic.adapt.tune_result import TunedDirection, TunedTable, TuneResult
+from laconic.adapt.tune.result import TunedDirection, TunedTable, TuneResult
 from laconic.numerals import NONE, bytes_text, plain, share, times
 from laconic.report.charts import color_bar, columns_axis, frames, harm_heat, heat, label, names_axis
 from laconic.report.page import Figure, Page, cell, largest, section, table, wide

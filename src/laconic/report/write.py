@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from laconic.adapt.tune_result import TuneResult
+from laconic.adapt.tune.result import TuneResult
 from laconic.config import read_json
 from laconic.errors import ConfigError
 from laconic.files import write_whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.adapt.homogenization import CLASS_BOUNDS, homogenization_index, table_class
+from laconic.adapt.tune.curves import CLASS_BOUNDS, homogenization_index, table_class
 
 
 def rows(*values):

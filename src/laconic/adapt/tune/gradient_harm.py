@@ -24,66 +24,68 @@ Shape legend: ``B`` samples, ``F`` forks, ``P`` plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from laconic.adapt.harm import COMES_TRUE, curvature_harm, loss_change, mean_loss
+from laconic.adapt.tune.run import RehearsedRun, labels_of
 from laconic.data import Samples
 from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.tuning.stage import Stage
 
-__all__ = ["gradient_harm"]
+__all__ = ["Progress", "gradient_harm"]
 
 _ADDS_UP = 2.5
 
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far training is."""
+
+    steps: int
+    """Steps that were trained."""
+    slope: float
+    """Share of the loss that training takes off while steps grow e-fold."""
+
+
 def gradient_harm(
-    stage: Stage,
+    run: RehearsedRun,
     forks: Sequence[list[Samples]],
     scored: list[Samples],
     plans: Sequence[ExchangePlan],
     together: ExchangePlan,
-    *,
-    trained: int,
-    slope: float,
-    done: Callable[[], None],
+    progress: Progress,
 ) -> list[tuple[float, float]]:
-    """Harm of every plan as a share of the loss, and its standard error.
-
-    ``together`` is all plans at once. ``trained``: steps before the stage's present state. ``slope``: share of the
-    loss that training takes off while they grow e-fold. ``done`` is called after each plan of each fork.
-    """
+    """Harm of every plan as a share of the loss, and its standard error; ``together`` is all plans at once."""
     everything = [together, *plans]
     drift_FP = np.zeros((len(forks), len(everything)))
     lost_FP, doubt_FP = np.zeros_like(drift_FP), np.zeros_like(drift_FP)
     learnt = 0.0
     for f, fork in enumerate(forks):
-        label_B = _labels(fork)
-        before = mean_loss(stage.logits(fork, stage.exact), label_B)
-        with stage.snapshot() as snapshot:
-            stage.train(fork, stage.exact)
-            unseen_B, own_B = stage.logits(scored, stage.exact), stage.logits(fork, stage.exact)
-            loss = mean_loss(unseen_B, _labels(scored))
+        label_B = labels_of(fork)
+        before = mean_loss(run.logits(fork, run.exact), label_B)
+        with run.snapshot() as snapshot:
+            run.train(fork, run.exact)
+            unseen_B, own_B = run.logits(scored, run.exact), run.logits(fork, run.exact)
+            loss = mean_loss(unseen_B, labels_of(scored))
             learnt += before - mean_loss(own_B, label_B)
             for p, plan in enumerate(everything):
                 snapshot.go_back()
-                stage.train(fork, plan)
-                harm_B = curvature_harm(unseen_B, stage.logits(scored, stage.exact))
-                change_B = loss_change(own_B, stage.logits(fork, stage.exact), label_B)
+                run.train(fork, plan)
+                harm_B = curvature_harm(unseen_B, run.logits(scored, run.exact))
+                change_B = loss_change(own_B, run.logits(fork, run.exact), label_B)
                 drift_FP[f, p] = float(harm_B.mean()) / loss
                 lost_FP[f, p] = float(change_B.mean())
                 doubt_FP[f, p] = float(change_B.std()) / len(change_B) ** 0.5
-                done()
+                run.done()
             snapshot.go_back()
     drift_P, drift_se_P = _median(drift_FP[:, 1:])
     lost_P, lost_se_P = _shares(lost_FP, doubt_FP, learnt)
-    grown, scale = _ADDS_UP * trained / len(forks[0]), COMES_TRUE * slope
+    grown, scale = _ADDS_UP * progress.steps / len(forks[0]), COMES_TRUE * progress.slope
     harm_P = grown * drift_P + scale * lost_P
     se_P = np.hypot(grown * drift_se_P, scale * lost_se_P)
     return list(zip(harm_P.tolist(), se_P.tolist(), strict=True))
@@ -109,7 +111,3 @@ def _shares(lost_FP: Floats, doubt_FP: Floats, learnt: float) -> tuple[Floats, F
     each_P = np.maximum(np.array(each), 0.0)
     unexplained = max(together - each_P.sum(), 0.0) / max(len(each), 1)
     return each_P + unexplained, np.sqrt((doubt_FP[:, 1:] ** 2).sum(axis=0)) / learnt
-
-
-def _labels(batches: list[Samples]) -> Tensor:
-    return torch.cat([samples.label_B for samples in batches])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from laconic.adapt.tune.gradient_harm import Progress, _median, _shares, gradient_harm
 from laconic.codecs import BoundedRows
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.tuning.gradient_harm import _median, _shares, gradient_harm
-from laconic.tuning.stage import Stage
-from tests.tuning.planted import SETTINGS, OneTableMatters
+from laconic.train.rehearse import rehearse
+from tests.adapt.tune.planted import SETTINGS, OneTableMatters
 
 TRAINED, FORKS, STEPS = 64, 3, 8
 
@@ -20,7 +20,7 @@ def rounded(bound):
 
 @pytest.fixture(scope="module")
 def stage():
-    stage = Stage(SETTINGS, OneTableMatters(), ranks=2)
+    stage = rehearse(SETTINGS, OneTableMatters(), ranks=2)
     stage.train(stage.take(TRAINED), stage.exact)
     return stage
 
@@ -30,10 +30,10 @@ def batches(stage):
     return [stage.take(STEPS) for _ in range(FORKS)], stage.take(8)
 
 
-def harms(stage, batches, plans, done=lambda: None):
+def harms(stage, batches, plans):
     forks, scored = batches
     together = ExchangePlan((rounded(2.0),) * 2)
-    return gradient_harm(stage, forks, scored, plans, together, trained=TRAINED, slope=0.02, done=done)
+    return gradient_harm(stage, forks, scored, plans, together, Progress(TRAINED, slope=0.02))
 
 
 def test_exact_gradients_harm_less_than_any_others(stage, batches):
@@ -55,11 +55,12 @@ def test_noise_in_the_table_that_labels_follow_harms_more(stage, batches):
     assert matters[0] - matters[1] > ignored[0] + ignored[1]
 
 
-def test_the_stage_is_left_as_it_was_and_every_piece_is_reported(stage, batches):
+def test_the_stage_is_left_as_it_was_and_every_piece_is_reported(stage, batches, monkeypatch):
     _, scored = batches
     before_B = stage.logits(scored, stage.exact)
     pieces = []
-    harms(stage, batches, [stage.exact, stage.exact], done=lambda: pieces.append(None))
+    monkeypatch.setattr(stage, "done", lambda: pieces.append(None))
+    harms(stage, batches, [stage.exact, stage.exact])
     assert len(pieces) == FORKS * 3
     assert stage.logits(scored, stage.exact).equal(before_B)
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from glob import escape
 
-from laconic.adapt.curves import TableCurves
-from laconic.adapt.tune_result import ChosenBound
+from laconic.adapt.tune.choose import Tuned
+from laconic.adapt.tune.curves import TableCurves
+from laconic.adapt.tune.result import ChosenBound
 from laconic.config import toml_string
 from laconic.numerals import bytes_text, share
-from laconic.tuning.tune import Tuned
 
 __all__ = ["policy_text"]
 

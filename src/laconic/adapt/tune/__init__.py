@@ -1,4 +1,7 @@
-"""What ``laconic tune`` does unless told otherwise; its help says these figures, so nothing heavy is imported here."""
+"""``laconic tune``: measure what bounds save and harm, and choose them.
+
+The help of the command says these figures, so nothing heavy is imported here.
+"""
 
 from __future__ import annotations
 

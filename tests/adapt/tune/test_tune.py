@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from laconic.adapt.tuned_bounds import MOST_ERROR
+from laconic.adapt.tune.choose import MOST_ERROR, choose, default_budget
+from laconic.adapt.tune.measure import FORWARD_BOUNDS, GRADIENT_BOUNDS, Effort, measure, work_of
 from laconic.errors import ConfigError
-from laconic.tuning.measure import FORWARD_BOUNDS, GRADIENT_BOUNDS, Effort
-from laconic.tuning.stage import Stage
-from laconic.tuning.tune import choose, default_budget, measure, measure_stage, work_of
-from tests.tuning.planted import ROWS, SETTINGS, OneTableMatters
+from laconic.train.rehearse import rehearse
+from tests.adapt.tune.planted import ROWS, SETTINGS, OneTableMatters
 
 RANKS, STEPS = 2, 64
 
@@ -21,9 +20,7 @@ RANKS, STEPS = 2, 64
 @pytest.fixture(scope="module")
 def counted():
     pieces = []
-    measured = measure(
-        SETTINGS, OneTableMatters(), ranks=RANKS, steps=STEPS, done=lambda: pieces.append(None)
-    )
+    measured = measure(rehearse(SETTINGS, OneTableMatters(), RANKS, done=lambda: pieces.append(None)), STEPS)
     return measured, len(pieces)
 
 
@@ -44,7 +41,7 @@ def test_every_table_has_a_curve_for_each_direction(measured):
 
 def test_as_many_pieces_of_work_are_done_as_were_announced(counted):
     _, pieces = counted
-    assert work_of(SETTINGS, OneTableMatters(), RANKS, STEPS) == (STEPS, pieces)
+    assert work_of(OneTableMatters(), SETTINGS.train.batch, RANKS, STEPS) == (STEPS, pieces)
 
 
 def test_wide_bounds_send_less_and_err_more(measured):
@@ -77,22 +74,22 @@ def test_choices_stay_within_the_budget(measured, budget):
 
 
 def test_a_rehearsal_repeats_to_the_last_bit_and_leaves_the_stage_as_training_made_it(measured):
-    stage, trained = (Stage(SETTINGS, OneTableMatters(), RANKS) for _ in range(2))
-    assert measure_stage(stage, STEPS) == measured
+    stage, trained = (rehearse(SETTINGS, OneTableMatters(), RANKS) for _ in range(2))
+    assert measure(stage, STEPS) == measured
     trained.train(trained.take(STEPS), trained.exact)
-    assert torch.equal(stage.embeddings.exchange.weight_RD, trained.embeddings.exchange.weight_RD)
+    assert torch.equal(stage.subject.rehearsal.weight_RD, trained.subject.rehearsal.weight_RD)
 
 
 def test_a_data_set_too_small_to_measure_on_is_refused_with_its_size():
     needed = Effort().batches
     with pytest.raises(ConfigError) as caught:
-        work_of(SETTINGS, OneTableMatters(samples=64 * 20), RANKS, None)
+        work_of(OneTableMatters(samples=64 * 20), SETTINGS.train.batch, RANKS, None)
     assert str(caught.value) == (
         f"tune: an epoch has 20 batches of 32 samples on 2 ranks, and measuring takes {needed} of them; "
         "expected --steps of 8 to 0, got 18"
     )
     with pytest.raises(ConfigError, match=rf"expected --steps of 8 to {128 - needed}, got 128$"):
-        work_of(SETTINGS, OneTableMatters(), RANKS, 128)
+        work_of(OneTableMatters(), SETTINGS.train.batch, RANKS, 128)
 
 
 def test_the_default_budget_is_a_share_of_what_was_learnt(measured):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.adapt.curves import Curve
-from laconic.adapt.tuned_bounds import MOST_ERROR, tune_bounds
+from laconic.adapt.tune.choose import MOST_ERROR, tune_bounds
+from laconic.adapt.tune.curves import Curve
 from laconic.errors import ConfigError
-from tests.adapt.curves import gradients_curve, rows_curve, table
+from tests.adapt.tune.curves import gradients_curve, rows_curve, table
 
 
 def test_a_large_budget_allows_the_loosest_bounds():

@@ -8,18 +8,17 @@ import pytest
 
 from laconic.adapt.policy import make_policy
 from laconic.adapt.settings import PolicyFile, effective_exchange
-from laconic.adapt.tune_result import TuneResult
-from laconic.adapt.tuned_bounds import tune_bounds
+from laconic.adapt.tune.choose import Tuned, tune_bounds, tune_result
+from laconic.adapt.tune.measure import Measured
+from laconic.adapt.tune.policy_file import policy_text
+from laconic.adapt.tune.result import TuneResult
 from laconic.codecs import BoundedRows
 from laconic.config import parse
 from laconic.errors import ConfigError, FormatError
 from laconic.exchange.exchange_plan import TableCodecs
 from laconic.report import read_any
 from laconic.train.settings import RunSettings
-from laconic.tuning.policy_file import policy_text
-from laconic.tuning.result import tune_result
-from laconic.tuning.tune import Measured, Tuned
-from tests.adapt.curves import gradients_curve, rows_curve, table
+from tests.adapt.tune.curves import gradients_curve, rows_curve, table
 
 ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\x7f", "# comment", "größe 🙂")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laconic.adapt.curves import Curve, TableCurves
+from laconic.adapt.tune.curves import Curve, TableCurves
 
 ROW_BOUNDS = (0.01, 0.03, 0.1)
 GRADIENT_BOUNDS = (0.25, 0.5)

@@ -1,1 +1,0 @@
-"""``laconic tune``: measure what bounds save and harm, and choose them."""
