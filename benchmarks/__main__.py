@@ -139,8 +139,7 @@ def adapt(
     json_file: JsonFile = None,
 ) -> None:
     """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
-    from benchmarks.adaptation.benchmark import run_adaptation_benchmark
-    from benchmarks.adaptation.tables import render
+    from benchmarks.adaptation.benchmark import render, run_adaptation_benchmark
     from laconic.errors import ConfigError
 
     try:
@@ -154,7 +153,7 @@ def adapt(
     out = _Output(json_file, 120)
     with out.status() as say:
         result = run_adaptation_benchmark(data=data, seeds=seeds, rates_mbit=rates_mbit, full=full, say=say)
-    out.show(render(result.rows, result.encoders), result.as_json())
+    out.show(render(result), result.all_rows())
 
 
 @app.command("placement")

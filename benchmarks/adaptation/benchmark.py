@@ -1,58 +1,143 @@
-"""``python -m benchmarks adapt``: accuracy and bytes in rehearsal, step times on real links."""
+"""``python -m benchmarks adapt``: accuracy and bytes in rehearsal, step times on real links.
+
+Is ``auto`` as fast as the best fixed way to send, whatever the link? The setting is that of ``python -m benchmarks
+train``: two pinned hosts, Criteo Terabyte's tables, Zipf lookups. Guard and economy of ``auto`` have settled before the
+clock starts; their later reviews, ever further apart, are not in these times.
+
+A step is made of these parts, as the SC'24 paper divides it:
+
+forward      ids and rows: encoding, the wire and decoding
+backward     the same for their gradients
+compute      the same batch on one rank with nothing sent
+all-reduce   the rest of the step: dense gradients, and waiting for the slowest
+
+Ids and rows of the next batch travel while this one is computed, so that parts may overlap and add up to
+more than a step; there is no rest then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
 
 from benchmarks.adaptation import policies
-from benchmarks.adaptation.encoders import EncoderRow, compare_encoders
-from benchmarks.adaptation.row import Row, accuracy_rows
-from benchmarks.adaptation.timing import time_policies
-from benchmarks.adaptation.trial import Outcome, Trial, run_trial
-from benchmarks.data_sets import real_data_sets
+from benchmarks.adaptation.encoders import EncoderRow, compare_encoders, encoder_table
+from benchmarks.adaptation.policies import PolicyOutcome, PolicyTrial, run_trial
+from benchmarks.data_sets import data_sets, in_processes
+from benchmarks.results import Interval, grouped, link_text, paired_ratios, table_of
+from benchmarks.training.benchmark import TERABYTE
+from benchmarks.training.worker import Steps, TrainingPool
 from laconic.adapt.settings import ExchangeSettings
 from laconic.adapt.tune.measure import Measured
 from laconic.data import DataSettings, SyntheticSettings, open_source
-from laconic.machine import cores
+from laconic.demo.measure import RunFigures, step_ms
 
-__all__ = ["AdaptationResult", "run_adaptation_benchmark"]
+__all__ = [
+    "AdaptationResult",
+    "Parts",
+    "Row",
+    "accuracy_rows",
+    "bar",
+    "parts_of",
+    "render",
+    "run_adaptation_benchmark",
+]
 
 _GENERATED = SyntheticSettings(kind="synthetic", samples=400_000)
+_HOSTS = 2
+_FIXED = ("plain_pairwise", "fp16_pairwise", "int8_pairwise", "rows_fp32_pairwise", "laconic_pairwise")
+_CAP = 300_000
+_GLYPHS = ("█", "▓", "▒", "░")
+_WIDTH = 40
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Milliseconds of a step."""
+
+    forward: float
+    backward: float
+    all_reduce: float
+    compute: float
+
+    def each(self) -> tuple[float, float, float, float]:
+        """All of them, in the order of the paper."""
+        return self.forward, self.backward, self.all_reduce, self.compute
+
+
+def parts_of(answer: RunFigures, alone: RunFigures) -> Parts:
+    """Divide the median step of a method; ``alone`` is one rank that sends nothing."""
+    forward, backward = answer.ms_ids + answer.ms_forward, answer.ms_backward
+    compute = step_ms(alone)
+    return Parts(forward, backward, max(step_ms(answer) - forward - backward - compute, 0.0), compute)
+
+
+def bar(parts: Parts, longest_ms: float) -> str:
+    """Draw a bar of as many characters as the parts deserve beside the longest."""
+    ends = [0]
+    passed = 0.0
+    for part in parts.each():
+        passed += part
+        ends.append(round(_WIDTH * passed / longest_ms) if longest_ms else 0)
+    pieces = zip(_GLYPHS, ends, ends[1:], strict=False)
+    return "".join(glyph * (end - begin) for glyph, begin, end in pieces)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What was measured of one policy; None: not measured in rows of this kind."""
+
+    data: str
+    policy: str
+    decay: str = "none"
+    ratio_forward: float | None = None
+    """Bytes of plain pooled float32 rows and raw ids over those sent for rows and ids."""
+    ratio_backward: float | None = None
+    bytes_sent: float | None = None
+    """Bytes of rows, ids and gradients of all ranks, per step."""
+    auc_delta: float | None = None
+    """Mean of paired differences to exact communication."""
+    auc_delta_sd: float | None = None
+    """Standard deviation of the pairs."""
+    log_loss_delta: float | None = None
+    pairs: int = 0
+    rate_mbit: float | None = None
+    """Rate of every link; None where no time was measured, or loopback."""
+    step_ms: float | None = None
+    ratio_to_best: Interval | None = None
+    """Step time over that of the fastest other: mean of paired ratios and its 95 % interval."""
+    parts_ms: Parts | None = None
+    """What the step is made of."""
+    bypassed_tables: int | None = None
+    """Directions of tables that the economy does not compress."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptationResult:
-    """All rows."""
+    """All rows; those of encoders name a ``table``."""
 
     rows: list[Row]
     encoders: list[EncoderRow]
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """Rows as JSON takes them, of policies first; those of encoders name a ``table``."""
-        return [*map(asdict, self.rows), *map(asdict, self.encoders)]
+    def all_rows(self) -> list[Row | EncoderRow]:
+        """Return rows of policies first."""
+        return [*self.rows, *self.encoders]
 
 
 def run_adaptation_benchmark(
-    *,
-    data: Path | None,
-    seeds: int | None,
-    rates_mbit: Sequence[float | None],
-    full: bool,
-    say: Callable[[str], None],
+    *, data: Path | None, seeds: int | None, rates_mbit: Sequence[float | None], full: bool, say: Say
 ) -> AdaptationResult:
     """Run all parts; ``seeds`` defaults to 5 pairs for the full benchmark and 2 otherwise."""
     rows: list[Row] = []
     encoders: list[EncoderRow] = []
-    with TemporaryDirectory() as scratch:
-        sets: dict[str, DataSettings] = {"generated": _GENERATED}
-        if data is not None:
-            sets = dict(real_data_sets(data, Path(scratch)))
+    with data_sets(data, generated=_GENERATED) as sets:
         for name, settings in sets.items():
             say(f"{name}: measuring tables")
             source = open_source(settings)
@@ -62,15 +147,15 @@ def run_adaptation_benchmark(
             del stage  # as large as the tables, and epochs are trained in other processes
             steps = source.samples_in("train") // 1024
             trials = _trials(name, settings, measured, steps, seeds or (5 if full else 2), full)
-            rows += _named(accuracy_rows(_run(trials, say)))
+            rows += _named(accuracy_rows(list(_run(trials, say))))
     if rates_mbit:
-        rows += time_policies(rates_mbit, rounds=24 if full else 5, say=say)
+        rows += _time_policies(rates_mbit, 24 if full else 5, say)
     return AdaptationResult(rows, encoders)
 
 
 def _trials(
     name: str, data: DataSettings, measured: Measured, steps: int, seeds: int, full: bool
-) -> list[Trial]:
+) -> list[PolicyTrial]:
     """All policies of one data set, for each seed; ``steps``: of an epoch."""
     candidates: list[tuple[str, str, ExchangeSettings | Literal["sc24"]]] = [
         ("exact", "none", policies.exact()),
@@ -86,20 +171,16 @@ def _trials(
         for label, exchange in policies.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):
             candidates.append((f"global {policies.GLOBAL_BOUNDS[1]:g}", label, exchange))
     return [
-        Trial(name, data, policy, decay, exchange, seed)
+        PolicyTrial(name, data, policy, decay, exchange, seed)
         for seed in range(seeds)
         for policy, decay, exchange in candidates
     ]
 
 
-def _run(trials: Sequence[Trial], say: Callable[[str], None]) -> list[Outcome]:
-    """Train in as many processes as there are cores."""
-    outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
-        for done, outcome in enumerate(pool.map(run_trial, trials), start=1):
-            outcomes.append(outcome)
-            say(f"{outcome.trial.name}: {done} of {len(trials)} epochs")
-    return outcomes
+def _run(trials: Sequence[PolicyTrial], say: Say) -> Iterator[PolicyOutcome]:
+    for done, outcome in enumerate(in_processes(run_trial, trials), start=1):
+        say(f"{outcome.trial.name}: {done} of {len(trials)} epochs")
+        yield outcome
 
 
 def _named(rows: Sequence[Row]) -> list[Row]:
@@ -111,3 +192,144 @@ def _named(rows: Sequence[Row]) -> list[Row]:
         careful = max(members, key=lambda row: row.bytes_sent or 0.0)
         chosen[family] = min(keeping, key=lambda row: row.bytes_sent or 0.0) if keeping else careful
     return [*rows, *(replace(row, policy=family) for family, row in chosen.items())]
+
+
+def accuracy_rows(outcomes: Sequence[PolicyOutcome]) -> list[Row]:
+    """Make one row for each data set and policy, paired with exact runs of the same seed."""
+    exact = {(o.trial.name, o.trial.seed): o for o in outcomes if o.trial.policy == "exact"}
+    rows = []
+    groups = grouped(outcomes, lambda o: (o.trial.name, o.trial.policy, o.trial.decay))
+    for (data, policy, decay), mine in groups.items():
+        pairs = [(o, exact[data, o.trial.seed]) for o in mine]
+        aucs = [ours.auc - theirs.auc for ours, theirs in pairs]
+        rows.append(
+            Row(
+                data=data,
+                policy=policy,
+                decay=decay,
+                ratio_forward=statistics.fmean(o.ratio_forward for o in mine),
+                ratio_backward=statistics.fmean(o.ratio_backward for o in mine),
+                bytes_sent=statistics.fmean(o.bytes_sent for o in mine),
+                auc_delta=statistics.fmean(aucs),
+                auc_delta_sd=statistics.stdev(aucs) if len(aucs) > 1 else None,
+                log_loss_delta=statistics.fmean(ours.log_loss - theirs.log_loss for ours, theirs in pairs),
+                pairs=len(mine),
+            )
+        )
+    return rows
+
+
+def _time_policies(rates_mbit: Sequence[float | None], rounds: int, say: Say) -> list[Row]:
+    """Time all policies at each rate; None: loopback."""
+    rows: list[Row] = []
+    limited = [rate for rate in rates_mbit if rate is not None]
+    if limited:
+        with TrainingPool(_HOSTS, rate_mbit=limited[-1]) as pool:
+            for rate in sorted(limited, reverse=True):  # settling is quickest on the fastest link
+                pool.set_rate(rate)
+                say(f"timing at {rate:.0f} Mbit/s")
+                rows += _timing_rows(_time(pool, rounds), rate)
+    if None in rates_mbit:
+        with TrainingPool(_HOSTS) as pool:
+            say("timing on loopback")
+            rows += _timing_rows(_time(pool, rounds), None)
+    return rows
+
+
+def _time(pool: TrainingPool, rounds: int) -> dict[str, RunFigures]:
+    job = Steps(
+        data=SyntheticSettings(kind="synthetic", cap=_CAP),
+        model=TERABYTE,
+        methods=("alone", *_FIXED, "auto"),
+        batch=1024,
+        rounds=rounds,
+        steps=3,
+    )
+    return pool.time_steps(job)
+
+
+def _timing_rows(answers: dict[str, RunFigures], rate: float | None) -> list[Row]:
+    best = min(_FIXED, key=lambda name: step_ms(answers[name]))
+    rows = []
+    for name, answer in answers.items():
+        if name == "alone":
+            continue
+        off = sum(
+            table[direction] is None or not str(table[direction]).startswith("Bounded")
+            for table in answer.tables
+            for direction in ("forward", "backward")
+        )
+        rows.append(
+            Row(
+                data="synthetic",
+                policy=name.removesuffix("_pairwise"),
+                rate_mbit=rate,
+                step_ms=step_ms(answer),
+                ratio_to_best=paired_ratios(answer.round_ms, answers[best].round_ms)
+                if name == "auto"
+                else None,
+                parts_ms=parts_of(answer, answers["alone"]),
+                bypassed_tables=off if name == "auto" else None,
+            )
+        )
+    return rows
+
+
+def render(result: AdaptationResult) -> RenderableType:
+    """Two tables for each data set, of policies and of encoders, and two for each link."""
+    accuracy = [row for row in result.rows if row.auc_delta is not None]
+    timing = [row for row in result.rows if row.step_ms is not None]
+    tables = [_accuracy_table(data, here) for data, here in grouped(accuracy, lambda row: row.data).items()]
+    tables += [
+        encoder_table(data, here) for data, here in grouped(result.encoders, lambda row: row.data).items()
+    ]
+    for rate, here in grouped(timing, lambda row: row.rate_mbit).items():
+        tables += [_timing_table(rate, here), _parts_table(rate, here)]
+    return Group(*tables)
+
+
+def _accuracy_table(data: str, rows: list[Row]) -> Table:
+    return table_of(
+        f"{data}: one epoch, 4 rehearsed ranks, {rows[0].pairs} paired runs",
+        rows,
+        ("policy", lambda row: row.policy),
+        ("decay", lambda row: row.decay),
+        ("rows + ids", lambda row: f"{row.ratio_forward:.1f}x"),
+        ("gradients", lambda row: f"{row.ratio_backward:.1f}x"),
+        ("sent per step", lambda row: f"{(row.bytes_sent or 0) / 1e3:.1f} kB"),
+        ("AUC - exact", lambda row: f"{row.auc_delta:+.5f}"),
+        ("sd of pairs", lambda row: "" if row.auc_delta_sd is None else f"{row.auc_delta_sd:.5f}"),
+        ("log loss - exact", lambda row: f"{row.log_loss_delta:+.5f}"),
+    )
+
+
+def _timing_table(rate: float | None, rows: list[Row]) -> Table:
+    return table_of(
+        f"step time: 2 hosts, {link_text(rate)}",
+        rows,
+        ("policy", lambda row: row.policy),
+        ("step", lambda row: f"{row.step_ms:.1f} ms"),
+        (
+            "over the best other (95 %)",
+            lambda row: "" if row.ratio_to_best is None else str(row.ratio_to_best),
+        ),
+        ("not compressed", lambda row: "" if row.bypassed_tables is None else str(row.bypassed_tables)),
+    )
+
+
+def _parts_table(rate: float | None, rows: list[Row]) -> Table:
+    """Bars as the paper's; parts that overlap are counted twice, so a bar may be longer than its step."""
+    divided = [(row.policy, row.parts_ms) for row in rows if row.parts_ms is not None]
+    longest = max((sum(parts.each()) for _, parts in divided), default=0.0)
+    table = table_of(
+        f"parts of a step: 2 hosts, {link_text(rate)}",
+        divided,
+        ("policy", lambda row: row[0]),
+        (f"forward {_GLYPHS[0]}", lambda row: f"{row[1].forward:.1f} ms"),
+        (f"backward {_GLYPHS[1]}", lambda row: f"{row[1].backward:.1f} ms"),
+        (f"all-reduce {_GLYPHS[2]}", lambda row: f"{row[1].all_reduce:.1f} ms"),
+        (f"compute {_GLYPHS[3]}", lambda row: f"{row[1].compute:.1f} ms"),
+        ("", lambda row: bar(row[1], longest)),
+    )
+    table.columns[-1].justify = "left"
+    return table

@@ -21,7 +21,9 @@ from itertools import islice
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.table import Table
 
+from benchmarks.results import table_of
 from benchmarks.training.methods import paper_bound
 from laconic.adapt.tune.run import RehearsedRun
 from laconic.codecs import BlockCodec, BoundedRows, Huffman, Hybrid, VectorLz
@@ -29,12 +31,9 @@ from laconic.data import Samples, Source
 from laconic.exchange.coder import Coder
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
 
-__all__ = ["EncoderRow", "compare_encoders"]
+__all__ = ["EncoderRow", "compare_encoders", "encoder_table"]
 
-_SAMPLES = (
-    256,
-    2048,
-)  # of a rank: what is trained with, and what ``python -m benchmarks train`` counts bytes with
+_SAMPLES = (256, 2048)  # of a rank: what is trained with, and what ``benchmarks train`` counts bytes with
 _BATCHES = 4
 _VECTOR_LZ, _HUFFMAN = 5, 6  # forms of a block, docs/formats/sc24.md
 
@@ -143,3 +142,26 @@ def _encode(exchange: Rehearsal, batches: Sequence[RehearsedBatch], codecs: Sequ
         lz_T += (forms_MT == _VECTOR_LZ).sum(axis=0)
         huffman_T += (forms_MT == _HUFFMAN).sum(axis=0)
     return _Sent(bytes_T, lz_T, huffman_T)
+
+
+def encoder_table(data: str, rows: Sequence[EncoderRow]) -> Table:
+    """Show tables one by one with the smallest batches, all of them together with each size."""
+    least = min(row.samples_per_rank for row in rows)
+
+    def name(row: EncoderRow) -> str:
+        size = "" if row.samples_per_rank == least else f", {row.samples_per_rank} samples"
+        return row.table or f"all{size}"
+
+    return table_of(
+        f"{data}: encoders of rows at the paper's bounds, 4 ranks, {least} samples a rank unless said",
+        [row for row in rows if row.table is None or row.samples_per_rank == least],
+        ("table", name),
+        ("rows", lambda row: str(row.table_rows)),
+        ("bound", lambda row: "" if row.bound is None else f"{row.bound:g}"),
+        ("vector LZ", lambda row: f"{row.vector_lz:.1f}x"),
+        ("Huffman", lambda row: f"{row.huffman:.1f}x"),
+        ("hybrid", lambda row: f"{row.hybrid:.1f}x"),
+        ("LZ chosen", lambda row: f"{row.lz_blocks} of {row.lz_blocks + row.huffman_blocks}"),
+        ("BoundedRows", lambda row: f"{row.bounded_rows:.1f}x"),
+        ("distinct rows", lambda row: f"{row.distinct:.1f}x"),
+    )

@@ -8,12 +8,20 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.adaptation import policies, timing
-from benchmarks.adaptation.benchmark import _named, _trials
-from benchmarks.adaptation.parts import Parts, bar, parts_of
-from benchmarks.adaptation.row import Row, accuracy_rows
-from benchmarks.adaptation.tables import render
-from benchmarks.adaptation.trial import MODEL, RANKS, Outcome, Trial, run_trial
+from benchmarks.adaptation import benchmark, policies
+from benchmarks.adaptation.benchmark import (
+    AdaptationResult,
+    Parts,
+    Row,
+    _named,
+    _trials,
+    accuracy_rows,
+    bar,
+    parts_of,
+    render,
+)
+from benchmarks.adaptation.policies import MODEL, RANKS, PolicyOutcome, PolicyTrial, run_trial
+from benchmarks.results import Interval
 from benchmarks.training.worker import Steps, TrainingPool
 from laconic.data import SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms
@@ -34,7 +42,7 @@ EXCHANGES = {
 def outcomes():
     threads = torch.get_num_threads()
     found = {
-        name: run_trial(Trial("generated", DATA, name, "none", exchange, 0))
+        name: run_trial(PolicyTrial("generated", DATA, name, "none", exchange, 0))
         for name, exchange in EXCHANGES.items()
     }
     torch.set_num_threads(threads)
@@ -82,7 +90,7 @@ def test_ratios_are_of_all_bytes_of_the_epoch_whatever_bounds_did_in_it(monkeypa
     monkeypatch.setattr(Ledger, "record", note)
     wide = dict(policies.decayed(policies.global_bound(0.02), STEPS // 2, (4.0,)))["constant k=4"]
     threads = torch.get_num_threads()
-    decayed = run_trial(Trial("generated", DATA, "global 0.02", "constant k=4", wide, 0))
+    decayed = run_trial(PolicyTrial("generated", DATA, "global 0.02", "constant k=4", wide, 0))
     torch.set_num_threads(threads)
     sent = {direction: [size for where, size in entries if where == direction] for direction in DIRECTIONS}
     assert [len(sizes) for sizes in sent.values()] == [STEPS, STEPS, STEPS]
@@ -106,8 +114,8 @@ def test_exact_communication_differs_from_itself_by_nothing(outcomes):
 
 
 def outcome(policy, seed, auc, log_loss=0.5, *, name="books", decay="none", sent=100.0):
-    trial = Trial(name, DATA, policy, decay, policies.exact(), seed)
-    return Outcome(trial, auc, log_loss, 2.0, 3.0, sent, 0)
+    trial = PolicyTrial(name, DATA, policy, decay, policies.exact(), seed)
+    return PolicyOutcome(trial, auc, log_loss, 2.0, 3.0, sent, 0)
 
 
 def test_runs_are_paired_with_the_exact_one_of_their_seed_and_data():
@@ -181,17 +189,17 @@ def test_decays_are_trained_over_a_fifth_of_the_epoch_in_full_alone(monkeypatch,
 
 def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
     fixed = ("plain_pairwise", "laconic_pairwise")
-    monkeypatch.setattr(timing, "_FIXED", fixed)
+    monkeypatch.setattr(benchmark, "_FIXED", fixed)
     data = SyntheticSettings(kind="synthetic", rows=(2000, 300, 5), samples=2048, eval_samples=256)
     model = ModelSettings(dim=8, bottom=(8,), top=(8,))
     methods = ("alone", *fixed, "auto")
     job = Steps(data=data, model=model, methods=methods, batch=64, rounds=2, steps=1, settling=10)
-    with TrainingPool(2) as driver:
-        answers = driver.time_steps(job)
+    with TrainingPool(2) as pool:
+        answers = pool.time_steps(job)
     assert list(answers) == ["alone", *fixed, "auto"]
     assert all(step_ms(answer) > 0 for answer in answers.values())
     assert answers["auto"].bytes_forward <= answers["plain_pairwise"].bytes_forward
-    *others, auto = rows = timing._rows(answers, None)
+    *others, auto = rows = benchmark._timing_rows(answers, None)
     assert [found.policy for found in rows] == ["plain", "laconic", "auto"]
     assert 0 <= auto.bypassed_tables <= 2 * 3
     assert auto.ratio_to_best[0] > 0
@@ -236,15 +244,21 @@ def test_tables_show_every_row():
             policy="auto",
             rate_mbit=200.0,
             step_ms=4.5,
-            ratio_to_best=(0.9, 0.8, 1.0),
+            ratio_to_best=Interval(0.9, 0.8, 1.0),
             parts_ms=Parts(forward=1.25, backward=0.5, all_reduce=0.0, compute=2.75),
             bypassed_tables=3,
         ),
-        Row(data="synthetic", policy="auto", step_ms=4.5, ratio_to_best=(0.9, 0.8, 1.0), bypassed_tables=3),
+        Row(
+            data="synthetic",
+            policy="auto",
+            step_ms=4.5,
+            ratio_to_best=Interval(0.9, 0.8, 1.0),
+            bypassed_tables=3,
+        ),
     ]
     console = Console(width=160)
     with console.capture() as capture:
-        console.print(render(rows, []))
+        console.print(render(AdaptationResult(rows, [])))
     text = capture.get()
     assert "books: one epoch, 4 rehearsed ranks, 2 paired runs" in text
     for words in (

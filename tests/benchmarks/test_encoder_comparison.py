@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from itertools import islice
 
 import pytest
@@ -10,11 +11,9 @@ import torch
 from rich.console import Console
 
 from benchmarks.adaptation import policies
-from benchmarks.adaptation.benchmark import AdaptationResult
+from benchmarks.adaptation.benchmark import AdaptationResult, Row, render
 from benchmarks.adaptation.encoders import _BATCHES, _SAMPLES, compare_encoders
-from benchmarks.adaptation.row import Row
-from benchmarks.adaptation.tables import render
-from benchmarks.adaptation.trial import MODEL, RANKS, settings_for
+from benchmarks.adaptation.policies import MODEL, RANKS, settings_for
 from benchmarks.training.methods import paper_bound
 from laconic.codecs import BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import SyntheticSettings, open_source
@@ -108,7 +107,7 @@ def test_the_hybrid_says_which_of_the_two_it_was(rows):
 def test_a_table_shows_every_encoder(rows):
     console = Console(width=160)
     with console.capture() as capture:
-        console.print(render([], rows))
+        console.print(render(AdaptationResult([], rows)))
     text = capture.get()
     assert (
         "generated: encoders of rows at the paper's bounds, 4 ranks, 256 samples a rank unless said" in text
@@ -122,7 +121,7 @@ def test_a_table_shows_every_encoder(rows):
 
 def test_rows_of_encoders_come_after_those_of_policies_and_name_a_table(rows):
     result = AdaptationResult([Row(data="books", policy="exact")], rows)
-    policy, *encoders = json.loads(json.dumps(result.as_json()))
+    policy, *encoders = json.loads(json.dumps([asdict(row) for row in result.all_rows()]))
     assert (policy["policy"], "table" in policy) == ("exact", False)
     assert [row["table"] for row in encoders[:4]] == ["c0", "c1", "c2", None]
     assert not any("policy" in row for row in encoders)
