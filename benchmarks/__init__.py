@@ -1,17 +1,14 @@
 """The benchmarks: ``python -m benchmarks NAME`` from the root of a checkout; they are no part of the wheel.
 
-================ =============================================================
-module           what it holds
-================ =============================================================
-codecs           the codec benchmark: ``run_codec_benchmark``, ``render``
-case             one matrix with its bound
-contenders       who takes part in which case
-dumps generated  where cases come from: files, and made here
-ours peers       Laconic's codecs, other people's
-ideal accuracy   what is possible, and what was kept
-timing machine   how and where it was measured; ``meter`` shows progress
-result table     what came out: as values, and for people
-================ =============================================================
+================== ===========================================================
+module             what it holds
+================== ===========================================================
+worker_pool worker ranks that do jobs, in the lab or on loopback; what one rank does and measures
+timing             calls of one process, interleaved
+data_sets          real data sets, how each is trained, and processes that train
+results            how sure a ratio is, the machine, tables for people
+================== ===========================================================
 
-Nothing is imported here, so that ``--help`` answers at once.
+Everything else is a benchmark: a folder, whose ``benchmark.py`` measures and shows, or a file. Nothing is imported here,
+so that ``--help`` answers at once.
 """

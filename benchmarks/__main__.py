@@ -69,7 +69,7 @@ def codecs(
     """Ratio, speed and error of every codec, one thread, interleaved in one process."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from benchmarks.codecs import render, run_codec_benchmark
+    from benchmarks.codecs.benchmark import render, run_codec_benchmark
 
     check_outputs(json=json_file)
     console = console_for(json_file)

@@ -1,8 +1,8 @@
-"""Best times of several codecs on one input, so that what disturbs one disturbs all.
+"""Interleaved timing in one process: everybody takes turns, so that what disturbs one disturbs all.
 
-In every round each trial has its turn, encode then decode, and rounds start with another trial
-each time. A turn lasts for as many calls as it takes to fill its time. The best time counts:
-noise only ever adds. One thread, no garbage collection.
+``best_times`` is for calls of microseconds to seconds, of which the best counts: noise only ever adds. In every round each
+trial has its turn, encode then decode, and rounds start with another trial each time. A turn lasts for as many calls
+as it takes to fill its time. One thread, no garbage collection.
 
 Several calls, because on a virtual machine the first to touch memory that the host took back
 while a slow neighbor ran pays for it: 525 ms instead of 33 ms of system time for one temporary
@@ -11,20 +11,31 @@ of 256 MB, with the same number of page faults. A turn must outlast such a call.
 Time is wall time. Calls above ten milliseconds are sure to be interrupted on a busy machine, so
 for them it is the CPU time of the whole process, if that is less. Not for short ones: once in
 some 100,000 calls the CPU clock stands still, and a best of thousands would pick that one.
+
+``time_calls`` is for calls of which medians and quantiles count, on one core.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter_ns, process_time_ns
+from time import perf_counter, perf_counter_ns, process_time, process_time_ns
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from laconic.demo.measure import turns
+
+__all__ = ["BestTimes", "Times", "Trial", "best_times", "one_core", "one_thread", "time_calls"]
+
+Times = NDArray[np.float64]
 _LONG_NS = 10_000_000
+_FEW = 5  # calls: fewer of them make no median
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +63,10 @@ def best_times(
 ) -> list[BestTimes]:
     """Time all trials, interleaved; ``tick(i)`` after each turn of trial ``i``."""
     best_ns = [(1 << 62, 1 << 62)] * len(trials)
-    with _undisturbed():
-        for round_ in range(rounds):
-            for turn in range(len(trials)):
-                i = (turn + round_) % len(trials)
-                best_ns[i] = _take_turn(trials[i], int(turn_s * 1e9), best_ns[i])
-                tick(i)
+    with one_thread(), _no_collection():
+        for i in turns(range(len(trials)), rounds):
+            best_ns[i] = _take_turn(trials[i], int(turn_s * 1e9), best_ns[i])
+            tick(i)
     return [BestTimes(encode / 1e9, decode / 1e9) for encode, decode in best_ns]
 
 
@@ -87,14 +96,71 @@ def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    threads, collecting = torch.get_num_threads(), gc.isenabled()
-    torch.set_num_threads(1)
+def _no_collection() -> Iterator[None]:
+    collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep this process on a single core, with one thread in torch."""
+    cores = os.sched_getaffinity(0)
+    with one_thread():
+        os.sched_setaffinity(0, {max(cores)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread: two that wait for each other are slow where others use the machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def time_calls(
+    calls: Mapping[str, Callable[[int], object]],
+    *,
+    rounds: int,
+    turn_s: float,
+    tell: Callable[[int, int], None],
+) -> dict[str, Times]:
+    """Seconds of every call, by name. ``calls`` take a running number, for a different batch each time.
+
+    ``tell`` hears how many rounds of how many are done.
+    """
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    turn = dict.fromkeys(calls, 0)
+    for done in range(rounds):
+        tell(done, rounds)
+        for name, call in calls.items():
+            end = perf_counter() + turn_s
+            first, least = True, len(taken[name]) + 1
+            while perf_counter() < end or len(taken[name]) < least:
+                begin, cpu = perf_counter(), process_time()
+                call(turn[name])
+                wall = perf_counter() - begin
+                turn[name] += 1
+                if not first:  # which finds the caches as another engine left them
+                    taken[name].append((wall, process_time() - cpu))
+                first = False
+    return {name: _undisturbed(np.array(values)) for name, values in taken.items()}
+
+
+def _undisturbed(taken_N2: Times) -> Times:
+    """Pick the times of calls during which the core was ours; where hardly any was, the time that they computed."""
+    wall_N, cpu_N = taken_N2.reshape(-1, 2).T
+    ours_N = wall_N < 1.5 * cpu_N + 2e-4
+    return wall_N[ours_N] if ours_N.sum() >= _FEW else cpu_N

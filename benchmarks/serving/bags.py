@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.serving.row import Row
 from benchmarks.serving.steps import Steps
-from benchmarks.serving.timing import time_calls
+from benchmarks.timing import time_calls
 from laconic import kernels
 from laconic.quantize.formats import RowFormat, quantize_rows
 

@@ -24,7 +24,7 @@ from benchmarks.serving.models import (
 from benchmarks.serving.precisions import with_precisions
 from benchmarks.serving.row import Row
 from benchmarks.serving.steps import Steps
-from benchmarks.serving.timing import one_core, one_thread, time_calls
+from benchmarks.timing import one_core, one_thread, time_calls
 from laconic.train.metrics import Evaluation, Predictions
 
 __all__ = ["Result", "run_serving_benchmark"]

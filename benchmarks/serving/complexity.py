@@ -16,7 +16,7 @@ from benchmarks.serving.engines import ENGINES, Contender, engine_contender
 from benchmarks.serving.models import Case
 from benchmarks.serving.row import Row
 from benchmarks.serving.steps import Steps
-from benchmarks.serving.timing import Times, time_calls
+from benchmarks.timing import Times, time_calls
 from laconic.quantize.formats import (
     Artifact,
     LayerChoice,

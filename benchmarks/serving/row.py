@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.serving.timing import Times
+from benchmarks.timing import Times
 
 __all__ = ["Row"]
 

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from benchmarks.accuracy import max_error
+from benchmarks.codecs.benchmark import max_error
 
 
 def test_the_largest_difference_is_found_in_float64() -> None:

@@ -10,12 +10,17 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import codecs, generated
-from benchmarks.case import Case, relative_case
-from benchmarks.codecs import measure, render, run_codec_benchmark
-from benchmarks.contenders import DITHERED, MATRIX, ONE_BLOCK, OURS, ZSTD_1, contenders_for
-from benchmarks.generated import heavy_tailed_gradients, trained_blocks, trained_rows, zipf_lookups
-from benchmarks.result import Result
+from benchmarks.codecs import benchmark, cases
+from benchmarks.codecs.benchmark import Result, measure, render, run_codec_benchmark
+from benchmarks.codecs.cases import (
+    Case,
+    heavy_tailed_gradients,
+    relative_case,
+    trained_blocks,
+    trained_rows,
+    zipf_lookups,
+)
+from benchmarks.codecs.contenders import DITHERED, MATRIX, ONE_BLOCK, OURS, ZSTD_1, contenders_for
 from benchmarks.results import Machine
 from laconic.errors import ConfigError
 
@@ -36,8 +41,8 @@ ERROR_BOUNDED = {OURS, OURS + ONE_BLOCK, DITHERED.name, "VectorLz", "Huffman", "
 def short_turns() -> Iterator[None]:
     """One call each: nothing here depends on times."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codecs, "SHORTEST_TURN_S", 0.0)
-        patch.setattr(codecs, "TURN_BYTES_S", math.inf)
+        patch.setattr(benchmark, "SHORTEST_TURN_S", 0.0)
+        patch.setattr(benchmark, "TURN_BYTES_S", math.inf)
         yield
 
 
@@ -53,7 +58,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("dumps")
     trained_rows(np.random.default_rng(0), 64, 8).tofile(folder / "mine_64x8.f32")
     with Progress(disable=True) as progress, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generated, "QUICK_ROWS", 4096)
+        patch.setattr(cases, "QUICK_ROWS", 4096)
         done = run_codec_benchmark(folder, repeats=1, quick=True, progress=progress)
         assert progress.tasks[0].percentage == pytest.approx(100)
     return done
@@ -163,9 +168,9 @@ def test_a_broken_bound_is_shown_and_an_infinite_error_is_null_in_json(small: Ca
 
 def test_large_cases_get_fewer_rounds(monkeypatch: pytest.MonkeyPatch, small: Case) -> None:
     heard: list[float] = []
-    monkeypatch.setattr(codecs, "LARGE_BYTES", 0)
+    monkeypatch.setattr(benchmark, "LARGE_BYTES", 0)
     measure(small, MATRIX[:1], 7, lambda share, what: heard.append(share))
-    assert len(heard) == 1 + codecs.LARGE_ROUNDS
+    assert len(heard) == 1 + benchmark.LARGE_ROUNDS
     assert sum(heard) == pytest.approx(1)
 
 

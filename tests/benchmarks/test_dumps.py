@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.dumps import OTHER_BOUNDS, find_dumps, parse_dump
+from benchmarks.codecs.cases import OTHER_BOUNDS, find_dumps, parse_dump
 from laconic.errors import ConfigError
 
 

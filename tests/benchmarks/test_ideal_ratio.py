@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.case import ABSOLUTE, Case
-from benchmarks.generated import normal_table
-from benchmarks.ideal import ideal_ratio, quantize, total_bits
+from benchmarks.codecs.cases import ABSOLUTE, Case, ideal_ratio, normal_table, quantize, total_bits
 
 
 def case_of(rows: list[list[float]], bound: float = 0.5) -> Case:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.serving import bags, benchmark, complexity, models, timing
+from benchmarks import timing
+from benchmarks.serving import bags, benchmark, complexity, models
 from benchmarks.serving.bags import measure_bags
 from benchmarks.serving.benchmark import Result, _measure
 from benchmarks.serving.complexity import flops, measure_complexity

@@ -1,4 +1,4 @@
-"""Other people's codecs as trials: what a user of each would write.
+"""Codecs that take part, as trials: what a user of each would write; in the order of the tables.
 
 Peers are told the absolute bound, and the type that holds their codes, for nothing: they spend
 no time on the range of the data and no bytes on the step. ``ImportError`` means that a peer is absent.
@@ -7,13 +7,79 @@ no time on the range of the data and no bytes on the step. ``ImportError`` means
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.case import Case
+from benchmarks.codecs.cases import Case
 from benchmarks.timing import Trial
+from laconic.codecs import Batch, BoundedRows, Huffman, Hybrid, Lossless, VectorLz
+from laconic.codecs.codec import Codec
+
+__all__ = ["DITHERED", "MATRIX", "ONE_BLOCK", "OURS", "ZSTD_1", "Contender", "contenders_for"]
+
+OURS = "BoundedRows"
+ZSTD_1 = "quantize+zstd-1"
+EXACT_ZSTD_1 = "zstd-1, exact"
+ONE_BLOCK = ", one block"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A codec by name."""
+
+    name: str
+
+    prepare: Callable[[Case], Trial]
+    """Sets it up for a case; ``ImportError`` if it is not installed."""
+
+    yardstick: str = ZSTD_1
+    """The contender that its speed is compared with."""
+
+
+def bounded(codec: Callable[..., Codec]) -> Callable[[Case], Trial]:
+    """Use a codec of Laconic's that keeps a bound."""
+    return lambda case: _ours(case, codec(bound=_bound(case), relative=case.relative))
+
+
+def dithered_rows(case: Case) -> Trial:
+    """Round without bias; half the step, so about one bit more per value."""
+    return _ours(case, BoundedRows(bound=_bound(case), relative=case.relative, dither=case.dither))
+
+
+def lossless(case: Case) -> Trial:
+    """Keep every bit; the bound is of no consequence."""
+    return _ours(case, Lossless())
+
+
+def block_batch(case: Case) -> Trial:
+    """Encode equal blocks in one native call; the batch is made once, as it is in training."""
+    codec = BoundedRows(bound=case.bound, relative=False)
+    shape = (case.rows // case.blocks, case.dim)
+    batch = Batch.of([(codec, shape)] * case.blocks)
+    values = case.values_RD.reshape(-1)
+    return Trial(
+        encode=lambda: batch.encode(values),
+        decode=lambda payload: batch.decode(*payload).reshape(case.rows, case.dim),
+        size=lambda payload: int(payload[1][-1]),
+    )
+
+
+def _bound(case: Case) -> float:
+    return case.asked if case.relative else case.bound
+
+
+def _ours(case: Case, codec: Codec) -> Trial:
+    values_RD, shape = case.values_RD, (case.rows, case.dim)
+    return Trial(
+        encode=lambda: codec.encode(values_RD), decode=lambda block: codec.decode(block, shape), size=_bytes
+    )
+
+
+def _bytes(block: torch.Tensor) -> int:
+    return block.numel() * block.element_size()
 
 
 def sz3(case: Case) -> Trial:
@@ -159,3 +225,38 @@ def _grid(case: Case) -> tuple[np.dtype[Any], np.float32, np.float32]:
     if np.count_nonzero(sizes > 127.5) <= sizes.size // 1_000_000:
         codes = np.dtype(np.int8)
     return codes, np.float32(2 * case.bound), np.float32(1 / (2 * case.bound))
+
+
+MATRIX = (
+    Contender(OURS, bounded(BoundedRows)),
+    Contender("VectorLz", bounded(VectorLz)),  # the LZ of the SC'24 paper, whose symbol is a row
+    Contender("Huffman", bounded(Huffman)),  # its entropy coder
+    Contender("Hybrid", bounded(Hybrid)),  # whichever of the two pays more
+    Contender("SZ3", sz3),
+    Contender("ZFP", zfp),
+    Contender(ZSTD_1, zstd(1)),
+    Contender("quantize+zstd-3", zstd(3)),
+    Contender("quantize+LZ4", lz4),
+    Contender("quantize+Blosc2", blosc2),
+    Contender("FBGEMM int8", fbgemm_int8),
+    Contender("fp16", fp16),
+    Contender("Lossless", lossless, EXACT_ZSTD_1),
+    Contender(EXACT_ZSTD_1, zstd_exact(1), EXACT_ZSTD_1),
+    Contender("memcpy", memcpy),
+)
+
+DITHERED = Contender(OURS + ", dithered", dithered_rows)
+
+MANY_BLOCKS = (
+    Contender(OURS, block_batch),
+    Contender(OURS + ONE_BLOCK, bounded(BoundedRows), ZSTD_1 + ONE_BLOCK),
+    Contender(ZSTD_1, zstd_blocks(1)),
+    Contender(ZSTD_1 + ONE_BLOCK, zstd(1), ZSTD_1 + ONE_BLOCK),
+)
+
+
+def contenders_for(case: Case) -> tuple[Contender, ...]:
+    """Everybody who takes part, ours first."""
+    if case.blocks > 1:
+        return MANY_BLOCKS
+    return MATRIX if case.dither is None else (MATRIX[0], DITHERED, *MATRIX[1:])

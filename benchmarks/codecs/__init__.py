@@ -1,0 +1,1 @@
+"""``python -m benchmarks codecs``: ratio, speed and error of every codec."""
