@@ -11,8 +11,7 @@ from typing import Any
 import typer
 
 from laconic.cli import run
-from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
-from laconic.cli.progress import parts_bar
+from laconic.cli.output import JsonFile, check_outputs, console_for, parts_bar, write_json
 
 app = typer.Typer(
     help="Measure Laconic against what you would pick instead.",

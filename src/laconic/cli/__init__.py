@@ -11,10 +11,8 @@ from laconic import __version__
 from laconic.cli import (
     aggregator,
     bench,
-    codec,
-    demo,
     extras,
-    info,
+    inspect,
     lab,
     plan,
     prepare,
@@ -39,8 +37,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("aggregator")(aggregator.aggregator)
-app.command("demo")(demo.demo)
-app.command("info")(info.info)
+app.command("demo")(report.demo)
+app.command("info")(inspect.info)
 app.command("lab", context_settings={"allow_interspersed_args": False})(lab.lab)
 app.command("plan")(plan.plan)
 app.command("prepare")(prepare.prepare)
@@ -51,7 +49,7 @@ app.command("serve")(serve.serve)
 app.command("simulate")(simulate.simulate)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)
-app.add_typer(codec.app, name="codec")
+app.add_typer(inspect.codec_app, name="codec")
 app.add_typer(bench.app, name="bench")
 
 

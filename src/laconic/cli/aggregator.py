@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, facts_table, leave, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +58,7 @@ def aggregator(
     console = console_for(json_file)
     jobs = [parse_job(name) for name in job] or [random_job()]
     indices = [_index(name) for name in interface]
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, leave)
     with XdpAggregator(listen, indices) if indices else UserAggregator(listen) as running:
         for number in jobs:
             running.register(number, workers)
@@ -71,9 +70,8 @@ def aggregator(
             _show(console, running)
         counters = running.counters()
     console.print(_table(counters))
-    if json_file is not None:
-        names = [format_job(number) for number in jobs]
-        write_json({"jobs": names, "workers": workers, "counters": dataclasses.asdict(counters)}, json_file)
+    names = [format_job(number) for number in jobs]
+    write_json({"jobs": names, "workers": workers, "counters": dataclasses.asdict(counters)}, json_file)
 
 
 def _index(name: str) -> int:
@@ -83,11 +81,6 @@ def _index(name: str) -> int:
     if name not in known:
         raise ConfigError(f"--interface: no interface {name!r}; known: {', '.join(known)}")
     return known[name]
-
-
-def _leave(number: int, _frame: object) -> NoReturn:
-    """Let a signal unwind the stack, so that programs are detached."""
-    sys.exit(128 + number)
 
 
 def _show(console: Console, running: Aggregator) -> NoReturn:
@@ -105,19 +98,14 @@ def _show(console: Console, running: Aggregator) -> NoReturn:
 
 
 def _table(counters: Counters) -> Table:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    for name, count in dataclasses.asdict(counters).items():
-        table.add_row(name.replace("_", " "), f"{count:>14,}")
-    return table
+    figures = dataclasses.asdict(counters).items()
+    return facts_table((name.replace("_", " "), f"{count:>14,}") for name, count in figures)
 
 
 def _print_needs(console: Console, needs: list[Need]) -> None:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    for need in needs:
-        mark = "[green]yes" if need.against is None else "[red]no"
-        table.add_row(f"[bold]{need.name}", mark, need.against or "works")
-    console.print(table)
+    marks = {True: "[green]yes", False: "[red]no"}
+    console.print(
+        facts_table(
+            (f"[bold]{need.name}", marks[need.against is None], need.against or "works") for need in needs
+        )
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.cli.output import JsonFile, check_outputs, write_json
+from laconic.cli.output import JsonFile, check_outputs, facts_table, leave, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,7 @@ def lab(
     check_outputs(json=json_file)
     to_stdout = json_file is not None and str(json_file) == "-"
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+        signal.signal(number, leave)
     faults = Faults(loss=loss, duplication=duplication, reordering=reordering, seed=seed)
     counters = None
     try:
@@ -79,25 +79,21 @@ def lab(
     _print_result(console, result, rate)
     if counters is not None:
         console.print(f"aggregator: {', '.join(f'{name} {count:,}' for name, count in counters.items())}")
-    if json_file is not None:
-        write_json({"rate": rate, **result.as_dict(), "aggregator": counters}, json_file)
+    write_json({"rate": rate, **result.as_dict(), "aggregator": counters}, json_file)
     raise typer.Exit(result.exit_code)
 
 
-def _leave(number: int, _frame: object) -> NoReturn:
-    """Let a signal unwind the stack, so that hosts are ended in order."""
-    sys.exit(128 + number)
-
-
 def _print_facts(console: Console, facts: list[Fact]) -> None:
-    from rich.table import Table
-
     marks = {True: "[green]yes", False: "[red]no", None: "-"}
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    for fact in facts:
-        advice = f"; {fact.remedy}" if fact.remedy else ""
-        table.add_row(f"[bold]{fact.name}", marks[fact.ok], f"{fact.detail}{advice}")
-    console.print(table)
+    rows = (
+        (
+            f"[bold]{fact.name}",
+            marks[fact.ok],
+            f"{fact.detail}; {fact.remedy}" if fact.remedy else fact.detail,
+        )
+        for fact in facts
+    )
+    console.print(facts_table(rows))
 
 
 def _print_result(console: Console, result: Result, rate: str | None) -> None:

@@ -1,10 +1,12 @@
-"""Where a command's results go: tables for people, JSON for machines, pages for the browser."""
+"""What commands share: options, the check of files before a run, tables for people, JSON, and a progress bar."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -14,6 +16,9 @@ from laconic.files import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+    from laconic.report import AnyResult
 
 JsonFile = Annotated[
     Path | None,
@@ -30,6 +35,7 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Change a setting: its dotted name and a value; may be repeated."
     ),
 ]
+RunFile = Annotated[Path, typer.Argument(metavar="RUN.TOML", help="Settings of the run.")]
 
 
 def check_outputs(**files: Path | None) -> None:
@@ -45,6 +51,14 @@ def check_outputs(**files: Path | None) -> None:
         need("plotly")
 
 
+def check_new_toml(out: Path, *, force: bool, why: str = "") -> None:
+    """Refuse a file to write that is not named ``*.toml``, which ``why`` explains, or that is there already."""
+    if out.suffix != ".toml":
+        raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}{why}")
+    if out.exists() and not force:
+        raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
+
+
 def console_for(json_file: Path | None) -> Console:
     """Return where tables go: to standard error where JSON takes standard output."""
     from rich.console import Console
@@ -52,9 +66,79 @@ def console_for(json_file: Path | None) -> Console:
     return Console(stderr=json_file is not None and str(json_file) == "-", highlight=False)
 
 
-def write_json(value: Any, file: Path) -> None:
-    """Write JSON to a file, or to standard output where it is ``-``."""
+def write_json(value: Any, file: Path | None) -> None:
+    """Write JSON to a file, or to standard output where it is ``-``; without a file, do nothing."""
+    if file is None:
+        return
     if str(file) == "-":
         sys.stdout.write(json_text(value))
     else:
         file.write_text(json_text(value))
+
+
+def write_result(result: AnyResult, json_file: Path | None, report: Path | None) -> None:
+    """Write a result as JSON and as a page, where these are wanted."""
+    write_json(result.model_dump(mode="json"), json_file)
+    if report is not None:
+        from laconic.report import write_report
+
+        write_report(result, report)
+
+
+def plain_table(*names: str, right: Collection[str] = ()) -> Table:
+    """Make a table without frames; columns named in ``right`` are figures, others are text that may be folded."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in names:
+        if name in right:
+            table.add_column(name, justify="right", no_wrap=True)
+        else:
+            table.add_column(name, overflow="fold")
+    return table
+
+
+def facts_table(rows: Iterable[Sequence[str]]) -> Table:
+    """Make a table of names and what there is to say of each, in rich's markup."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+@contextmanager
+def parts_bar(console: Console, parts: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar of so many parts; what it gives is called with a line at the beginning of each."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=parts)
+        done = iter(range(parts))
+        yield lambda text: progress.update(task, description=text, completed=next(done))
+
+
+@contextmanager
+def work_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Give a function that is told what is being done, and how much of how much of it: a bar for each kind of work."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+    with Progress(*bars, console=Console(stderr=True), transient=True) as shown:
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = shown.add_task(what)
+            shown.update(tasks[what], completed=done, total=total)
+
+        yield tell
+
+
+def leave(number: int, _frame: object) -> NoReturn:
+    """Handle a signal by unwinding the stack, so that what was started is ended in order."""
+    sys.exit(128 + number)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from laconic.cli.extras import need
-from laconic.cli.output import JsonFile, Overrides, check_outputs, console_for, write_json
+from laconic.cli.output import (
+    JsonFile,
+    Overrides,
+    check_new_toml,
+    check_outputs,
+    console_for,
+    write_json,
+)
 from laconic.cli.plan_output import comparison, plan_result, show_plan
 from laconic.errors import ConfigError
 
@@ -19,6 +27,17 @@ if TYPE_CHECKING:
     from laconic.plan.solve.problem import Problem
     from laconic.train.planning import Ratios, RunFacts
     from laconic.train.settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What options say of the run; None where its settings, or defaults, count."""
+
+    batch: int | None
+    dim: int | None
+    dense_mb: float | None
+    zipf: float
+    hot_every: int
 
 
 def plan(
@@ -76,23 +95,17 @@ def plan(
     from laconic.plan.plan_file import write_plan
     from laconic.plan.solve.planner import plan_tables
 
-    _check_outputs(out, force, json_file)
+    need("scipy")
+    check_new_toml(out, force=force)
+    check_outputs(out=out, json=json_file)
     settings = _run_settings(run, overrides, batch, dim)
     access, facts = _inputs(profile, run, settings)
     given = (forward_ratio, backward_ratio)
     ratios = None
     if settings is not None and facts is not None and None in given and not _tunes_all(tuned, facts):
         ratios = _ratios(settings, cluster_file)
-    workload = _workload(
-        access,
-        facts,
-        batch=batch,
-        dim=dim,
-        dense_mb=dense_mb,
-        zipf=zipf,
-        hot_every=hot_every,
-        codings=_codings(tuned, *given, ratios),
-    )
+    sizes = _Sizes(batch, dim, dense_mb, zipf, hot_every)
+    workload = _workload(access, facts, sizes, _codings(tuned, *given, ratios))
     problem = _problem(cluster_file, workload, measured, overlap)
     with Console(stderr=True).status("planning"):
         planned = plan_tables(problem)
@@ -100,8 +113,7 @@ def plan(
         others = _baselines(problem) if compare or json_file is not None else []
     hot, warm = _ids(access, explained, problem.ranks)
     written = write_plan(out, plan_of(problem, planned, explained, warm), hot, warm)
-    if json_file is not None:
-        write_json(plan_result(problem, planned, explained, others, written), json_file)
+    write_json(plan_result(problem, planned, explained, others, written), json_file)
     console = console_for(json_file)
     show_plan(console, problem, planned, explained)
     console.print(_what_codecs_do(workload, ratios), soft_wrap=True, markup=False)
@@ -110,18 +122,6 @@ def plan(
     console.print(
         f"{out} has the plan; laconic train --plan {out} carries it out.", markup=False, soft_wrap=True
     )
-
-
-def _check_outputs(out: Path, force: bool, json_file: Path | None) -> None:
-    """Say now what would go wrong after planning."""
-    need("scipy")
-    if out.suffix != ".toml":
-        raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}")
-    if out.exists() and not force:
-        raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
-    if not out.parent.is_dir():
-        raise ConfigError(f"--out: no folder {str(out.parent)!r} to write into; make it first")
-    check_outputs(json=json_file)
 
 
 def _run_settings(
@@ -234,12 +234,7 @@ def _codings(
 def _workload(
     access: Access | None,
     facts: RunFacts | None,
-    *,
-    batch: int | None,
-    dim: int | None,
-    dense_mb: float | None,
-    zipf: float,
-    hot_every: int,
+    sizes: _Sizes,
     codings: dict[str, tuple[RowCoding, RowCoding]],
 ) -> Workload:
     """Put together what was given; a run's settings count where an option does not say otherwise."""
@@ -253,7 +248,7 @@ def _workload(
     elif facts is not None:
         for name, rows in facts.rows.items():
             forward, backward = codings.get(name, codings[""])
-            frequencies = Frequencies.zipf(rows, zipf)
+            frequencies = Frequencies.zipf(rows, sizes.zipf)
             tables.append(TableLoad(name=name, frequencies=frequencies, forward=forward, backward=backward))
     unknown = sorted(set(codings) - {""} - {table.name for table in tables})
     if unknown:
@@ -262,12 +257,12 @@ def _workload(
     dense_bytes = facts.dense_bytes if facts is not None else 0.0
     return Workload(
         tables=tuple(tables),
-        batch=batch or (facts.batch if facts is not None else 1024),
-        dim=dim or (facts.dim if facts is not None else 16),
+        batch=sizes.batch or (facts.batch if facts is not None else 1024),
+        dim=sizes.dim or (facts.dim if facts is not None else 16),
         state_bytes=facts.state_bytes if facts is not None else 4,
-        dense_bytes=dense_bytes if dense_mb is None else 1e6 * dense_mb,
+        dense_bytes=dense_bytes if sizes.dense_mb is None else 1e6 * sizes.dense_mb,
         coded_ids=facts is None or facts.coded_ids,
-        hot_every=hot_every,
+        hot_every=sizes.hot_every,
     )
 
 

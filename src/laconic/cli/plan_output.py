@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from laconic.cli.output import plain_table
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -56,14 +58,9 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
 
 def comparison(planned: Planned, others: list[dict[str, Any]]) -> Table:
     """Make a table of what other placements would take."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from laconic.numerals import bytes_text, milliseconds, times
 
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("placement", "step", "beside this plan", ""):
-        shown.add_column(name, justify="left" if name in ("placement", "") else "right", no_wrap=True)
+    shown = plain_table("placement", "step", "beside this plan", "", right=("step", "beside this plan"))
     own = 1e3 * planned.time.step_s
     shown.add_row("this plan", milliseconds(own), times(1.0) if own else "", "")
     for row in others:
@@ -115,21 +112,12 @@ def plan_result(
 
 
 def _tables(explained: list[Explained]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
     from laconic.numerals import NONE, bytes_text, milliseconds
 
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    shown.add_column("table", overflow="fold")
-    shown.add_column("rows", justify="right", no_wrap=True)
-    shown.add_column("place", overflow="fold")
-    for name in ("sent", "memory"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("next best", overflow="fold")
-    for name in ("slower by", "sends"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    columns = ("table", "rows", "place", "sent", "memory", "next best", "slower by", "sends")
+    shown = plain_table(*columns, right=("rows", "sent", "memory", "slower by", "sends"))
     for table in explained:
         other = [NONE, NONE, NONE]
         if table.runner_up is not None:

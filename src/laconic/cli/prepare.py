@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, work_bars, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +35,6 @@ def prepare(
     json_file: JsonFile = None,
 ) -> None:
     """Count values, map them to ids and write Parquet: whole, or not at all."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     from laconic.data.columns import RandomSplit, TimeSplit
     from laconic.data.prepare import prepare as run
 
@@ -46,16 +43,7 @@ def prepare(
     if eval_last or eval_fraction is not None:
         fraction = 0.1 if eval_fraction is None else eval_fraction
         split = TimeSplit(kind="time", fraction=fraction) if eval_last else RandomSplit(fraction=fraction)
-    console = Console(stderr=True)
-    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*bars, console=console, transient=True) as progress:
-        tasks: dict[str, Any] = {}
-
-        def show(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(phase, total=total)
-            progress.update(tasks[phase], completed=done)
-
+    with work_bars() as tell:
         result = run(
             inputs,
             out,
@@ -65,11 +53,10 @@ def prepare(
             buckets=buckets,
             split=split,
             skip_bad_lines=skip_bad_lines,
-            progress=show,
+            progress=tell,
         )
     facts = {"folder": str(result.folder), **result.facts()}
-    if json_file is not None:
-        write_json(facts, json_file)
+    write_json(facts, json_file)
     title = f"{result.folder}: {result.rows:,} samples, {result.skipped:,} bad lines left out"
     _show(console_for(json_file), facts, title)
 

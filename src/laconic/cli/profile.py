@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from laconic.cli.extras import need
-from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
+from laconic.cli.output import (
+    JsonFile,
+    Overrides,
+    ReportFile,
+    check_outputs,
+    console_for,
+    plain_table,
+    work_bars,
+    write_json,
+)
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,8 +52,7 @@ def profile(
     write_access(access, out)
     if report is not None:
         write_report(access, report)
-    if json_file is not None:
-        write_json(_summary(access), json_file)
+    write_json(_summary(access), json_file)
     _show(console_for(json_file), access, out, report)
 
 
@@ -74,24 +82,21 @@ def _settings(data: Path, columns: Path | None, overrides: list[str]) -> Parquet
 
 def _profiled(settings: ParquetSettings | SyntheticSettings, name: str) -> Access:
     """Pass over all samples under a progress bar."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     from laconic.data import open_source
     from laconic.plan.access.profile import Profiler
 
-    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("opening", total=None)
+    with work_bars() as tell:
+        tell("opening", 0, 1)
         source = open_source(settings)
-        samples = source.samples_in("train")
+        samples, done = source.samples_in("train"), 0
+        tell("opening", 1, 1)
         profiler = Profiler(
             [(feature.name, feature.rows) for feature in source.schema.categorical], samples, source=name
         )
-        progress.update(task, description="counting lookups", total=samples)
         for lookups in source.lookups_in_order("train"):
             profiler.add(lookups)
-            progress.advance(task, lookups.samples)
+            done += lookups.samples
+            tell("counting lookups", done, samples)
         return profiler.finish()
 
 
@@ -124,18 +129,15 @@ def _table_summary(table: TableAccess) -> dict[str, Any]:
 
 
 def _show(console: Console, access: Access, out: Path, report: Path | None) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
     from rich.text import Text
 
     from laconic.numerals import NONE, plain, share
     from laconic.report.access_page import errors_text
 
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    shown.add_column("table", overflow="fold", min_width=8)
-    for name in ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    figures = ("rows", "looked up", "lookups", "bag", "top 1 %", "Zipf", "KS", "drift")
+    shown = plain_table("table", *figures, right=figures)
+    shown.columns[0].min_width = 8
     for table in access.tables:
         zipf, drift = table.zipf, table.drift
         shown.add_row(

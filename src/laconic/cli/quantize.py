@@ -2,25 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from laconic.cli.extras import need
-from laconic.cli.output import JsonFile, ReportFile, check_outputs, console_for, write_json
-from laconic.cli.progress import work_bars
+from laconic.cli.output import (
+    JsonFile,
+    ReportFile,
+    check_outputs,
+    console_for,
+    plain_table,
+    work_bars,
+    write_json,
+    write_result,
+)
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from laconic.quantize.formats import Artifact
     from laconic.quantize.formats.result import QuantizeResult
+    from laconic.quantize.search.debugger import Debugged, PartError
+    from laconic.quantize.search.refresh import Refreshed
     from laconic.quantize.search.run import SearchSettings
+    from laconic.quantize.search.workbench import Tell, Workbench
+
+REFUSED = 3
+"""Exit code where a recipe breaks its budget."""
 
 _MEASUREMENTS = "quantize.jsonl"
 _BUDGET = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What a search, a refresh and the debugger are all told."""
+
+    console: Console
+    run: Path
+    """Folder of the run whose model is looked at."""
+    out: Path
+    samples: int
+    probe: int
+    seed: int
+    shadow: bool
+    json_file: Path | None
+    report: Path | None
+
+    def open_workbench(self, tell: Tell) -> Workbench:
+        """Load the model and the samples that it is measured on."""
+        from laconic.quantize.search.workbench import open_workbench
+
+        return open_workbench(self.run, most=self.samples, seed=self.seed, tell=tell)
+
+    def write(self, artifact: Artifact, bench: Workbench) -> None:
+        """Write an artifact, with the model in fp32 beside it where that is wanted."""
+        from laconic.quantize.formats import write_artifact
+
+        write_artifact(self.out, artifact, shadow=bench.trained if self.shadow else None)
 
 
 def quantize(
@@ -60,7 +104,6 @@ def quantize(
     report: ReportFile = None,
 ) -> None:
     """Search the precision of every table and layer, verify it on unseen samples, and write an artifact."""
-    from laconic.cli.quantize_check import debug_run, refresh_artifact
     from laconic.cli.tune import parse_budget
     from laconic.quantize.search.run import SearchSettings
 
@@ -74,61 +117,39 @@ def quantize(
     if not run.is_dir():
         what = "an artifact" if refresh is not None else "a training run, its train.out"
         raise ConfigError(f"{run}: no such folder; expected that of {what}")
+    subject = run if refresh is None else refresh
+    options = _Options(console, subject, out, samples, probe, seed, shadow, json_file, report)
     if debug is not None:
-        debug_run(console, run, debug, samples=samples, probe=probe, seed=seed, json_file=json_file)
+        _debug(options, debug)
         return
-    check_new_folder(out)
-    if refresh is not None:
-        refresh_artifact(
-            console,
-            run,
-            refresh,
-            out,
-            allowed,
-            samples=samples,
-            seed=seed,
-            shadow=shadow,
-            json_file=json_file,
+    if out.exists():
+        raise ConfigError(
+            f"--out: {str(out)!r} exists, and artifacts are never changed; choose another folder"
         )
+    if refresh is not None:
+        _refresh(options, run, allowed)
         return
     settings = SearchSettings(allowed or _BUDGET, _objective(objective), probe, batch, seed)
-    _search(console, run, settings, out, samples, shadow, measurements, fresh, json_file, report)
+    _search(options, settings, measurements, fresh)
 
 
-def _search(
-    console: Console,
-    run: Path,
-    settings: SearchSettings,
-    out: Path,
-    samples: int,
-    shadow: bool,
-    measurements: Path | None,
-    fresh: bool,
-    json_file: Path | None,
-    report: Path | None,
-) -> None:
-    from laconic.quantize.formats import write_artifact
+def _search(options: _Options, settings: SearchSettings, measurements: Path | None, fresh: bool) -> None:
     from laconic.quantize.search.run import measurement_file, quantize_run
-    from laconic.quantize.search.workbench import open_workbench
-    from laconic.report import write_report
 
     need("scipy")
+    console, run = options.console, options.run
     with work_bars() as tell:
-        bench = open_workbench(run, most=samples, seed=settings.seed, tell=tell)
+        bench = options.open_workbench(tell)
         file = measurement_file(bench, settings, measurements or run / _MEASUREMENTS, fresh=fresh)
         known = len(file)
         quantized = quantize_run(bench, settings, file, run.resolve().name, tell)
-        write_artifact(out, quantized.artifact, shadow=bench.trained if shadow else None)
+        options.write(quantized.artifact, bench)
     if file.forgotten:
         console.print(f"{file.forgotten} measurements of another model or other samples were replaced")
     if known:
         console.print(f"{known} measurements were taken from {file.path}", soft_wrap=True)
-    result = quantized.result
-    if json_file is not None:
-        write_json(result.model_dump(mode="json"), json_file)
-    if report is not None:
-        write_report(result, report)
-    _show(console, result, out)
+    write_result(quantized.result, options.json_file, options.report)
+    _show(console, quantized.result, options.out)
 
 
 def _objective(text: str) -> Literal["size", "latency"]:
@@ -137,14 +158,6 @@ def _objective(text: str) -> Literal["size", "latency"]:
     if text == "latency":
         return "latency"
     raise ConfigError(f"--objective: expected size or latency, got {text!r}")
-
-
-def check_new_folder(out: Path) -> None:
-    """Say now what would go wrong after the search."""
-    if out.exists():
-        raise ConfigError(
-            f"--out: {str(out)!r} exists, and artifacts are never changed; choose another folder"
-        )
 
 
 def _show(console: Console, result: QuantizeResult, out: Path) -> None:
@@ -186,18 +199,13 @@ def _show(console: Console, result: QuantizeResult, out: Path) -> None:
 
 
 def _table(result: QuantizeResult) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
     from laconic.numerals import bytes_text
 
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    shown.add_column("table, layer", overflow="fold")
-    shown.add_column("precision")
-    for name in ("fp32", "now", "us", "NE"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("next in line", overflow="fold", style="dim")
+    figures = ("fp32", "now", "us", "NE")
+    shown = plain_table("table, layer", "precision", *figures, "next in line", right=figures)
+    shown.columns[-1].style = "dim"
     for part in result.parts:
         choice = part.choice
         shown.add_row(
@@ -210,3 +218,133 @@ def _table(result: QuantizeResult) -> Table:
             part.reason.partition("; ")[2],
         )
     return shown
+
+
+def _debug(options: _Options, what: Path) -> None:
+    """Compare an artifact, or a recipe applied to the run, with the run in fp32."""
+    from laconic.quantize.search.debugger import debug
+    from laconic.quantize.search.held_out import thinned
+
+    if not what.exists():
+        raise ConfigError(
+            f"--debug: no {str(what)!r}; expected the folder of an artifact or a recipe, *.toml"
+        )
+    with work_bars() as tell:
+        bench = options.open_workbench(tell)
+        artifact = _artifact(what, options.run, bench, tell)
+        debugged = debug(bench.trained, artifact, thinned(bench.halves.search, options.probe), tell)
+    write_json(asdict(debugged), options.json_file)
+    _show_debugged(options.console, debugged)
+
+
+def _artifact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artifact:
+    from laconic.quantize.formats import Recipe, quantize_model, read_artifact
+
+    if not what.is_dir():
+        names = bench.trained.features.table_names
+        recipe = Recipe.load(what)
+        return quantize_model(
+            bench.trained,
+            recipe,
+            bench.observed,
+            say=lambda name: tell("quantizing tables", names.index(name), len(names)),
+        )
+    artifact = read_artifact(what)
+    if (artifact.shape, artifact.features.table_names) != (
+        bench.trained.shape,
+        bench.trained.features.table_names,
+    ):
+        raise ConfigError(
+            f"--debug: {what} is of another model than {run}; give the run that it was made from"
+        )
+    return artifact
+
+
+def _show_debugged(console: Console, debugged: Debugged) -> None:
+    from rich.text import Text
+
+    figures = ("SQNR", "served", "cosine", "logit", "NE")
+    shown = plain_table("table, layer", "precision", *figures, "worst id", right=figures)
+    shown.columns[-1].style = "dim"
+    for error in debugged.parts:
+        served = "" if error.accumulated_db is None else f"{error.accumulated_db:.1f}"
+        shown.add_row(
+            Text(error.part.name),
+            error.precision,
+            f"{error.sqnr_db:.1f}",
+            served,
+            f"{error.cosine:.5f}",
+            f"{error.logit_rms:.2g}",
+            f"+{error.harm.expected:.4%}",
+            f"{error.ids[0].id}: {error.ids[0].share:.0%}" if error.ids else "",
+        )
+    console.print(shown)
+    console.print(
+        "SQNR in dB, of a part alone and as served after all others; logit: root mean square of its change; NE: harm of "
+        "the part alone; worst id: the one on whose samples most of it falls",
+        style="dim",
+    )
+    harm = debugged.harm
+    console.print(
+        f"all together: NE {harm.measured:+.4%} +- {harm.measured_se:.4%} measured, {harm.expected:.4%} expected, "
+        f"on {debugged.samples:,} samples"
+    )
+    for sample in debugged.hurt:
+        ids = sample.ids[sample.worst_table]
+        console.print(
+            f"logit {sample.logit:+.3f} -> {sample.low:+.3f}, label {sample.label}: furthest from fp32 is "
+            f"{sample.worst_table}, ids {ids}",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def _refresh(options: _Options, old: Path, allowed: float | None) -> None:
+    """Apply an artifact's recipe to a new run; exit with ``REFUSED`` where that breaks the budget."""
+    from laconic.quantize.formats import read_artifact
+    from laconic.quantize.search.refresh import refresh, refresh_budget
+
+    run = options.run
+    if not run.is_dir():
+        raise ConfigError(
+            f"--refresh: no folder {str(run)!r}; expected that of a training run, its train.out"
+        )
+    artifact = read_artifact(old)
+    budget = refresh_budget(artifact, allowed)
+    with work_bars() as tell:
+        bench = options.open_workbench(tell)
+        refreshed = refresh(bench, artifact, budget, tell)
+        if refreshed.within:
+            options.write(refreshed.artifact, bench)
+    write_json(_refreshed(refreshed), options.json_file)
+    harm, scored = refreshed.scored.harm, refreshed.scored
+    options.console.print(
+        f"NE {scored.exact.normalized_entropy:.5f} -> {scored.low.normalized_entropy:.5f}: {harm.measured:+.4%} +- "
+        f"{harm.measured_se:.4%} measured, {harm.expected:.4%} expected, of {budget:.4%} allowed, on {harm.samples:,} samples"
+    )
+    if refreshed.within:
+        options.console.print(f"{options.out} has the artifact", soft_wrap=True, markup=False)
+        return
+    worst = ", ".join(_offender(error) for error in refreshed.offenders)
+    typer.echo(
+        f"laconic: --refresh: the recipe of {old} breaks its budget of {budget:.4%} on {run}: NE {harm.measured:+.4%} "
+        f"measured, {harm.expected:.4%} expected; most by {worst}; nothing was written; search again with "
+        f"laconic quantize {run} --budget {budget:.4%}",
+        err=True,
+    )
+    raise typer.Exit(REFUSED)
+
+
+def _offender(error: PartError) -> str:
+    return f"{error.part.name} ({error.precision}) +{error.harm.expected:.4%}"
+
+
+def _refreshed(refreshed: Refreshed) -> dict[str, Any]:
+    return {
+        "within": refreshed.within,
+        "budget": refreshed.budget,
+        "harm": asdict(refreshed.scored.harm),
+        "exact": asdict(refreshed.scored.exact),
+        "low": asdict(refreshed.scored.low),
+        "offenders": [asdict(error) for error in refreshed.offenders],
+    }

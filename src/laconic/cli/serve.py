@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, facts_table, write_json
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from laconic.serve.scorer import Scorer
     from laconic.serve.server import Listening
     from laconic.serve.settings import ServerSettings
@@ -67,10 +65,10 @@ def serve(
     version, facts = first[0].version, _facts(first[0], settings, token)
 
     def ready(listening: Listening) -> None:
-        console.print(_table({"address": listening.url, **facts}))
-        if json_file is not None:
-            described = {"url": listening.url, "version": version}
-            write_json({**described, "settings": settings.model_dump(mode="json")}, json_file)
+        shown = {"address": listening.url, **facts}
+        console.print(facts_table((f"[bold]{name}", value) for name, value in shown.items()))
+        described = {"url": listening.url, "version": version}
+        write_json({**described, "settings": settings.model_dump(mode="json")}, json_file)
 
     run(lambda: first.pop() if first else make(), settings, token=token, ready=ready)
 
@@ -98,12 +96,3 @@ def _facts(scorer: Scorer, settings: ServerSettings, token: str | None) -> dict[
         "token": "none" if token is None else "asked for",
         "watch": f"{settings.watch.share:.0%} of requests" if settings.watch.enabled else "off",
     }
-
-
-def _table(facts: dict[str, str]) -> Table:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    for name, value in facts.items():
-        table.add_row(f"[bold]{name}", value)
-    return table

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
+from laconic.cli.output import (
+    JsonFile,
+    Overrides,
+    ReportFile,
+    check_outputs,
+    console_for,
+    plain_table,
+    work_bars,
+    write_result,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,17 +46,13 @@ def simulate(
     from laconic.config import load, parse
     from laconic.data.synthetic import TERABYTE_ROWS
     from laconic.plan.scenario import Scenario, model_of
-    from laconic.report import write_report
 
     check_outputs(json=json_file, report=report)
     given = tuple(overrides)
     scenario = parse("", Scenario, given) if scenario_file is None else load(scenario_file, Scenario, given)
     model = model_of(scenario, TERABYTE_ROWS)
     result = _result(scenario, model, _cells(scenario, model))
-    if json_file is not None:
-        write_json(result.model_dump(mode="json"), json_file)
-    if report is not None:
-        write_report(result, report)
+    write_result(result, json_file, report)
     console = console_for(json_file)
     console.print(_table(result))
     console.print(
@@ -57,9 +62,6 @@ def simulate(
 
 def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
     """Simulate under a progress bar."""
-    from rich.console import Console
-    from rich.progress import track
-
     from laconic.plan.simulate import simulate as cells_of
 
     cells = cells_of(
@@ -70,8 +72,12 @@ def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
         message_s=scenario.message_us / 1e6,
         all_to_all=scenario.all_to_all,
     )
-    total = len(scenario.ranks) * len(scenario.gbps)
-    return list(track(cells, "simulating", total=total, console=Console(stderr=True), transient=True))
+    found, total = [], len(scenario.ranks) * len(scenario.gbps)
+    with work_bars() as tell:
+        for cell in cells:
+            found.append(cell)
+            tell("simulating", len(found), total)
+    return found
 
 
 def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> SimulateResult:
@@ -133,15 +139,11 @@ def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> Simu
 
 def _table(result: SimulateResult) -> Table:
     """One line for each number of ranks and bandwidth."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from laconic.numerals import bytes_text, plain, times
 
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     names = [name for name, _ in result.methods]
-    for name in ("ranks", "Gbit/s", "ms", "", "sent", *names):
-        shown.add_column(name, justify="right", no_wrap=True)
+    columns = ("ranks", "Gbit/s", "ms", "", "sent", *names)
+    shown = plain_table(*columns, right=columns)
     for cell in result.cells:
         sent = cell.bytes.ids + cell.bytes.rows + cell.bytes.dense + cell.bytes.hot
         shown.add_row(

@@ -9,12 +9,12 @@ from typing import NoReturn
 
 import typer
 
-from laconic.cli.output import JsonFile, Overrides, check_outputs, console_for, write_json
+from laconic.cli.output import JsonFile, Overrides, RunFile, check_outputs, console_for, write_json
 from laconic.errors import LaconicError
 
 
 def train(
-    settings_file: Path = typer.Argument(..., metavar="RUN.TOML", help="Settings of the run."),
+    settings_file: RunFile,
     overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
     resume: bool = typer.Option(
         False, help="Continue from the newest checkpoint, or start where there is none."
@@ -41,7 +41,7 @@ def train(
         result = run(settings, resume=resume or restarted, console=console, plan=plan)
     except (LaconicError, OSError, KeyboardInterrupt) as error:
         _leave(error)
-    if json_file is not None and os.environ.get("RANK", "0") == "0":
+    if os.environ.get("RANK", "0") == "0":
         write_json(asdict(result), json_file)
 
 

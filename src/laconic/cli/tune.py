@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,18 @@ import typer
 
 from laconic.adapt.tune import BUDGET, MOST_STEPS, SHARE
 from laconic.cli.extras import need
-from laconic.cli.output import JsonFile, Overrides, ReportFile, check_outputs, console_for, write_json
+from laconic.cli.output import (
+    JsonFile,
+    Overrides,
+    ReportFile,
+    RunFile,
+    check_new_toml,
+    check_outputs,
+    console_for,
+    plain_table,
+    work_bars,
+    write_result,
+)
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    settings_file: Path = typer.Argument(..., metavar="RUN.TOML", help="Settings of the run."),
+    settings_file: RunFile,
     overrides: Overrides = [],  # noqa: B006 -- typer makes a list of its own
     ranks: int = typer.Option(4, min=2, help="Ranks that the run will have."),
     steps: int | None = typer.Option(
@@ -45,20 +57,17 @@ def tune(
     from laconic.adapt.tune.policy_file import policy_text
     from laconic.config import load
     from laconic.files import write_whole
-    from laconic.report import write_report
     from laconic.train.settings import RunSettings
 
     need("scipy")
     allowed = None if budget is None else parse_budget(budget)
-    _check_outputs(out, force, json_file, report)
+    check_new_toml(out, force=force, why="; a run knows it by that")
+    check_outputs(out=out, json=json_file, report=report)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
     tuned = choose(_measured(settings, ranks, steps), allowed)
     result = tune_result(tuned, settings_file.name)
     write_whole(out, policy_text(tuned, settings_file.name))
-    if json_file is not None:
-        write_json(result.model_dump(mode="json"), json_file)
-    if report is not None:
-        write_report(result, report)
+    write_result(result, json_file, report)
     _show(console_for(json_file), result, out, settings_file)
 
 
@@ -73,33 +82,21 @@ def parse_budget(text: str) -> float:
     return value
 
 
-def _check_outputs(out: Path, force: bool, json_file: Path | None, report: Path | None) -> None:
-    """Say now what would go wrong after measuring."""
-    if out.suffix != ".toml":
-        raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}; a run knows it by that")
-    if out.exists() and not force:
-        raise ConfigError(f"--out: {str(out)!r} exists; choose another name, or replace it with --force")
-    check_outputs(out=out, json=json_file, report=report)
-
-
 def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
     """Measure under a progress bar."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     from laconic.adapt.tune.measure import measure, work_of
     from laconic.data import open_source
     from laconic.train.rehearse import rehearse
 
     source = open_source(settings.data)
     trained, work = work_of(source, settings.train.batch, ranks, steps)
-    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*bars, console=Console(stderr=True), transient=True) as progress:
-        training = progress.add_task(f"training exactly as {ranks} ranks", total=trained)
-        measuring = progress.add_task("measuring tables", total=work - trained)
+    pieces = count(1)
+    with work_bars() as tell:
 
         def done() -> None:
-            progress.advance(measuring if progress.tasks[training].finished else training)
+            piece = next(pieces)
+            tell(f"training exactly as {ranks} ranks", min(piece, trained), trained)
+            tell("measuring tables", max(piece - trained, 0), work - trained)
 
         return measure(rehearse(settings, source, ranks, done), trained)
 
@@ -126,18 +123,13 @@ def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) 
 
 def _table(result: TuneResult) -> Table:
     """Two lines for every table: rows, gradients."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
     from laconic.adapt.tune.curves import REFERENCE_BOUND
     from laconic.numerals import bytes_text
 
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("table, rows", "class", ""):
-        shown.add_column(name, overflow="fold")
-    for name in ("bound", "bytes", "sent", "harm", "per error"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    figures = ("bound", "bytes", "sent", "harm", "per error")
+    shown = plain_table("table, rows", "class", "", *figures, right=figures)
     for table in result.tables:
         index = table.homogenization[table.forward.bounds.index(REFERENCE_BOUND)]
         lines = (
