@@ -31,7 +31,7 @@ from laconic.quantize.formats import (
     write_artifact,
 )
 from laconic.serve import Engine
-from laconic.serve.scorer import EngineScorer
+from laconic.serve.engine import EngineScorer
 from laconic.serve.server import serve
 from laconic.serve.settings import ServerSettings
 

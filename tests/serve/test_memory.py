@@ -14,11 +14,10 @@ import pytest
 
 import laconic.serve.server
 from laconic.cli.serve import serve as serve_command
-from laconic.serve.deployment import Deployment
+from laconic.serve.deployment import Deployment, Repository
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query
 from laconic.serve.refusal import Refusal
-from laconic.serve.repository import Repository
 from laconic.serve.settings import Batching, ServerSettings, Watching
 from laconic.serve.tensors import Inference
 from laconic.serve.watch.labels import Outcomes

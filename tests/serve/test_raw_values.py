@@ -18,9 +18,9 @@ from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import Recipe, TableChoice, quantize_model, read_artifact, write_artifact
 from laconic.quantize.search.refresh import refresh
 from laconic.quantize.search.workbench import make_workbench
+from laconic.serve.engine import EngineScorer
 from laconic.serve.query import read_query
 from laconic.serve.refusal import Refusal
-from laconic.serve.scorer import EngineScorer
 from laconic.serve.settings import Limits
 from laconic.serve.tensors import read_inference
 from laconic.train.load_trained import load_trained, run_settings
@@ -414,5 +414,5 @@ def test_a_vocabulary_that_does_not_fit_is_refused(worlds):
 
 def test_a_precision_that_changes_sorts_no_vocabulary_again(artifacts, monkeypatch):
     scorer = EngineScorer.load(artifacts("prepared"), 1)
-    monkeypatch.setattr("laconic.serve.scorer.RawIds", None)
+    monkeypatch.setattr("laconic.serve.engine.RawIds", None)
     assert scorer.shadow().signature is scorer.signature

@@ -13,7 +13,7 @@ from laconic.cli.output import JsonFile, check_outputs, console_for, facts_table
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
-    from laconic.serve.scorer import Scorer
+    from laconic.serve.engine import Scorer
     from laconic.serve.server import Listening
     from laconic.serve.settings import ServerSettings
 
@@ -42,7 +42,7 @@ def serve(
     a table or layer that harms scores too much is switched to fp32; see docs/guides/serving.md.
     """
     from laconic.config import load, parse
-    from laconic.serve.scorer import EngineScorer
+    from laconic.serve.engine import EngineScorer
     from laconic.serve.server import serve as run
     from laconic.serve.settings import ServerSettings
 

@@ -1,7 +1,7 @@
 """Parts of Plotly figures that pages share: axes, labels, lines, heat maps and colors.
 
-A figure is a plain dictionary. A color in it is the name of a CSS variable, ``--method-0`` or ``--ink``;
-the page's script replaces it by what the style sheet says in light or in dark.
+A figure is a plain dictionary. A color in it is the name of a CSS variable, ``--method-0`` or
+``--ink``; the page's script replaces it by what the style sheet says in light or in dark.
 
 Categories stand at whole numbers with names beside them, so that a name can be anything: a number,
 very long, or HTML.

@@ -22,8 +22,9 @@
       ]
     }
 
-The first method is what the others are compared with; the last is the one the page speaks of on top.
-Bytes are averages for one step and one rank. NaN and null both mean: not defined, or not measured.
+The first method is what the others are compared with; the last is the one the page speaks of on
+top. Bytes are averages for one step and one rank. NaN and null both mean: not defined, or not
+measured.
 """
 
 from __future__ import annotations

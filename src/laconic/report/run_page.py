@@ -12,8 +12,8 @@
     {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
     {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
 
-One entry a line (shown here on two where it is long). Entries of other kinds, and further fields, are
-for others. Of a run that is still training, the last line may be half of one; it is left out.
+One entry a line (shown here on two where it is long). Entries of other kinds, and further fields,
+are for others. Of a run that is still training, the last line may be half of one; it is left out.
 """
 
 from __future__ import annotations

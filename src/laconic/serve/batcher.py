@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.serve.engine import Scorer
 from laconic.serve.query import Query, merged
 from laconic.serve.refusal import Refusal
-from laconic.serve.scorer import Scorer
 from laconic.serve.settings import Batching
 
 __all__ = ["Batcher", "ServiceTime"]

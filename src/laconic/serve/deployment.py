@@ -1,27 +1,35 @@
-"""One version of a model at work: its queue, its watch, and the way of a request through them."""
+"""One version of a model at work, and how another takes its place without a request noticing.
+
+A ``Deployment`` has a queue and a watch, and leads requests through them. ``Repository`` says which
+one answers now: a new artifact is loaded and warmed up in a thread while the old one answers; then
+new requests go to the new one, and the old one answers what it has accepted. For that time both are
+in memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.errors import LaconicError
 from laconic.serve.batcher import Batcher
+from laconic.serve.engine import Scorer
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, read_query
 from laconic.serve.refusal import Refusal
-from laconic.serve.scorer import Scorer
 from laconic.serve.settings import ServerSettings
 from laconic.serve.tensors import Answer, Inference, write_answer
 from laconic.serve.watch.watch import Watch
 
-__all__ = ["Deployment", "not_finite", "warm_up"]
+__all__ = ["Deployment", "Repository", "not_finite", "warm_up"]
 
 
 def not_finite(scorer: Scorer, query: Query, probability_B: NDArray[np.float32]) -> Refusal:
@@ -122,3 +130,62 @@ class Deployment:
         await self.batcher.closed()
         if self.watch is not None:
             await self.watch.closed()
+
+
+_log = logging.getLogger("laconic.serve")
+
+
+class Repository:
+    """The one model of a server, in its current version."""
+
+    def __init__(self, load: Callable[[], Scorer], settings: ServerSettings, metrics: Metrics) -> None:
+        self._load, self._settings, self._metrics = load, settings, metrics
+        self._current: Deployment | None = None
+        self._loading = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
+        self.draining = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are welcome."""
+        return self._current is not None and not self.draining
+
+    def current(self) -> Deployment:
+        """Return the deployment that answers; Refusal 503 where there is none."""
+        if self._current is None:
+            raise Refusal(503, "server: no model is loaded yet; try again", retry_after_s=1)
+        return self._current
+
+    async def adopt(self, scorer: Scorer) -> Deployment:
+        """Let this scorer answer from now on."""
+        measured = await asyncio.to_thread(warm_up, scorer)
+        old, new = self._current, Deployment(scorer, measured, self._settings, self._metrics)
+        self._current = new
+        if old is not None:
+            self._metrics.version.remove(self._settings.model, old.version)
+            task = asyncio.create_task(old.retire())
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+        self._metrics.version.labels(self._settings.model, new.version).set(1)
+        return new
+
+    async def reload(self) -> str:
+        """Load the artifact again, one reload at a time; the old version stays where that fails."""
+        async with self._loading:
+            try:
+                new = await self.adopt(await asyncio.to_thread(self._load))
+            except (LaconicError, OSError) as error:
+                self._metrics.reloads.labels("failed").inc()
+                _log.error(
+                    "reload failed, version %s stays: %s", self._current and self._current.version, error
+                )
+                raise Refusal(400, f"reload: {error}; the version that was loaded stays") from error
+            self._metrics.reloads.labels("done").inc()
+            _log.info("version %s answers now", new.version)
+            return new.version
+
+    async def close(self) -> None:
+        """Retire everything."""
+        if self._current is not None:
+            await self._current.retire()
+        await asyncio.gather(*self._retiring)

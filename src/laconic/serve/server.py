@@ -26,12 +26,11 @@ import uvicorn
 
 from laconic.errors import PlanError
 from laconic.serve.app import make_app
-from laconic.serve.connection import connection_class
+from laconic.serve.connection import Overload, connection_class
+from laconic.serve.deployment import Repository
+from laconic.serve.engine import Scorer
 from laconic.serve.metrics import Metrics
-from laconic.serve.overload import Overload
 from laconic.serve.refusal import Refusal
-from laconic.serve.repository import Repository
-from laconic.serve.scorer import Scorer
 from laconic.serve.settings import ServerSettings
 
 __all__ = ["Listening", "listen", "serve"]

@@ -1,11 +1,13 @@
-"""Which part's precision is to blame: raise one at a time to fp32, and see the difference shrink.
+"""Which part's precision is to blame for scores that are too different, and what is done about it.
 
-Works for tables and layers alike, and on the model that answers, not on a copy from disk: a table whose rows were damaged in memory is
-found too.
+Parts are raised to fp32 one at a time, worst first, until the difference is small enough. That
+works for tables and layers alike, and on the model that answers, not on a copy from disk: a table
+whose rows were damaged in memory is found too.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.lookups import Lookups
-from laconic.serve.scorer import Scorer
-from laconic.serve.watch.score_drift import ScoreFigures, score_figures
+from laconic.serve.engine import Scorer
+from laconic.serve.settings import Watching
+from laconic.serve.watch.score_drift import ScoreFigures, exceeded, score_figures
 
-__all__ = ["Blame", "Evidence", "blame"]
+__all__ = ["MODEL", "Blame", "Evidence", "Finding", "blame", "settle"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,3 +59,48 @@ def blame(scorer: Scorer, evidence: Evidence) -> Iterator[Blame]:
         best = min(trials, key=lambda trial: trial.after.harm)
         yield best
         scorer, before = best.scorer, best.after
+
+
+MODEL = "model"
+"""The part that is all parts."""
+
+_WORTH = 0.9
+"""A part is to blame if raising it leaves less than this of the harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A part that was found to blame."""
+
+    unix_s: float
+    part: str
+    harm_before: float
+    harm_after: float
+    switched: bool
+
+
+def settle(
+    live: Scorer, shadow: Scorer, evidence: Evidence, settings: Watching
+) -> tuple[Scorer, list[Finding]]:
+    """Return a model within all limits, and who was to blame; nobody, where it is within them already.
+
+    Where no single part makes a difference, or half of all parts are not enough, it is the shadow.
+    """
+    before = evidence.figures(live)
+    if not exceeded(before, settings, live.budget):
+        return live, []
+    scorer, findings = live, list[Finding]()
+    most = max(1, len(live.lowered) // 2)
+    for found in blame(live, evidence):
+        if found.after.harm > found.before.harm * _WORTH or len(findings) == most:
+            break
+        findings.append(_finding(found.part, found.before, found.after, settings))
+        scorer = found.scorer
+        if not exceeded(found.after, settings, live.budget):
+            return scorer, findings
+    findings.append(_finding(MODEL, evidence.figures(scorer), evidence.figures(shadow), settings))
+    return shadow, findings
+
+
+def _finding(part: str, before: ScoreFigures, after: ScoreFigures, settings: Watching) -> Finding:
+    return Finding(time.time(), part, before.harm, after.harm, settings.switching)

@@ -33,16 +33,15 @@ from numpy.typing import NDArray
 
 from laconic.errors import LaconicError
 from laconic.files import finite
+from laconic.serve.engine import Scorer
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, merged
-from laconic.serve.scorer import Scorer
 from laconic.serve.settings import Watching
 from laconic.serve.watch.alerts import Alerts
-from laconic.serve.watch.culprit import Evidence
+from laconic.serve.watch.culprit import Evidence, Finding, settle
 from laconic.serve.watch.input_drift import FeatureFigures, InputDrift
 from laconic.serve.watch.labels import Outcomes, Scored
 from laconic.serve.watch.score_drift import ScoreDrift, exceeded
-from laconic.serve.watch.switching import Finding, settle
 
 __all__ = ["Watch"]
 
