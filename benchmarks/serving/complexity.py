@@ -27,8 +27,8 @@ from laconic.quantize.formats import (
     TrainedModel,
     quantize_rows,
 )
-from laconic.quantize.formats.model_shape import linear_layers
 from laconic.quantize.formats.quantize import quantize_layers
+from laconic.quantize.formats.trained_model import linear_layers
 
 __all__ = ["PARTS", "Fit", "flops", "measure_complexity"]
 

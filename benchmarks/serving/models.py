@@ -20,8 +20,7 @@ from benchmarks.data_sets import real_data_sets
 from benchmarks.serving.steps import Steps
 from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
 from laconic.quantize.formats import Artifact, Features, ModelShape, TrainedModel
-from laconic.quantize.search.held_out import select
-from laconic.quantize.search.workbench import Workbench, make_workbench
+from laconic.quantize.search.workbench import Workbench, make_workbench, select
 from laconic.train.load_trained import trained_features
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings, RunSettings, TrainSettings

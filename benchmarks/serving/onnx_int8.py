@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from laconic.machine import has_vnni
 from laconic.quantize.formats import TrainedModel
-from laconic.quantize.formats.model_shape import linear_layers
+from laconic.quantize.formats.trained_model import linear_layers
 from laconic.serve.onnx_export import Graph, dlrm_graph
 
 __all__ = ["int8_model"]

@@ -6,6 +6,7 @@ Ids are stored table after table, within a table sample after sample. Shape lege
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,7 +60,34 @@ class Lookups:
             raise ConfigError(f"lookups: expected ids of shape (tables, samples), got {tuple(ids_TB.shape)}")
         return cls(ids_TB.reshape(-1), torch.arange(ids_TB.numel() + 1), ids_TB.shape[0])
 
+    @classmethod
+    def joined(cls, parts: Sequence[Lookups]) -> Lookups:
+        """Bags of all samples of several batches, at least one, in their order."""
+        tables = parts[0].tables
+        bags = [part.bags(t) for t in range(tables) for part in parts]
+        sizes = torch.cat([offsets.diff() for _, offsets in bags])
+        return cls(torch.cat([ids_L for ids_L, _ in bags]), _begins(sizes), tables)
+
     @property
     def samples(self) -> int:
         """B, which may be zero."""
         return (self.offsets.numel() - 1) // self.tables
+
+    def bags(self, table: int) -> tuple[Tensor, Tensor]:
+        """Ids of one table, and B + 1 offsets: where the bag of each sample begins in them, and their end."""
+        offsets = self.offsets[table * self.samples : (table + 1) * self.samples + 1]
+        return self.ids_L[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0]
+
+    def select(self, chosen: Tensor) -> Lookups:
+        """Bags of some samples, by their numbers, in any order."""
+        bags = (torch.arange(self.tables).unsqueeze(1) * self.samples + chosen).flatten()
+        begins, ends = self.offsets[bags], self.offsets[bags + 1]
+        offsets = _begins(ends - begins)
+        place_L = torch.arange(int(offsets[-1]))
+        place_L += torch.repeat_interleave(begins - offsets[:-1], ends - begins)
+        return Lookups(self.ids_L[place_L], offsets, self.tables)
+
+
+def _begins(sizes: Tensor) -> Tensor:
+    """Where bags of these sizes begin, one after the other, and the end of the last."""
+    return torch.nn.functional.pad(sizes.cumsum(0), (1, 0))

@@ -16,7 +16,7 @@ from laconic.data import open_source
 from laconic.data.prepare import prepare
 from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import Recipe, TableChoice, quantize_model, read_artifact, write_artifact
-from laconic.quantize.search.refresh import refresh
+from laconic.quantize.search.run import refresh
 from laconic.quantize.search.workbench import make_workbench
 from laconic.serve.engine import EngineScorer
 from laconic.serve.query import read_query

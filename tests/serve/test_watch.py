@@ -14,7 +14,7 @@ import torch
 from laconic.data import Categorical, Samples, Schema
 from laconic.lookups import Lookups
 from laconic.quantize.formats import read_artifact, write_artifact
-from laconic.quantize.search.population import population_of
+from laconic.quantize.search.run import population_of
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query
 from laconic.serve.refusal import Refusal

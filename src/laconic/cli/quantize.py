@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from laconic.quantize.formats import Artifact
     from laconic.quantize.formats.result import QuantizeResult
     from laconic.quantize.search.debugger import Debugged, PartError
-    from laconic.quantize.search.refresh import Refreshed
-    from laconic.quantize.search.run import SearchSettings
+    from laconic.quantize.search.run import Refreshed, SearchSettings
     from laconic.quantize.search.workbench import Tell, Workbench
 
 REFUSED = 3
@@ -223,7 +222,7 @@ def _table(result: QuantizeResult) -> Table:
 def _debug(options: _Options, what: Path) -> None:
     """Compare an artifact, or a recipe applied to the run, with the run in fp32."""
     from laconic.quantize.search.debugger import debug
-    from laconic.quantize.search.held_out import thinned
+    from laconic.quantize.search.workbench import thinned
 
     if not what.exists():
         raise ConfigError(
@@ -302,7 +301,7 @@ def _show_debugged(console: Console, debugged: Debugged) -> None:
 def _refresh(options: _Options, old: Path, allowed: float | None) -> None:
     """Apply an artifact's recipe to a new run; exit with ``REFUSED`` where that breaks the budget."""
     from laconic.quantize.formats import read_artifact
-    from laconic.quantize.search.refresh import refresh, refresh_budget
+    from laconic.quantize.search.run import refresh, refresh_budget
 
     run = options.run
     if not run.is_dir():

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from laconic.kernels import Kernels
 from laconic.quantize.formats.layers import restored_weight
-from laconic.quantize.formats.model_shape import ModelShape
+from laconic.quantize.formats.trained_model import ModelShape
 
 __all__ = ["DenseNetwork"]
 

@@ -23,8 +23,7 @@ from laconic.data import Categorical, Schema
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.quantize.formats import Artifact, RowFormat, read_artifact
-from laconic.quantize.formats.population import Population
-from laconic.quantize.formats.raw_ids import RawIds
+from laconic.quantize.formats.features import Population, RawIds
 from laconic.serve.dense_network import DenseNetwork
 from laconic.serve.signature import Signature
 

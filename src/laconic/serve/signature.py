@@ -24,7 +24,7 @@ from typing import Any
 from laconic.data import Schema
 from laconic.errors import ConfigError
 from laconic.quantize.formats import Features
-from laconic.quantize.formats.raw_ids import RawIds
+from laconic.quantize.formats.features import RawIds
 
 __all__ = ["DENSE", "LENGTHS", "OUTPUT", "RAW", "RAW_VALUES", "Signature"]
 

@@ -23,7 +23,7 @@ from laconic.quantize.formats import (
     write_artifact,
 )
 from laconic.quantize.formats.artifact import _digest, _file_digest
-from laconic.quantize.formats.population import Histogram, Population
+from laconic.quantize.formats.features import Histogram, Population
 from tests.quantize.formats.models import samples_for, trained_model, with_choices
 
 HUGE = json.dumps(

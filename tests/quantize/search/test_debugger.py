@@ -8,8 +8,8 @@ import torch
 
 from laconic.quantize.formats import Recipe, RowFormat, TableChoice, quantize_model
 from laconic.quantize.search.debugger import debug
-from laconic.quantize.search.held_out import joined
-from laconic.quantize.search.refresh import refresh
+from laconic.quantize.search.run import refresh
+from laconic.quantize.search.workbench import joined
 from tests.quantize.formats.models import with_choices
 
 

@@ -8,7 +8,7 @@ import torch
 from laconic.data import Samples, Synthetic
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quantize.search.held_out import BATCH, divide, joined, labels, select, thinned
+from laconic.quantize.search.workbench import BATCH, divide, joined, labels, select, thinned
 
 
 def source(samples=9000, **changes):
@@ -59,6 +59,13 @@ def test_selected_samples_keep_their_bags():
     assert chosen.lookups.offsets.tolist() == [0, 1, 3, 4, 4]
     nothing = select(samples, torch.tensor([], dtype=torch.int64))
     assert (len(nothing), nothing.lookups.offsets.tolist()) == (0, [0])
+
+
+def test_bags_of_a_table_begin_at_their_offsets():
+    lookups = Lookups(torch.tensor([1, 2, 3, 4, 5, 6]), torch.tensor([0, 2, 2, 3, 3, 5, 6]), tables=2)
+    first, second = (tuple(part.tolist() for part in lookups.bags(t)) for t in range(2))
+    assert first == ([1, 2, 3], [0, 2, 2, 3])
+    assert second == ([4, 5, 6], [0, 0, 2, 3])
 
 
 @pytest.mark.parametrize("samples", [0, 100])

@@ -24,9 +24,8 @@ from laconic.quantize.search.candidates import (
     candidates,
     recipe_of,
 )
-from laconic.quantize.search.emulate import EmulatedModel
-from laconic.quantize.search.held_out import thinned
-from laconic.quantize.search.probe import Probe, Scorer
+from laconic.quantize.search.probe import EmulatedModel, Probe
+from laconic.quantize.search.workbench import thinned
 from laconic.serve import Engine
 from tests.quantize.formats.models import with_choices
 
@@ -93,7 +92,7 @@ def test_the_engine_computes_what_is_emulated(bench, kind):
         layer=LayerChoice(kind=kind, equalized=kind.startswith("int8")),
     )
     artifact = quantize_model(bench.trained, recipe, bench.observed)
-    scorer = Scorer(bench.trained, thinned(bench.halves.verification, 500), bench.observed)
+    scorer = Probe(bench.trained, thinned(bench.halves.verification, 500), bench.observed)
     engine = Engine(artifact)
     served_B = torch.cat(
         [torch.from_numpy(engine.logits(s.dense_BF.numpy(), s.lookups)) for s in scorer.batches]

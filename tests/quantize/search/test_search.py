@@ -8,10 +8,8 @@ import pytest
 
 from laconic.errors import PlanError
 from laconic.quantize.search.choose import choose, harm_figures, pareto
-from laconic.quantize.search.drafts import Drafts
-from laconic.quantize.search.half import Half
 from laconic.quantize.search.probe import Probe
-from laconic.quantize.search.search import score, search
+from laconic.quantize.search.search import Drafts, Half, score, search
 from laconic.quantize.search.sensitivity import MeasurementFile, measure_candidates
 
 pytest.importorskip("scipy")

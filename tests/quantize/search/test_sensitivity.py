@@ -6,9 +6,9 @@ import pytest
 
 from laconic.errors import ConfigError
 from laconic.quantize.search.candidates import candidates
-from laconic.quantize.search.held_out import thinned
 from laconic.quantize.search.probe import Probe
 from laconic.quantize.search.sensitivity import MeasurementFile, measure_candidates, stored_bytes
+from laconic.quantize.search.workbench import thinned
 from tests.quantize.formats.models import with_choices
 
 

@@ -2,12 +2,11 @@
 
 from laconic.quantize.formats.artifact import Artifact, read_artifact, write_artifact
 from laconic.quantize.formats.features import DenseFeature, Features, TableFeature
-from laconic.quantize.formats.model_shape import ModelShape
-from laconic.quantize.formats.observe import Observed, observe
+from laconic.quantize.formats.layers import Observed, observe
 from laconic.quantize.formats.quantize import quantize_model
 from laconic.quantize.formats.recipe import LayerChoice, Recipe, TableChoice
 from laconic.quantize.formats.rows import Ranges, RowFormat, dequantize_rows, quantize_rows
-from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.formats.trained_model import ModelShape, TrainedModel
 
 __all__ = [
     "Artifact",

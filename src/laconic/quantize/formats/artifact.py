@@ -31,13 +31,10 @@ from laconic.config import Settings, parse
 from laconic.data.texts import Texts
 from laconic.data.value_index import Values
 from laconic.errors import ConfigError, FormatError
-from laconic.quantize.formats.features import Features
+from laconic.quantize.formats.features import Features, Population, check_vocabulary
 from laconic.quantize.formats.layers import part_shapes
-from laconic.quantize.formats.model_shape import ModelShape, linear_layers
-from laconic.quantize.formats.population import Population
-from laconic.quantize.formats.raw_ids import check_vocabulary
 from laconic.quantize.formats.recipe import Recipe
-from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.formats.trained_model import ModelShape, TrainedModel, linear_layers
 
 __all__ = ["Artifact", "read_artifact", "write_artifact"]
 

@@ -1,18 +1,44 @@
-"""What a served model is asked with: dense features and how raw values become them, tables and their rows."""
+"""What a served model is asked with: dense features, tables, how raw values become both, and what inputs looked like.
+
+The population of the samples that a model was made for is kept as histograms, which a server
+compares its requests with. A feature has one view or more, each with a histogram::
+
+    NAME            values of a dense feature, or ids of a table, by order
+    NAME/hash       ids of a table by the upper four bits of their hash, ``data.mix64``
+    NAME.lengths    lengths of a table's bags, where it has bags
+
+Bin k counts values from edge k - 1, inclusive, to edge k, exclusive; the first and last bins are
+open.
+
+Shape legend: ``L`` values of one table, bag after bag.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from laconic.config import Settings
+from laconic.data.hashing import hash_texts, mix64
+from laconic.data.texts import Texts
+from laconic.data.value_index import ValueIndex, Values
 from laconic.errors import ConfigError
 
-__all__ = ["DenseFeature", "Features", "TableFeature"]
+__all__ = [
+    "DenseFeature",
+    "Features",
+    "Histogram",
+    "Population",
+    "RawIds",
+    "TableFeature",
+    "check_vocabulary",
+]
 
 MIN_HASHED_ROWS = 2  # one bucket, and the row for missing values
 
@@ -104,3 +130,114 @@ class Features(Settings):
                 out_BF[:, f] = x_B
         out_BF[np.isnan(raw_BF)] = 0.0
         return out_BF
+
+
+class Histogram(Settings):
+    """Of one view."""
+
+    edges: tuple[float, ...]
+    """Ascending; there is one bin more."""
+
+    counts: tuple[Annotated[int, Field(ge=0, le=2**53)], ...]
+    """Values in every bin."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Histogram:
+        if len(self.counts) != len(self.edges) + 1:
+            raise ValueError(f"expected {len(self.edges) + 1} counts, got {len(self.counts)}")
+        if any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError("expected edges that ascend")
+        return self
+
+
+class Population(Settings):
+    """Of all features."""
+
+    views: dict[str, Histogram]
+    """By name."""
+
+    unknown: dict[str, Annotated[float, Field(ge=0, le=1)]]
+    """Share of unknown ids, by table."""
+
+    def check(self, features: Features) -> None:
+        """Raise ``ConfigError`` where these are not the features of a model."""
+        expected = {feature.name for feature in features.dense}
+        for table in features.tables:
+            expected |= {table.name, f"{table.name}/hash"}
+            expected |= {f"{table.name}.lengths"} if table.bag else set()
+        for what, found, wanted in (
+            ("views", set(self.views), expected),
+            ("unknown", set(self.unknown), set(features.table_names)),
+        ):
+            if wrong := sorted(found ^ wanted):
+                raise ConfigError(
+                    f"population.{what}: {wrong[0]!r} is missing, or of no feature of the model"
+                )
+
+
+_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]*")
+_DIGITS = 16
+
+
+class RawIds:
+    """Raw values of one table; any number of threads may ask."""
+
+    def __init__(self, table: TableFeature, vocabulary: Values | None) -> None:
+        """Sorts the vocabulary, where the table has one: once, for all requests."""
+        self._unknown = table.rows - 1
+        self._hexadecimal = table.values == "hexadecimal"
+        self._index = None if vocabulary is None else ValueIndex(vocabulary)
+        self.text = table.values != "integer"
+        """Whether values are text rather than integers."""
+
+    def __call__(self, values_L: NDArray[Any]) -> NDArray[np.int64]:
+        """Ids of integers (int64) or of texts (objects: bytes); masked ones, and None, are missing.
+
+        ``ConfigError`` for text that should be hexadecimal and is not.
+        """
+        if self.text:
+            missing_L = np.array([value is None for value in values_L], dtype=bool)
+            texts = [value or b"" for value in values_L]
+            plain: Values = Texts.of(texts)
+            if self._hexadecimal:
+                missing_L |= np.array([not text for text in texts], dtype=bool)
+                plain = _spelled(texts)
+        else:
+            missing_L = np.ma.getmaskarray(values_L)
+            plain = np.ma.getdata(values_L).astype(np.int64)
+        if self._index is not None:
+            ids_L = self._index.find(plain)
+        else:
+            words = hash_texts(texts) if isinstance(plain, Texts) else mix64(plain)
+            ids_L = (words % np.uint64(self._unknown)).astype(np.int64)
+        ids_L[missing_L] = self._unknown
+        return ids_L
+
+
+def check_vocabulary(table: TableFeature, vocabulary: Values | None) -> None:
+    """Raise ``ConfigError`` where a table has no vocabulary that fits, or one that it should not have."""
+    if (table.raw == "vocabulary") != (vocabulary is not None):
+        what = "none" if vocabulary is None else "one"
+        raise ConfigError(
+            f"table {table.name!r}: expected a vocabulary if raw is 'vocabulary', got {what} for {table.raw!r}"
+        )
+    if vocabulary is None:
+        return
+    if isinstance(vocabulary, Texts) != (table.values == "text"):
+        kind = "text" if isinstance(vocabulary, Texts) else "integers"
+        raise ConfigError(f"table {table.name!r}: expected a vocabulary of {table.values} values, got {kind}")
+    if len(vocabulary) != table.rows - 1:
+        raise ConfigError(
+            f"table {table.name!r}: expected {table.rows - 1} values in its vocabulary, one less than rows, got "
+            f"{len(vocabulary)}"
+        )
+
+
+def _spelled(texts: list[bytes]) -> NDArray[np.int64]:
+    """Integers by their hexadecimal digits, as two's complement; 0 for what is empty."""
+    if max(map(len, texts), default=0) > _DIGITS or not _HEXADECIMAL.fullmatch(b"".join(texts)):
+        wrong = (len(text) > _DIGITS or not _HEXADECIMAL.fullmatch(text) for text in texts)
+        place = next(place for place, is_wrong in enumerate(wrong) if is_wrong)
+        shown = texts[place][:40].decode(errors="replace")
+        raise ConfigError(f"value {place}: expected up to {_DIGITS} hexadecimal digits, got {shown!r}")
+    return np.array([int(text or b"0", 16) for text in texts], dtype=np.uint64).view(np.int64)

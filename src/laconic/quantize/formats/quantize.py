@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from laconic.quantize.formats.artifact import Artifact
-from laconic.quantize.formats.layers import quantize_layer
-from laconic.quantize.formats.model_shape import linear_layers
-from laconic.quantize.formats.observe import Observed
+from laconic.quantize.formats.layers import Observed, quantize_layer
 from laconic.quantize.formats.recipe import Recipe
 from laconic.quantize.formats.rows import quantize_rows
-from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 
 __all__ = ["quantize_layers", "quantize_model"]
 

@@ -1,21 +1,76 @@
-"""A trained model, whole and in float32: what quantization begins with."""
+"""The dense part of a model as a value, and a trained model, whole and in float32: what quantization begins with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from laconic.config import Settings
 from laconic.data.value_index import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2
-from laconic.quantize.formats.features import Features
-from laconic.quantize.formats.model_shape import ModelShape
-from laconic.quantize.formats.raw_ids import check_vocabulary
+from laconic.quantize.formats.features import Features, check_vocabulary
 
-__all__ = ["TrainedModel"]
+__all__ = ["ModelShape", "TrainedModel", "linear_layers"]
+
+Size = Annotated[int, Field(ge=1)]
+
+
+class ModelShape(Settings):
+    """Kind and sizes, as in the settings of training."""
+
+    kind: Literal["dlrm", "dcn_v2"] = "dlrm"
+    """``dlrm``: dot products of pairs; ``dcn_v2``: cross network."""
+
+    dense: int = Field(ge=0)
+    """Dense features."""
+
+    tables: int = Field(ge=1)
+    """Embedding tables."""
+
+    dim: int = Field(ge=1)
+    """Numbers of every embedding."""
+
+    bottom: tuple[Size, ...] = (512, 256)
+    """Layers over the dense features; DLRM adds one of size ``dim``."""
+
+    top: tuple[Size, ...] = (512, 256)
+    """Layers over the interactions; one of size 1 is added."""
+
+    cross: int = Field(default=3, ge=1)
+    """Cross layers of DCN-v2."""
+
+    pooling: Literal["sum", "mean"] = "sum"
+    """What a bag becomes."""
+
+    def build(self) -> DLRM | DCNv2:
+        """Make the module, with weights of no meaning yet."""
+        if self.kind == "dlrm":
+            return DLRM(
+                dense=self.dense, tables=self.tables, dim=self.dim, bottom=self.bottom, top=self.top
+            ).eval()
+        return DCNv2(
+            dense=self.dense,
+            tables=self.tables,
+            dim=self.dim,
+            bottom=self.bottom,
+            cross=self.cross,
+            deep=self.top,
+        ).eval()
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of all fully connected layers, in the order of the module."""
+        return tuple(linear_layers(self.build()))
+
+
+def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
+    """Fully connected layers by name."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +122,12 @@ class TrainedModel:
         """Look up and pool in float32: B x T x D."""
         bags = []
         for t, name in enumerate(self.features.table_names):
-            offsets = lookups.offsets[t * lookups.samples : (t + 1) * lookups.samples + 1]
-            ids = lookups.ids_L[int(offsets[0]) : int(offsets[-1])]
+            ids_L, offsets = lookups.bags(t)
             bags.append(
                 nn.functional.embedding_bag(
-                    ids,
+                    ids_L,
                     self.tables[name],
-                    offsets - offsets[0],
+                    offsets,
                     mode=self.shape.pooling,
                     include_last_offset=True,
                 )

@@ -27,11 +27,10 @@ from torch.nn.functional import softplus
 from laconic.adapt.harm import Harm, measure_harm
 from laconic.data import Samples
 from laconic.quantize.formats import Artifact, TrainedModel
-from laconic.quantize.formats.model_shape import linear_layers
+from laconic.quantize.formats.trained_model import linear_layers
 from laconic.quantize.search.candidates import Part, described
-from laconic.quantize.search.emulate import EmulatedModel, table_bags
-from laconic.quantize.search.held_out import labels, select
-from laconic.quantize.search.workbench import Tell
+from laconic.quantize.search.probe import EmulatedModel
+from laconic.quantize.search.workbench import Tell, labels, select
 
 __all__ = ["Debugged", "HurtId", "HurtSample", "PartError", "debug"]
 
@@ -250,7 +249,7 @@ def _hurt_ids(batches: tuple[Samples, ...], t: int, exact_B: Tensor, changed_B: 
     before_B, after_B = exact_B.double(), changed_B.double()
     harm_B = softplus(after_B) - softplus(before_B) - torch.sigmoid(before_B) * (after_B - before_B)
     harm_B = torch.nan_to_num(harm_B.clamp_(min=0.0))
-    bags = [table_bags(samples.lookups, t) for samples in batches]
+    bags = [samples.lookups.bags(t) for samples in batches]
     size_B = torch.cat([offsets.diff() for _, offsets in bags])
     ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)
     sample_L = torch.repeat_interleave(torch.arange(len(size_B)), size_B)
@@ -277,7 +276,7 @@ def _hurt_samples(
         here, samples = b - int(first_of[batch]), batches[batch]
         ids = {}
         for t, name in enumerate(shadow.names):
-            ids_L, offsets = table_bags(samples.lookups, t)
+            ids_L, offsets = samples.lookups.bags(t)
             ids[name] = ids_L[int(offsets[here]) : int(offsets[here + 1])].tolist()
         worst = shadow.names[shadow.furthest(samples, here)]
         hurt.append(HurtSample(float(exact_B[b]), float(low_B[b]), int(label_B[b]), ids, worst))

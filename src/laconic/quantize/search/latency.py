@@ -20,15 +20,12 @@ from torch import Tensor
 from laconic import kernels
 from laconic.data import Samples
 from laconic.quantize.formats import Artifact
-from laconic.quantize.formats.layers import quantize_layer
-from laconic.quantize.formats.model_shape import linear_layers
-from laconic.quantize.formats.observe import Observed
+from laconic.quantize.formats.layers import Observed, quantize_layer
 from laconic.quantize.formats.recipe import LayerChoice, TableChoice
 from laconic.quantize.formats.rows import RowFormat, quantize_rows
-from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import LAYER_CANDIDATES, TABLE_CANDIDATES, Candidate, Part
-from laconic.quantize.search.emulate import table_bags
-from laconic.quantize.search.held_out import joined, select, thinned
+from laconic.quantize.search.workbench import joined, select, thinned
 from laconic.serve import Engine
 from laconic.serve.dense_network import DenseNetwork
 
@@ -75,7 +72,7 @@ class Stopwatch:
 
     def _look_ups(self, name: str, choice: TableChoice) -> list[Callable[[], object]]:
         t = self._trained.features.table_names.index(name)
-        bags = [table_bags(samples.lookups, t) for samples in self._batches]
+        bags = [samples.lookups.bags(t) for samples in self._batches]
         rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
         stored_RW = rows_RD.contiguous().view(torch.uint8)
         if choice.format is not RowFormat.FP32:

@@ -1,47 +1,122 @@
-"""Score samples with one part of the model in low precision, or with all of them as a recipe says.
+"""A quantized model in plain torch: one part in low precision, all of them as a recipe says, or a whole artifact.
 
-Rows are quantized one by one, so of a table only those that the samples look up are. What a candidate
-does not change is computed once: for a table, embeddings of all others and the dense part stay.
+The engine computes the same from the same bytes, faster and with sums of int32; its logits decide
+in the end.
 
-Shape legend: ``B`` samples, ``T`` tables, ``D`` numbers of a row, ``L`` ids, ``U`` distinct ids.
+Rows are quantized one by one, so of a table only those that the samples look up are. What a
+candidate does not change is computed once: for a table, embeddings of all others and the dense part
+stay.
+
+An int8 layer rounds its inputs to ``q`` of 256 steps between ``low <= 0`` and ``high >= 0``, which
+are those of each sample or, ``int8_static``, constants::
+
+    step = (high - low) / 255      zero = round(-low / step)      q = clamp(round(x / step) + zero, 0, 255)
+
+Shape legend: ``B`` samples, ``N`` outputs and ``K`` inputs of a layer, ``T`` tables, ``D`` numbers
+of a row, ``L`` ids, ``U`` distinct ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from laconic.data import Samples
-from laconic.quantize.formats.layers import quantize_layer
-from laconic.quantize.formats.model_shape import linear_layers
-from laconic.quantize.formats.observe import Observed
+from laconic.lookups import Lookups
+from laconic.quantize.formats.artifact import Artifact
+from laconic.quantize.formats.layers import Observed, quantize_layer, restored_weight
 from laconic.quantize.formats.recipe import LayerChoice, Recipe, TableChoice
 from laconic.quantize.formats.rows import RowFormat, dequantize_rows, quantize_rows
-from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import Candidate
-from laconic.quantize.search.emulate import EmulatedLinear, pool, table_bags
-from laconic.quantize.search.half import check_finite
-from laconic.quantize.search.held_out import labels
+from laconic.quantize.search.workbench import check_finite, labels
 
-__all__ = ["Probe", "Scorer"]
+__all__ = ["EmulatedLinear", "EmulatedModel", "Probe"]
 
 
-class _Rows:
+class EmulatedLinear(nn.Module):
+    """A fully connected layer from its stored parts."""
+
+    def __init__(self, choice: LayerChoice, parts: dict[str, Tensor]) -> None:
+        super().__init__()
+        self._integer = choice.kind.startswith("int8")
+        stored = {name: part for name, part in parts.items() if not (self._integer and name == "equal")}
+        self._weight_NK, self._bias_N = restored_weight(stored), parts.get("bias")
+        self._equal_K, self._range = parts.get("equal"), parts.get("range")
+
+    def forward(self, x_BK: Tensor) -> Tensor:
+        """Round the inputs as the layer would, then multiply."""
+        if self._integer:
+            x_BK = self._rounded(x_BK if self._equal_K is None else x_BK * self._equal_K)
+        return nn.functional.linear(x_BK, self._weight_NK, self._bias_N)
+
+    def _rounded(self, x_BK: Tensor) -> Tensor:
+        if not x_BK.numel():
+            return x_BK
+        if self._range is None:
+            low, high = x_BK.amin(dim=1, keepdim=True), x_BK.amax(dim=1, keepdim=True)
+        else:
+            low, high = self._range[0], self._range[1]
+        low, high = low.clamp(max=0.0), high.clamp(min=0.0)
+        step = (high - low) / 255
+        step = torch.where(step > 0, step, 1.0)
+        zero = (-low / step).round()
+        return ((x_BK / step).round().add_(zero).clamp_(0, 255) - zero) * step
+
+
+class EmulatedModel:
+    """A whole artifact."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.dense = artifact.shape.build().requires_grad_(False)
+        for name in linear_layers(self.dense):
+            layer = EmulatedLinear(artifact.recipe.layers[name], artifact.layers[name])
+            self.dense.set_submodule(name, layer)
+
+    def embed(self, lookups: Lookups) -> Tensor:
+        """Look up and pool: B x T x D."""
+        shape, recipe = self.artifact.shape, self.artifact.recipe
+        bags = []
+        for t, name in enumerate(self.artifact.features.table_names):
+            ids_L, offsets = lookups.bags(t)
+            ids_U, places_L = torch.unique(ids_L, return_inverse=True)
+            rows_UD = dequantize_rows(
+                self.artifact.tables[name][ids_U], recipe.tables[name].format, shape.dim
+            )
+            bags.append(_pool(rows_UD, places_L, offsets, shape.pooling))
+        return torch.stack(bags, dim=1)
+
+    def logits(self, dense_BF: Tensor, lookups: Lookups) -> Tensor:
+        """Score samples."""
+        with torch.inference_mode():
+            return self.dense(dense_BF, self.embed(lookups))  # type: ignore[no-any-return]
+
+
+def _pool(rows_UD: Tensor, places_L: Tensor, offsets: Tensor, pooling: str) -> Tensor:
+    """Bags of rows, B x D."""
+    if len(places_L) == len(offsets) - 1 and bool((offsets[1:] - offsets[:-1] == 1).all()):
+        return rows_UD[places_L]
+    if not len(rows_UD):
+        return torch.zeros(len(offsets) - 1, rows_UD.shape[1])
+    return nn.functional.embedding_bag(places_L, rows_UD, offsets, mode=pooling, include_last_offset=True)
+
+
+class _LookedUp:
     """Rows of one table that some samples look up."""
 
     def __init__(self, trained: TrainedModel, t: int, batches: tuple[Samples, ...]) -> None:
-        bags = [table_bags(samples.lookups, t) for samples in batches]
+        bags = [samples.lookups.bags(t) for samples in batches]
         ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)
-        self.ids_U: Tensor = ids_U
         self._places = places_L.split([len(ids_L) for ids_L, _ in bags])
         self._offsets = [offsets for _, offsets in bags]
         self._pooling = trained.shape.pooling
         self.exact_UD = trained.tables[trained.features.table_names[t]][ids_U]
         self._cached: tuple[TableChoice, Tensor] | None = None
 
-    def rows(self, choice: TableChoice) -> Tensor:
+    def _rows(self, choice: TableChoice) -> Tensor:
         """Return what the rows become; the last answer is remembered."""
         if choice.format is RowFormat.FP32:
             return self.exact_UD
@@ -52,11 +127,11 @@ class _Rows:
 
     def pooled(self, choice: TableChoice, batch: int) -> Tensor:
         """Bags of a batch, B x D."""
-        return pool(self.rows(choice), self._places[batch], self._offsets[batch], self._pooling)
+        return _pool(self._rows(choice), self._places[batch], self._offsets[batch], self._pooling)
 
 
-class Scorer:
-    """Scores a set of samples with any recipe."""
+class Probe:
+    """Scores samples in any mixture of precisions; quickest with one part in low precision and all others in fp32."""
 
     def __init__(
         self, trained: TrainedModel, batches: tuple[Samples, ...], observed: Mapping[str, Observed]
@@ -64,62 +139,43 @@ class Scorer:
         self.trained, self.batches, self._observed = trained, batches, observed
         self.names = trained.features.table_names
         self.label_B = labels(batches)
-        self._tables = [_Rows(trained, t, batches) for t in range(len(self.names))]
+        self._tables = [_LookedUp(trained, t, batches) for t in range(len(self.names))]
+        self._model = trained.dense_part()
         self._layers = linear_layers(trained.dense_part())
-        self.exact_B = self.logits(Recipe.uniform(self.names, self._layers))
-        check_finite(self.exact_B)
-
-    def logits(self, recipe: Recipe, done: Callable[[int], None] = lambda samples: None) -> Tensor:
-        """Logits of all samples; ``done`` is called with the samples of every batch."""
-        recipe.check(self.names, self._layers)
-        model = self.module(recipe)
-        scores = []
+        exact = Recipe.uniform(self.names, self._layers)
         with torch.inference_mode():
-            for batch, samples in enumerate(self.batches):
-                scores.append(model(samples.dense_BF, self.embed(recipe, batch)))
-                done(len(samples))
-        return torch.cat(scores)
+            self._embeddings = [self._embed(exact, batch) for batch in range(len(batches))]
+            self._dense = [self._model.dense_part(samples.dense_BF) for samples in batches]
+        self.exact_B = self.logits(exact)
+        check_finite(self.exact_B)
+        self._largest: dict[str, Tensor] = {}
 
-    def module(self, recipe: Recipe) -> nn.Module:
-        """Return the dense part with its layers as the recipe says."""
+    def logits(self, recipe: Recipe) -> Tensor:
+        """Logits of all samples, with every part as the recipe says."""
+        recipe.check(self.names, self._layers)
         model = self.trained.dense_part()
         for name, choice in recipe.layers.items():
             if choice.kind != "fp32":
-                model.set_submodule(name, self.layer(name, choice))
-        return model
+                model.set_submodule(name, self._layer(name, choice))
+        with torch.inference_mode():
+            scores = [
+                model(samples.dense_BF, self._embed(recipe, batch))
+                for batch, samples in enumerate(self.batches)
+            ]
+        return torch.cat(scores)
 
-    def layer(self, name: str, choice: LayerChoice) -> nn.Module:
-        """One layer in low precision."""
+    def _layer(self, name: str, choice: LayerChoice) -> nn.Module:
         layer = self._layers[name]
         parts = quantize_layer(f"layer {name!r}", layer.weight, layer.bias, choice, self._observed.get(name))
         return EmulatedLinear(choice, parts)
 
-    def embed(self, recipe: Recipe, batch: int) -> Tensor:
+    def _embed(self, recipe: Recipe, batch: int) -> Tensor:
         """Pooled embeddings of a batch, B x T x D."""
         bags = [
             table.pooled(recipe.tables[name], batch)
             for name, table in zip(self.names, self._tables, strict=True)
         ]
         return torch.stack(bags, dim=1)
-
-    def pooled(self, t: int, choice: TableChoice, batch: int) -> Tensor:
-        """Pooled embeddings of one table, B x D."""
-        return self._tables[t].pooled(choice, batch)
-
-
-class Probe(Scorer):
-    """Scores samples with one part in low precision and all others in fp32; keeps their activations."""
-
-    def __init__(
-        self, trained: TrainedModel, batches: tuple[Samples, ...], observed: Mapping[str, Observed]
-    ) -> None:
-        super().__init__(trained, batches, observed)
-        self._model = trained.dense_part()
-        exact = Recipe.uniform(self.names, self._layers)
-        with torch.inference_mode():
-            self._embeddings = [self.embed(exact, batch) for batch in range(len(batches))]
-            self._dense = [self._model.dense_part(samples.dense_BF) for samples in batches]
-        self._largest: dict[str, Tensor] = {}
 
     def largest_row(self, name: str) -> Tensor:
         """Row of a table with the value of largest magnitude, looked up or not: what a format must be able to hold."""
@@ -131,7 +187,7 @@ class Probe(Scorer):
         return self._largest[name]
 
     def logits_with(self, candidate: Candidate) -> Tensor:
-        """Logits of all samples."""
+        """Logits of all samples, with one part as the candidate says and all others in fp32."""
         with torch.inference_mode():
             if isinstance(candidate.choice, TableChoice):
                 return self._with_table(self.names.index(candidate.part.name), candidate.choice)
@@ -141,14 +197,14 @@ class Probe(Scorer):
         scores = []
         for batch, (dense_part, embeddings_BTD) in enumerate(zip(self._dense, self._embeddings, strict=True)):
             exact_BD = embeddings_BTD[:, t].clone()
-            embeddings_BTD[:, t] = self.pooled(t, choice, batch)
+            embeddings_BTD[:, t] = self._tables[t].pooled(choice, batch)
             scores.append(self._model.head(dense_part, embeddings_BTD))
             embeddings_BTD[:, t] = exact_BD
         return torch.cat(scores)
 
     def _with_layer(self, name: str, choice: LayerChoice) -> Tensor:
         exact = self._model.get_submodule(name)
-        self._model.set_submodule(name, self.layer(name, choice))
+        self._model.set_submodule(name, self._layer(name, choice))
         try:
             if not name.startswith("bottom."):
                 heads = zip(self._dense, self._embeddings, strict=True)

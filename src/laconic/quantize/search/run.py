@@ -1,4 +1,9 @@
-"""``laconic quantize`` from a workbench to an artifact and what there is to say about it."""
+"""``laconic quantize`` from a workbench to an artifact and what there is to say about it; or an old recipe on a new snapshot.
+
+Precisions that were right stay right for a while, and finding them again takes minutes. So a new
+snapshot can get the recipe of an old artifact, calibrated and verified again on samples of the new
+run; a recipe that breaks its budget there is refused, with the parts that do it.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +11,65 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
+import numpy as np
+
 from laconic import kernels
+from laconic.data import Categorical, Samples, Schema
+from laconic.errors import ConfigError
 from laconic.quantize.formats import Artifact, Recipe, quantize_model
+from laconic.quantize.formats.features import Features, Population
 from laconic.quantize.formats.result import ModelFigures, Objective, QuantizeResult, SampleCounts
 from laconic.quantize.search.candidates import candidates
 from laconic.quantize.search.choose import explain_part, harm_figures, pareto
-from laconic.quantize.search.drafts import Drafts
-from laconic.quantize.search.half import Half, Scored
-from laconic.quantize.search.held_out import thinned
+from laconic.quantize.search.debugger import PartError, debug
 from laconic.quantize.search.latency import Stopwatch, engine_us
-from laconic.quantize.search.population import population_of
 from laconic.quantize.search.probe import Probe
-from laconic.quantize.search.search import Found, search
+from laconic.quantize.search.search import Drafts, Found, Half, Scored, score, search
 from laconic.quantize.search.sensitivity import Measurement, MeasurementFile, measure_candidates
-from laconic.quantize.search.workbench import Tell, Workbench
+from laconic.quantize.search.workbench import Tell, Workbench, thinned
+from laconic.serve.query import Query
+from laconic.serve.watch.input_drift import InputDrift
 from laconic.train.metrics import Evaluation
 
 __all__ = [
     "Quantized",
+    "Refreshed",
     "SearchSettings",
     "Searched",
     "measurement_file",
+    "population_of",
     "quantize_run",
+    "refresh",
+    "refresh_budget",
     "search_run",
     "with_figures",
 ]
+
+
+def population_of(features: Features, batches: tuple[Samples, ...]) -> Population:
+    """Histograms of every feature, over at least one sample."""
+    schema = Schema(
+        tuple(feature.name for feature in features.dense),
+        tuple(Categorical(table.name, table.rows, bag=table.bag) for table in features.tables),
+    )
+    total = sum(map(len, batches))
+    drift = InputDrift(schema, reference=total, window=total)
+    for samples in batches:
+        drift.add(_query(features, samples))
+    return drift.population()
+
+
+def _query(features: Features, samples: Samples) -> Query:
+    lookups = samples.lookups
+    unknown = [
+        int((lookups.bags(t)[0] == table.rows - 1).sum()) if table.unknown else 0
+        for t, table in enumerate(features.tables)
+    ]
+    lengths_TB = lookups.offsets.diff().view(lookups.tables, lookups.samples).numpy()
+    return Query(
+        samples.dense_BF.numpy(), lookups.ids_L.numpy(), lengths_TB, np.array(unknown, dtype=np.int64)
+    )
+
 
 _POPULATION = 16384  # samples that histograms of inputs are made of
 
@@ -181,3 +220,44 @@ def _result(
 
 def _figures(evaluation: Evaluation, size: int, us: float) -> ModelFigures:
     return ModelFigures(ne=evaluation.normalized_entropy, auc=evaluation.auc, bytes=size, us=us)
+
+
+_PROBE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The recipe on a new snapshot."""
+
+    artifact: Artifact
+    scored: Scored
+    budget: float
+    offenders: tuple[PartError, ...]
+    """Parts that harm most, the worst first, where the budget is broken; else empty."""
+
+    @property
+    def within(self) -> bool:
+        """Whether the artifact may be served."""
+        return self.scored.harm.within(self.budget)
+
+
+def refresh_budget(old: Artifact, given: float | None) -> float:
+    """Return the budget that was given, or the one that the artifact was made with."""
+    if given is not None:
+        return given
+    if "budget" not in old.metrics:
+        raise ConfigError(f"{old.folder}: it was made without a budget; say one with --budget, as 0.05%")
+    return old.metrics["budget"]
+
+
+def refresh(bench: Workbench, old: Artifact, budget: float, tell: Tell) -> Refreshed:
+    """Apply the recipe to the workbench's model; ``ConfigError`` where it is of another one."""
+    old.recipe.check(bench.trained.features.table_names, bench.trained.shape.layer_names())
+    drafts = Drafts(bench.trained, bench.observed, tell)
+    scored = score(Half(drafts, bench.halves.verification), old.recipe, "verifying with the engine", tell)
+    artifact = with_figures(bench, drafts.artifact(old.recipe), scored, budget)
+    offenders: tuple[PartError, ...] = ()
+    if not scored.harm.within(budget):
+        some = thinned(bench.halves.search, _PROBE)
+        offenders = debug(bench.trained, artifact, some, tell).parts[:3]
+    return Refreshed(artifact, scored, budget, offenders)

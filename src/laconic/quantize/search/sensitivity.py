@@ -21,10 +21,9 @@ from laconic.adapt.harm import Harm, measure_harm
 from laconic.errors import ConfigError
 from laconic.files import write_whole
 from laconic.quantize.formats.layers import part_shapes
-from laconic.quantize.formats.model_shape import linear_layers
 from laconic.quantize.formats.recipe import LayerChoice, TableChoice
 from laconic.quantize.formats.rows import quantize_rows
-from laconic.quantize.formats.trained_model import TrainedModel
+from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import Candidate, candidates
 from laconic.quantize.search.probe import Probe
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from laconic.data import Schema
 from laconic.data.hashing import mix64
-from laconic.quantize.formats.population import Histogram, Population
+from laconic.quantize.formats.features import Histogram, Population
 from laconic.serve.query import Query
 from laconic.serve.signature import LENGTHS
 
