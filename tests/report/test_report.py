@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from laconic.errors import ConfigError, FormatError
 from laconic.numerals import bytes_text, change, milliseconds, times
-from laconic.report import Result, read_any, render, write_report
+from laconic.report import Comparison, read_any, render, write_report
 from tests.report.sample import sample
 
 HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"'"
@@ -25,7 +25,7 @@ HOSTILE = "</script><script>alert('1')</script><img src=x onerror=alert(2)> & \"
 
 def page_of(data):
     """The page without Plotly's own code, which is not ours to test."""
-    page = render(Result.model_validate(data))
+    page = render(Comparison.model_validate(data))
     assert page.count(get_plotlyjs()) == 1
     return page.replace(get_plotlyjs(), "")
 
@@ -79,7 +79,7 @@ def test_methods_with_other_numbers_of_seeds_are_refused():
     data = sample()
     data["methods"][0]["seed_auc"] = [0.7, 0.8]
     with pytest.raises(ValidationError, match=r"methods: expected as many seed_auc in each, got \[0, 2\]"):
-        Result.model_validate(data)
+        Comparison.model_validate(data)
 
 
 def test_a_method_that_is_worse_is_called_so():
@@ -179,7 +179,7 @@ def test_tables_that_sent_nothing_have_no_ratio():
 
 def test_a_result_survives_its_file(tmp_path):
     path = tmp_path / "result.json"
-    result = Result.model_validate(sample())
+    result = Comparison.model_validate(sample())
     path.write_text(result.model_dump_json())
     assert read_any(path) == result
 
@@ -188,7 +188,7 @@ def test_the_sample_in_the_documentation_is_a_result():
     from laconic.report import result as module
 
     text = module.__doc__.split("::", 1)[1].split("The first method", 1)[0]
-    assert Result.model_validate_json(text).methods[0].curve[0].auc is None
+    assert Comparison.model_validate_json(text).methods[0].curve[0].auc is None
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_file_that_is_not_json_is_refused(tmp_path):
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    result, path = Result.model_validate(sample()), tmp_path / "report.html"
+    result, path = Comparison.model_validate(sample()), tmp_path / "report.html"
     write_report(result, path)
     before = path.read_bytes()
     assert before.endswith(b"</html>\n")
@@ -257,7 +257,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"report: no folder '.*/none' to write into; make it first"):
-        write_report(Result.model_validate(sample()), tmp_path / "none" / "report.html")
+        write_report(Comparison.model_validate(sample()), tmp_path / "none" / "report.html")
 
 
 def test_the_command_writes_a_page(tmp_path):

@@ -36,6 +36,7 @@ __all__ = [
     "LEAST_SLOPE",
     "Harm",
     "curvature_harm",
+    "expected_change",
     "loss_change",
     "mean_loss",
     "mean_share",
@@ -74,6 +75,14 @@ def curvature_harm(exact_B: Tensor, changed_B: Tensor) -> Tensor:
     return 0.5 * probability_B * (1 - probability_B) * (changed_B.double() - exact_B) ** 2
 
 
+def expected_change(exact_B: Tensor, changed_B: Tensor) -> Tensor:
+    """Change of each sample's loss that labels drawn from its exact probability would give: KL(p || p')."""
+    before_B, after_B = exact_B.double(), changed_B.double()
+    # softplus is convex, so this is never negative but by rounding
+    change_B = softplus(after_B) - softplus(before_B) - torch.sigmoid(before_B) * (after_B - before_B)
+    return change_B.clamp(min=0.0)
+
+
 def mean_share(change_B: Tensor, loss: float) -> tuple[float, float]:
     """Mean and its standard error, as shares of the loss."""
     error = float(change_B.std()) / math.sqrt(len(change_B)) if len(change_B) > 1 else math.inf
@@ -107,7 +116,5 @@ def measure_harm(exact_B: Tensor, changed_B: Tensor, label_B: Tensor) -> Harm:
         return Harm(math.inf, 0.0, math.inf, 0.0, count)
     loss = mean_loss(exact_B, label_B)
     measured_B = loss_change(exact_B, changed_B, label_B)
-    before_B, after_B = exact_B.double(), changed_B.double()
-    # softplus is convex, so this is never negative but by rounding
-    expected_B = softplus(after_B) - softplus(before_B) - torch.sigmoid(before_B) * (after_B - before_B)
-    return Harm(*mean_share(measured_B, loss), *mean_share(expected_B.clamp(min=0.0), loss), count)
+    expected_B = expected_change(exact_B, changed_B)
+    return Harm(*mean_share(measured_B, loss), *mean_share(expected_B, loss), count)

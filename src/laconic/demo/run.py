@@ -27,7 +27,7 @@ from laconic.demo.setting import BATCH, METHODS, SEEDS, STEPS, WARMUP, run_setti
 from laconic.errors import CommError
 from laconic.lab import Lab, check
 from laconic.machine import cores, cpu_model
-from laconic.report.result import Result
+from laconic.report.result import Comparison
 
 __all__ = ["run_demo"]
 
@@ -35,7 +35,7 @@ _RATE_MBIT, _UNHURRIED = 200, "10gbit"
 _PROGRAM = ("-m", "laconic.demo.rank")
 
 
-def run_demo(say: Callable[[str], None]) -> Result:
+def run_demo(say: Callable[[str], None]) -> Comparison:
     """Train both ways on as many hosts as there are cores, and return what the report shows."""
     hosts = max(2, cores())
     missing = [fact for fact in check(gloo=False) if fact.ok is False]
@@ -71,7 +71,7 @@ def run_demo(say: Callable[[str], None]) -> Result:
         "seeds": SEEDS,
         "laconic sends": what_laconic_sends(),
     }
-    return Result.model_validate(
+    return Comparison.model_validate(
         {
             "title": f"Training DLRM on {hosts} hosts: plain against Laconic",
             "machine": _machine(),

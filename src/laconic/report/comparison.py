@@ -11,7 +11,7 @@ from laconic.numerals import NONE, bytes_text, change, decimals, milliseconds, t
 from laconic.report import comparison_charts as charts
 from laconic.report.charts import method_color
 from laconic.report.page import Card, Page, cell, chart, largest, legend, pair, section, table
-from laconic.report.result import Method, Point, Result, Table, ratio, seed_changes
+from laconic.report.result import Comparison, Method, Point, TableFigures, ratio, seed_changes
 
 __all__ = ["comparison_page"]
 
@@ -20,7 +20,7 @@ _KEYS = "●■◆▲✕★▼⬟"  # the markers of comparison_charts.curve_cha
 _PLACES = 5  # of AUC and of log loss
 
 
-def comparison_page(result: Result) -> Page:
+def comparison_page(result: Comparison) -> Page:
     """Compare methods with the first of them."""
     methods = result.methods
     pairs = [*result.setting.items(), *result.machine.items()]
@@ -151,7 +151,7 @@ def _curves(
     return section(heading, legend(keys, [f"{name}-step", f"{name}-seconds"]) + pair(plots), note)
 
 
-def _tables(tables: Sequence[Table]) -> str:
+def _tables(tables: Sequence[TableFigures]) -> str:
     if not tables:
         return ""
     ordered = sorted(tables, key=_ratio, reverse=True)
@@ -175,11 +175,11 @@ def _tables(tables: Sequence[Table]) -> str:
     )
 
 
-def _before(table: Table) -> float:
+def _before(table: TableFigures) -> float:
     return table.bytes_forward_before + table.bytes_backward_before
 
 
-def _ratio(table: Table) -> float:
+def _ratio(table: TableFigures) -> float:
     after = table.bytes_forward_after + table.bytes_backward_after
     return _before(table) / after if after else 0.0
 
@@ -224,7 +224,7 @@ def _method_table(methods: Sequence[Method]) -> str:
     return table(names, rows, "methods")
 
 
-def _table_table(tables: Sequence[Table]) -> str:
+def _table_table(tables: Sequence[TableFigures]) -> str:
     """One row a table, in the order given."""
     names = ("table", "entries", "bound", "rows", "codec of rows", "gradients", "codec of gradients")
     rows = []

@@ -16,7 +16,7 @@ from laconic.report.charts import (
     scatter,
 )
 from laconic.report.page import Figure
-from laconic.report.result import Method, Point, Table, ratio
+from laconic.report.result import Method, Point, TableFigures, ratio
 
 __all__ = ["bytes_chart", "curve_chart", "step_chart", "table_chart"]
 
@@ -142,7 +142,7 @@ def curve_chart(
     return {"data": data, "layout": layout}
 
 
-def table_chart(tables: Sequence[Table]) -> Figure:
+def table_chart(tables: Sequence[TableFigures]) -> Figure:
     """Ratios of each table on the left, its bound on the right; both axes logarithmic."""
     names = [label(table.name) for table in tables]
     places = list(range(len(tables)))
@@ -190,5 +190,5 @@ def table_chart(tables: Sequence[Table]) -> Figure:
     return {"data": [*data, bounds] if some_bound else data, "layout": layout}
 
 
-def _bound(table: Table) -> str:
+def _bound(table: TableFigures) -> str:
     return "none" if table.bound is None else f"{table.bound:.3g}"

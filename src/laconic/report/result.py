@@ -37,7 +37,7 @@ from pydantic import Field, model_validator
 
 from laconic.config import Bytes, Count, Maybe, Settings, Text
 
-__all__ = ["Method", "Point", "Result", "Table", "ratio", "seed_changes"]
+__all__ = ["Comparison", "Method", "Point", "TableFigures", "ratio", "seed_changes"]
 
 
 class Point(Settings):
@@ -116,7 +116,7 @@ class Method(Settings):
         return self.bytes_forward + self.bytes_backward + self.bytes_ids + self.bytes_dense
 
 
-class Table(Settings):
+class TableFigures(Settings):
     """What compression did to one table."""
 
     name: Text
@@ -144,14 +144,14 @@ class Table(Settings):
         )
 
 
-class Result(Settings):
+class Comparison(Settings):
     """A comparison of methods on one machine and in one setting."""
 
     title: Text
     machine: dict[str, str] = Field(default_factory=dict)
     setting: dict[str, str | int | float] = Field(default_factory=dict)
     methods: tuple[Method, ...] = Field(min_length=1)
-    tables: tuple[Table, ...] = ()
+    tables: tuple[TableFigures, ...] = ()
     """Of the last method."""
 
     @model_validator(mode="after")

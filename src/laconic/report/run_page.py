@@ -32,7 +32,7 @@ from laconic.numerals import NONE, bytes_text, decimals, plain, times
 from laconic.report.charts import scatter
 from laconic.report.page import Card, Page, cell, chart, pair, section, table
 
-__all__ = ["Decided", "Ended", "Evaluated", "RunResult", "Trained", "Warned", "read_run_result", "run_page"]
+__all__ = ["Decided", "Ended", "Evaluated", "RunRecord", "Trained", "Warned", "read_run_result", "run_page"]
 
 _MOST_NAMES = 3
 _MOST_SHOWN = 2000
@@ -123,7 +123,7 @@ class Warned(_Entry):
     line: Text
 
 
-class RunResult(BaseModel):
+class RunRecord(BaseModel):
     """All that a page shows of a run."""
 
     model_config = ConfigDict(frozen=True)
@@ -145,7 +145,7 @@ _KINDS: dict[str, type[_Entry]] = {
 }
 
 
-def read_run_result(path: str | Path) -> RunResult:
+def read_run_result(path: str | Path) -> RunRecord:
     """Read the metrics of a run, or those in its folder; FormatError names the line that is not as it should be."""
     path = Path(path)
     if path.is_dir():
@@ -162,7 +162,7 @@ def read_run_result(path: str | Path) -> RunResult:
             entries[kind].append(entry)
     if not any(entries[kind] for kind in ("train", "eval", "decision")):
         raise FormatError(f"{path}: no metrics in it yet; a run writes them every train.log_every steps")
-    return RunResult(
+    return RunRecord(
         title=str(path.parent.resolve().name or path.parent),
         trained=tuple(entries["train"]),
         evaluated=tuple(entries["eval"]),
@@ -188,7 +188,7 @@ def _entry(line: str, where: str) -> tuple[str, _Entry | None]:
         raise FormatError(explained(error, of_kind, where, noun="field")) from None
 
 
-def run_page(result: RunResult) -> Page:
+def run_page(result: RunRecord) -> Page:
     """Say how a run trained and what it decided."""
     return Page(
         title=result.title,
@@ -199,7 +199,7 @@ def run_page(result: RunResult) -> Page:
     )
 
 
-def _facts(result: RunResult) -> list[tuple[str, str]]:
+def _facts(result: RunRecord) -> list[tuple[str, str]]:
     entries = (*result.trained, *result.evaluated, *result.decided, *result.ended)
     steps = max((entry.step for entry in entries), default=0)
     shown = [("steps", f"{steps:,}")]
@@ -215,7 +215,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     return shown
 
 
-def _cards(result: RunResult) -> list[Card]:
+def _cards(result: RunRecord) -> list[Card]:
     shown = []
     if result.evaluated:
         last = result.evaluated[-1]
@@ -241,7 +241,7 @@ def _what_was_sent(last: Trained) -> str:
     )
 
 
-def _curves(result: RunResult) -> str:
+def _curves(result: RunRecord) -> str:
     marks = sorted({decided.step for decided in result.decided})
     curves = (
         ("loss", "training log loss", [(entry.step, entry.loss) for entry in result.trained]),

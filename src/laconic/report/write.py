@@ -18,17 +18,17 @@ from laconic.report.access_page import access_page
 from laconic.report.comparison import comparison_page
 from laconic.report.page import Page
 from laconic.report.quantize_page import quantize_page
-from laconic.report.result import Result
-from laconic.report.run_page import RunResult, read_run_result, run_page
+from laconic.report.result import Comparison
+from laconic.report.run_page import RunRecord, read_run_result, run_page
 from laconic.report.simulate_page import simulate_page
 from laconic.report.tune_page import tune_page
 
 __all__ = ["AnyResult", "read_any", "render", "write_report"]
 
-AnyResult = QuantizeResult | Result | RunResult | SimulateResult | TuneResult
+AnyResult = QuantizeResult | Comparison | RunRecord | SimulateResult | TuneResult
 """What a file can hold."""
 
-_KINDS: dict[Any, type[QuantizeResult | Result | SimulateResult | TuneResult]] = {
+_KINDS: dict[Any, type[QuantizeResult | Comparison | SimulateResult | TuneResult]] = {
     "quantize": QuantizeResult,
     "simulate": SimulateResult,
     "tune": TuneResult,
@@ -38,8 +38,8 @@ _KINDS: dict[Any, type[QuantizeResult | Result | SimulateResult | TuneResult]] =
 _PAGES: dict[type, Callable[[Any], Page]] = {
     Access: access_page,
     QuantizeResult: quantize_page,
-    Result: comparison_page,
-    RunResult: run_page,
+    Comparison: comparison_page,
+    RunRecord: run_page,
     SimulateResult: simulate_page,
     TuneResult: tune_page,
 }
@@ -54,7 +54,7 @@ def read_any(path: str | Path) -> AnyResult:
     except ValueError:
         tree = None  # reading it as a comparison says where it is not JSON
     kind = tree.get("kind") if isinstance(tree, dict) else None
-    return read_json(path, _KINDS.get(kind if isinstance(kind, str) else None, Result))
+    return read_json(path, _KINDS.get(kind if isinstance(kind, str) else None, Comparison))
 
 
 def render(result: AnyResult | Access) -> str:

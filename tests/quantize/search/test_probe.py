@@ -20,7 +20,7 @@ from laconic.quantize.search.candidates import (
     LAYER_CANDIDATES,
     TABLE_CANDIDATES,
     Candidate,
-    Part,
+    ModelPart,
     candidates,
     recipe_of,
 )
@@ -39,13 +39,13 @@ def mixed(bench):
     """A recipe with something of everything."""
     names, layers = bench.trained.features.table_names, bench.trained.shape.layer_names()
     chosen = [
-        Candidate(Part("table", name), choice)
+        Candidate(ModelPart("table", name), choice)
         for name, choice in zip(names, TABLE_CANDIDATES[2::3], strict=False)
     ]
     return recipe_of(
         chosen
         + [
-            Candidate(Part("layer", name), choice)
+            Candidate(ModelPart("layer", name), choice)
             for name, choice in zip(layers, LAYER_CANDIDATES[1:], strict=False)
         ]
     )
@@ -53,7 +53,7 @@ def mixed(bench):
 
 def test_every_candidate_has_a_name_of_its_own():
     for choices in (TABLE_CANDIDATES, LAYER_CANDIDATES):
-        labels = [Candidate(Part("table", "t"), choice).label for choice in choices]
+        labels = [Candidate(ModelPart("table", "t"), choice).label for choice in choices]
         assert len(set(labels)) == len(labels)
         assert labels[0] == "fp32"
 
@@ -71,7 +71,7 @@ def test_candidates_leave_no_trace(bench, probe):
         probe.logits_with(candidate)
     exact = Recipe.uniform(probe.names, bench.trained.shape.layer_names())
     assert torch.equal(probe.logits(exact), before_B)
-    part = Part("table", probe.names[0])
+    part = ModelPart("table", probe.names[0])
     assert torch.equal(probe.logits_with(Candidate(part, TableChoice())), before_B)
 
 
@@ -113,7 +113,7 @@ def test_a_cross_network_is_probed_alike(bench):
     exact = Recipe.uniform(probe.names, shape.layer_names())
     assert {name.split(".")[0] for name in shape.layer_names()} == {"bottom", "cross", "deep", "logit"}
     for name in shape.layer_names():
-        candidate = Candidate(Part("layer", name), LayerChoice(kind="int8_static", equalized=True))
+        candidate = Candidate(ModelPart("layer", name), LayerChoice(kind="int8_static", equalized=True))
         changed_B = probe.logits_with(candidate)
         assert torch.equal(changed_B, probe.logits(with_choices(exact, **{name: candidate.choice})))
         assert not torch.equal(changed_B, probe.exact_B)

@@ -16,7 +16,7 @@ __all__ = [
     "LAYER_CANDIDATES",
     "TABLE_CANDIDATES",
     "Candidate",
-    "Part",
+    "ModelPart",
     "candidates",
     "described",
     "recipe_of",
@@ -45,7 +45,7 @@ LAYER_CANDIDATES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModelPart:
     """A table or a layer."""
 
     kind: Literal["table", "layer"]
@@ -56,7 +56,7 @@ class Part:
 class Candidate:
     """One choice for one part."""
 
-    part: Part
+    part: ModelPart
     choice: TableChoice | LayerChoice
 
     @property
@@ -67,8 +67,10 @@ class Candidate:
 
 def candidates(tables: tuple[str, ...], layers: tuple[str, ...]) -> list[Candidate]:
     """All of a model, tables first; those of a part stand together, fp32 first."""
-    found = [Candidate(Part("table", name), choice) for name in tables for choice in TABLE_CANDIDATES]
-    return found + [Candidate(Part("layer", name), choice) for name in layers for choice in LAYER_CANDIDATES]
+    found = [Candidate(ModelPart("table", name), choice) for name in tables for choice in TABLE_CANDIDATES]
+    return found + [
+        Candidate(ModelPart("layer", name), choice) for name in layers for choice in LAYER_CANDIDATES
+    ]
 
 
 def described(choice: TableChoice | LayerChoice) -> str:

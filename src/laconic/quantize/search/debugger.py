@@ -22,13 +22,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
-from laconic.adapt.harm import Harm, measure_harm
+from laconic.adapt.harm import Harm, expected_change, measure_harm
 from laconic.data import Samples
 from laconic.quantize.formats import Artifact, TrainedModel
 from laconic.quantize.formats.trained_model import linear_layers
-from laconic.quantize.search.candidates import Part, described
+from laconic.quantize.search.candidates import ModelPart, described
 from laconic.quantize.search.probe import EmulatedModel
 from laconic.quantize.search.workbench import Tell, labels, select
 
@@ -67,7 +66,7 @@ class HurtSample:
 class PartError:
     """What a part adds."""
 
-    part: Part
+    part: ModelPart
     precision: str
     sqnr_db: float
     """Infinite where nothing changed."""
@@ -141,7 +140,7 @@ def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...
         tell("comparing with the shadow", k + 1, len(batches))
     exact_B, low_B, label_B = torch.cat(exact), torch.cat(low), labels(batches)
     parts = [
-        _part_error(part, precision, shadow.gathered[part], exact_B, label_B, batches, t)
+        _part_error(part, precision, shadow.gathered[part], exact_B, batches, t)
         for t, (part, precision) in enumerate(_parts(artifact))
     ]
     ranked = sorted(parts, key=lambda error: error.harm.expected, reverse=True)
@@ -149,12 +148,14 @@ def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...
     return Debugged(len(label_B), measure_harm(exact_B, low_B, label_B), tuple(ranked), hurt)
 
 
-def _parts(artifact: Artifact) -> list[tuple[Part, str]]:
+def _parts(artifact: Artifact) -> list[tuple[ModelPart, str]]:
     """All parts, tables first, in the order of the model."""
     recipe = artifact.recipe
-    tables = [(Part("table", name), described(recipe.tables[name])) for name in artifact.features.table_names]
+    tables = [
+        (ModelPart("table", name), described(recipe.tables[name])) for name in artifact.features.table_names
+    ]
     layers = artifact.shape.layer_names()
-    return tables + [(Part("layer", name), described(recipe.layers[name])) for name in layers]
+    return tables + [(ModelPart("layer", name), described(recipe.layers[name])) for name in layers]
 
 
 class _Shadow:
@@ -177,13 +178,13 @@ class _Shadow:
             low_B = self.low.dense(dense_BF, low_BTD)
         part = self._exact.dense_part(dense_BF)
         for t, name in enumerate(self.names):
-            gathered = self.gathered[Part("table", name)]
+            gathered = self.gathered[ModelPart("table", name)]
             gathered.alone.add(exact_BTD[:, t], low_BTD[:, t])
             mixed_BTD = exact_BTD.clone()
             mixed_BTD[:, t] = low_BTD[:, t]
             gathered.logits.append(self._exact.head(part, mixed_BTD))
         for name in self._layers:
-            gathered = self.gathered[Part("layer", name)]
+            gathered = self.gathered[ModelPart("layer", name)]
             inputs_BK, outputs_BN = exact_seen[name]
             low_layer = self.low.dense.get_submodule(name)
             gathered.alone.add(outputs_BN, low_layer(inputs_BK))
@@ -222,14 +223,14 @@ def _watched(model: nn.Module, names: Any) -> Iterator[dict[str, tuple[Tensor, T
 
 
 def _part_error(
-    part: Part,
+    part: ModelPart,
     precision: str,
     gathered: _Gathered,
     exact_B: Tensor,
-    label_B: Tensor,
     batches: tuple[Samples, ...],
     t: int,
 ) -> PartError:
+    """Sum up what is known of the ``t``-th part."""
     changed_B = torch.cat(gathered.logits)
     table = part.kind == "table"
     return PartError(
@@ -239,16 +240,14 @@ def _part_error(
         cosine=gathered.alone.cosine,
         accumulated_db=None if table else gathered.accumulated.db,
         logit_rms=float((changed_B.double() - exact_B.double()).square().mean().sqrt()),
-        harm=measure_harm(exact_B, changed_B, label_B),
+        harm=measure_harm(exact_B, changed_B, labels(batches)),
         ids=_hurt_ids(batches, t, exact_B, changed_B) if table else (),
     )
 
 
 def _hurt_ids(batches: tuple[Samples, ...], t: int, exact_B: Tensor, changed_B: Tensor) -> tuple[HurtId, ...]:
     """Ids on whose samples the harm falls."""
-    before_B, after_B = exact_B.double(), changed_B.double()
-    harm_B = softplus(after_B) - softplus(before_B) - torch.sigmoid(before_B) * (after_B - before_B)
-    harm_B = torch.nan_to_num(harm_B.clamp_(min=0.0))
+    harm_B = torch.nan_to_num(expected_change(exact_B, changed_B))
     bags = [samples.lookups.bags(t) for samples in batches]
     size_B = torch.cat([offsets.diff() for _, offsets in bags])
     ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)

@@ -24,7 +24,7 @@ from laconic.quantize.formats.layers import Observed, quantize_layer
 from laconic.quantize.formats.recipe import LayerChoice, TableChoice
 from laconic.quantize.formats.rows import RowFormat, quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
-from laconic.quantize.search.candidates import LAYER_CANDIDATES, TABLE_CANDIDATES, Candidate, Part
+from laconic.quantize.search.candidates import LAYER_CANDIDATES, TABLE_CANDIDATES, Candidate, ModelPart
 from laconic.quantize.search.workbench import joined, select, thinned
 from laconic.serve import Engine
 from laconic.serve.dense_network import DenseNetwork
@@ -50,7 +50,7 @@ class Stopwatch:
         self._embeddings = [trained.embed(part.lookups) for part in self._batches]
         self._layers = linear_layers(trained.dense_part())
         self._exact = {name: self._parts(name, LayerChoice()) for name in self._layers}
-        self._known: dict[tuple[Part, str], float] = {}
+        self._known: dict[tuple[ModelPart, str], float] = {}
 
     def __call__(self, candidate: Candidate) -> float:
         """Time a candidate; ranges have no influence on it, and those of one part take turns with one another."""
@@ -65,7 +65,7 @@ class Stopwatch:
                 self._known[part, name] = us - exact_us
         return self._known[part, _plain(choice)]
 
-    def _calls(self, part: Part, choice: TableChoice | LayerChoice) -> list[Callable[[], object]]:
+    def _calls(self, part: ModelPart, choice: TableChoice | LayerChoice) -> list[Callable[[], object]]:
         if isinstance(choice, TableChoice):
             return self._look_ups(part.name, choice)
         return self._network({**self._exact, part.name: self._parts(part.name, choice)})

@@ -32,7 +32,7 @@ from laconic.serve.watch.input_drift import InputDrift
 from laconic.train.metrics import Evaluation
 
 __all__ = [
-    "Quantized",
+    "QuantizedRun",
     "Refreshed",
     "SearchSettings",
     "Searched",
@@ -99,7 +99,7 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantized:
+class QuantizedRun:
     """An artifact, and how it came about."""
 
     artifact: Artifact
@@ -116,11 +116,11 @@ def measurement_file(
 
 def quantize_run(
     bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, tell: Tell
-) -> Quantized:
+) -> QuantizedRun:
     """Search, and say all that there is to say about what was found."""
     searched = search_run(bench, settings, file, tell)
     us = _engine_times(bench, searched.artifact, settings.batch, tell)
-    return Quantized(searched.artifact, _result(bench, settings, searched, us, title))
+    return QuantizedRun(searched.artifact, _result(bench, settings, searched, us, title))
 
 
 def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell) -> Searched:

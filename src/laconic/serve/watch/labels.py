@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from laconic.serve.refusal import Refusal
 from laconic.serve.tensors import read_id
 
-__all__ = ["EntropyFigures", "Outcomes", "Scored", "read_labels"]
+__all__ = ["EntropyFigures", "Outcomes", "ScoredRequest", "read_labels"]
 
 Floats = NDArray[np.float64]
 Scores = NDArray[np.float32]
@@ -73,7 +73,7 @@ class EntropyFigures:
 
 
 @dataclass(slots=True, eq=False)
-class Scored:
+class ScoredRequest:
     """Scores of a request, which its labels and the shadow's scores may follow."""
 
     live_B: Scores
@@ -86,14 +86,14 @@ class Outcomes:
     def __init__(self, *, remembered: int, window: int) -> None:
         self._most, self._window = remembered, window
         self._lock = threading.Lock()
-        self._scored: OrderedDict[str, Scored] = OrderedDict()
+        self._scored: OrderedDict[str, ScoredRequest] = OrderedDict()
         self._samples = 0
         self._rows: deque[tuple[float, float, float]] = deque(maxlen=window)
         self._reference: tuple[float, float] | None = None
 
-    def remember(self, name: str, live_B: Scores) -> Scored:
+    def remember(self, name: str, live_B: Scores) -> ScoredRequest:
         """Keep finite scores, one at least, until their labels arrive, or too many others have."""
-        scored = Scored(live_B.copy())  # a part of its batch would keep all of it
+        scored = ScoredRequest(live_B.copy())  # a part of its batch would keep all of it
         with self._lock:
             if (old := self._scored.pop(name, None)) is not None:
                 self._samples -= old.live_B.size
@@ -103,7 +103,7 @@ class Outcomes:
                 self._samples -= self._scored.popitem(last=False)[1].live_B.size
         return scored
 
-    def add_shadow(self, scored: Scored, shadow_B: Scores) -> None:
+    def add_shadow(self, scored: ScoredRequest, shadow_B: Scores) -> None:
         """Add what the shadow says of a request, NaN where that is no number; not by its id, which another may have."""
         with self._lock:
             scored.shadow_B = np.where(np.isfinite(shadow_B), shadow_B, np.float32(np.nan))
@@ -129,7 +129,7 @@ class Outcomes:
                 self._add(scored, label_B)
         return {"matched": matched, "unknown": unknown}
 
-    def _add(self, scored: Scored, label_B: Scores) -> None:
+    def _add(self, scored: ScoredRequest, label_B: Scores) -> None:
         live_B = _losses(scored.live_B, label_B)
         shadow_B = (
             np.full(live_B.size, np.nan) if scored.shadow_B is None else _losses(scored.shadow_B, label_B)

@@ -40,7 +40,7 @@ from laconic.serve.settings import Watching
 from laconic.serve.watch.alerts import Alerts
 from laconic.serve.watch.culprit import Evidence, Finding, settle
 from laconic.serve.watch.input_drift import FeatureFigures, InputDrift
-from laconic.serve.watch.labels import Outcomes, Scored
+from laconic.serve.watch.labels import Outcomes, ScoredRequest
 from laconic.serve.watch.score_drift import ScoreDrift, exceeded
 
 __all__ = ["Watch"]
@@ -67,7 +67,7 @@ class _Seen:
     query: Query
     live_B: Scores
     sampled: bool
-    scored: Scored | None
+    scored: ScoredRequest | None
     """What waits for labels; None where the client got no scores."""
 
     @property
