@@ -17,7 +17,7 @@ from benchmarks.placement.taught import NO_RATE, copy_state, taught
 from benchmarks.worker import serve
 from laconic.adapt.settings import ExchangeSettings
 from laconic.data import Samples, open_source
-from laconic.exchange.world import Joined
+from laconic.exchange.world import GroupWorld
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings
@@ -174,7 +174,7 @@ def _contending(contender: Contender, job: PlacedSteps, ranks: Ranks) -> _Kept:
         ranks = Ranks(0, 1)
     schema = open_source(job.data).schema
     placement = make_placement(settings, schema, ranks.count, contender.plan)
-    world = Joined(pairwise=contender.codec != "plain")
+    world = GroupWorld(pairwise=contender.codec != "plain")
     return _Kept(Trainer(settings, schema, ranks, world=world, placement=placement), placement.hot_every)
 
 

@@ -50,7 +50,7 @@ from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_
 from laconic.demo.measure import turns
 from laconic.errors import ConfigError
 from laconic.exchange import Sgd, Table
-from laconic.exchange.world import Alone, Joined, World
+from laconic.exchange.world import GroupWorld, World, one_rank
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM
 from laconic.nn import DividedMlp, ShardedEmbeddings, Split
@@ -162,7 +162,7 @@ class Part:
         )
         self._module = _Divided(whole, method, job.batch, groups)
         self.splits = [module for module in self._module.modules() if isinstance(module, Split)]
-        world: World = Alone() if method.threshold is None else Joined(group=groups.equal)
+        world: World = one_rank() if method.threshold is None else GroupWorld(group=groups.equal)
         self._embeddings = _embeddings(schema, settings.dim, world) if groups.part == 0 else None
         self._replica: nn.Module = self._module
         self.compressor: Compressor | None = None

@@ -19,7 +19,7 @@ from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Source, open_source
 from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
 from laconic.exchange.exchange_plan import Policy
-from laconic.exchange.world import Joined
+from laconic.exchange.world import GroupWorld
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
@@ -174,7 +174,7 @@ def _trainer(
         exchange=ExchangeSettings(economy=policy is not None),
         train=TrainSettings(seed=seed, rate_warmup=recipe.warmup),
     )
-    world = Joined(pairwise=chosen.pairwise)
+    world = GroupWorld(pairwise=chosen.pairwise)
     return Trainer(settings, source.schema, ranks, policy or chosen.policy(source.schema), world=world)
 
 

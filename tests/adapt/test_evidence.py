@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from laconic.adapt.evidence import AHEAD, Accountant, Adaptation
-from laconic.exchange.update_error import UpdateError
+from laconic.exchange.errors_seen import UpdateError
 from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
 from tests.train.small_runs import batches_of, policy_of, settings_of, state_of, trainer_of
 from tests.train.test_checkpoint import assert_equal

@@ -12,8 +12,8 @@ from laconic.cost.link import message_bytes
 from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
 from laconic.errors import PlanError
 from laconic.exchange import Layout, Sgd, Table
-from laconic.exchange.request import Request
-from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.routing import Request
+from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
 from tests.cases import each

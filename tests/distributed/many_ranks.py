@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.exchange import RowwiseAdagrad, Sgd, Table
-from laconic.exchange.world import Joined
+from laconic.exchange.world import GroupWorld
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
 from tests.distributed.one_process import Scorer, loss_sum
@@ -78,7 +78,7 @@ def train(
 ) -> dict[str, Any]:
     """Train on this rank's part of every batch; returns shards and copies by table name, dense weights and losses."""
     dtype = batches[0][0].dtype
-    world = Joined(pairwise=pairwise)
+    world = GroupWorld(pairwise=pairwise)
     embeddings = ShardedEmbeddings(
         tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, world=world, **placement
     )

@@ -14,9 +14,9 @@ from laconic.adapt.policy import FixedPolicy
 from laconic.adapt.settings import effective_exchange
 from laconic.codecs import BoundedRows
 from laconic.exchange import RowwiseAdagrad, Table
+from laconic.exchange.errors_seen import UpdateError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.exchange.update_error import UpdateError
-from laconic.exchange.world import Joined
+from laconic.exchange.world import GroupWorld
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
 from tests.distributed import many_ranks
 from tests.distributed.adapting import CHOSEN, Watched, adapt, decisions_of
@@ -197,7 +197,7 @@ def _on_ranks(rank: int, ranks: int) -> dict[str, Any]:
         optimizer=RowwiseAdagrad(rate=0.1),
         policy=FixedPolicy(PLAN),
         seed=SEED,
-        world=Joined(),
+        world=GroupWorld(),
     )
     return take_back(embeddings, rank, ranks)
 

@@ -12,8 +12,8 @@ import torch
 
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import Layout, RowwiseAdagrad, Sgd, Table
-from laconic.exchange.tables.row_memory import ALIGNMENT, allocate_rows
-from laconic.exchange.world import Alone
+from laconic.exchange.tables.memory import ALIGNMENT, allocate_rows
+from laconic.exchange.world import one_rank
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
@@ -105,7 +105,7 @@ def _in_little_memory(rank, ranks, folder):
     for cold in (True, False):
         table = Table(name="large", rows=1 << 20, cold=cold)
         try:
-            embeddings = ShardedEmbeddings([table], 32, world=Alone(), cold_folder=folder)
+            embeddings = ShardedEmbeddings([table], 32, world=one_rank(), cold_folder=folder)
         except RuntimeError as error:
             found.append(str(error).splitlines()[0])
             continue

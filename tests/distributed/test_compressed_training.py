@@ -75,7 +75,8 @@ def _ledger(rank, ranks):
     """Bytes that the ledger names, and those that were handed to torch, by wire."""
     embeddings = ShardedEmbeddings(PLAIN, DIM, policy=policy_for(PLAIN))
     sent: Counter[str] = Counter()
-    names = {id(embeddings._ids_wire.group): "ids", id(embeddings._rows.wire.group): "rows"}
+    exchanges = {"ids": embeddings._pipeline._ids, "rows": embeddings._pipeline._rows}
+    names = {id(exchange.transport._group): name for name, exchange in exchanges.items()}
     send = dist.ProcessGroup.send
 
     def counted(group, tensors, target, tag):

@@ -11,8 +11,8 @@ from laconic.codecs import BoundedRows
 from laconic.errors import PlanError
 from laconic.exchange import RowwiseAdagrad, Sgd, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.exchange.tables import hot_rows
-from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.tables import keys
+from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
@@ -119,9 +119,9 @@ def test_owners_sum_where_that_sends_less():
     assert all(torch.equal(rows, results[0][2]) for *_, rows in results)
 
 
-@pytest.mark.parametrize("most", [0, 1 << 25], ids=["searched", "mapped"])
+@pytest.mark.parametrize("most", [0, 1 << 28], ids=["searched", "as bits"])
 def test_ids_of_any_order_find_their_part(monkeypatch, most):
-    monkeypatch.setattr(hot_rows, "_MOST_IN_MAP", most)
+    monkeypatch.setattr(keys, "_SMALL_MAP", most)
     hot = HotRows(TABLES, SOME)
     generator = np.random.default_rng(0)
     table_L = np.sort(generator.integers(0, len(TABLES), 500))

@@ -8,21 +8,32 @@ import numpy as np
 import pytest
 
 from laconic.exchange.link_probe import probe_link
-from laconic.exchange.wire import Wire
-from laconic.exchange.world import Alone, Joined
+from laconic.exchange.transport import Head, Message, Transport
+from laconic.exchange.world import GroupWorld, one_rank
 from laconic.lab import Lab, Rate
 from tests.distributed.ranks import run_ranks
 from tests.warm import python
 
 
 def _probe(rank, ranks):
-    wire = Joined().wire("rows")
-    link = probe_link(wire)
-    heard = wire.announce(7, 8, rank, np.zeros((ranks, 1), np.int64), np.zeros((ranks, 1), np.int64))
-    return link, heard.samples_N.tolist(), wire.waited_s > 0
+    transport = GroupWorld().transport("rows")
+    link = probe_link(transport)
+    nothing = np.zeros((ranks, 1), np.int64)
+    heard = transport.announce(Head(7, 8, rank, nothing, nothing))
+    return link, heard.samples_N.tolist(), transport.take_time() > 0
 
 
-def test_a_loopback_has_a_sane_speed_and_the_wire_goes_on_as_before():
+class SwapsOnly(Transport):
+    """A link without other ranks: ``swapped`` is told of every message."""
+
+    def __init__(self, ranks, swapped):
+        super().__init__("rows", 0, ranks)
+        self._swap = swapped
+
+    _send = _hear = _receive = _swap = None
+
+
+def test_a_loopback_has_a_sane_speed_and_the_transport_goes_on_as_before():
     found = run_ranks(3, _probe)
     assert len({link for link, _, _ in found}) == 1
     for link, samples, timed in found:
@@ -33,13 +44,13 @@ def test_a_loopback_has_a_sane_speed_and_the_wire_goes_on_as_before():
 
 
 def test_one_rank_has_a_link_that_costs_next_to_nothing():
-    link = probe_link(Alone().wire("rows"))
+    link = probe_link(one_rank().transport("rows"))
     assert link.latency_s + 1e6 / link.bytes_per_s < 1e-4
 
 
 def test_messages_that_take_no_time_at_all_do_not_break_the_measurement(monkeypatch):
     monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: 1.0)
-    link = probe_link(Wire("rows", 0, 2, lambda *_: None))
+    link = probe_link(SwapsOnly(2, lambda *_: None))
     assert link.latency_s > 0
     assert link.bytes_per_s <= 1e11
 
@@ -49,12 +60,12 @@ def test_an_ideal_link_is_measured_exactly(monkeypatch, latency_s, rate):
     """Two peers; a clock that only messages move on."""
     clock, sizes = [0.0], []
 
-    def swap(heard, out, coming_N, sent_N, where):
-        clock[0] += latency_s + out.nbytes / rate
-        sizes.append(int(sent_N.max()))
+    def swap(out: np.ndarray, message: Message, sizes_N: np.ndarray) -> None:
+        clock[0] += latency_s + message.sent_bytes(0) / rate
+        sizes.append(int(message.sizes_N.max()))
 
     monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: clock[0])
-    link = probe_link(Wire("rows", 0, 3, swap))
+    link = probe_link(SwapsOnly(3, swap))
     assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
     assert link.bytes_per_s == pytest.approx(rate, rel=1e-6)
     assert (max(sizes) > 1 << 16) == (2 * (1 << 16) / rate < 2e-3)  # slow links are spared the long messages
@@ -65,27 +76,29 @@ def test_a_late_rank_does_not_make_the_link_look_fast(monkeypatch):
     latency_s, rate = 1e-4, 12.5e6
     clock, waits = [0.0], []
 
-    def swap(heard, out, coming_N, sent_N, where):
-        if out.dtype == np.uint8:
-            waits.append(latency_s + out.nbytes / rate)
+    def swap(out: np.ndarray, message: Message, sizes_N: np.ndarray) -> None:
+        if message.values.dtype == np.uint8:
+            waits.append(latency_s + message.sent_bytes(0) / rate)
             clock[0] += waits[-1] / 3
         else:
-            heard[sent_N[0] :] = waits[-sent_N[1] :]
+            out[sizes_N[0] :] = waits[-sizes_N[1] :]
 
     monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: clock[0])
-    link = probe_link(Wire("rows", 0, 2, swap))
+    link = probe_link(SwapsOnly(2, swap))
     assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
     assert link.bytes_per_s == pytest.approx(rate, rel=1e-6)
 
 
 LIMITED = """
 import json
+
 from laconic.exchange.link_probe import probe_link
-from laconic.exchange.world import Joined
+from laconic.exchange.transport import Head, Message, Transport
+from laconic.exchange.world import GroupWorld
 from laconic.train.ranks import process_group
 with process_group(60):
-    wire = Joined().wire("rows")
-    print("bytes_per_s", json.dumps([probe_link(wire).bytes_per_s for _ in range(4)], separators=(",", ":")))
+    transport = GroupWorld().transport("rows")
+    print("bytes_per_s", json.dumps([probe_link(transport).bytes_per_s for _ in range(4)], separators=(",", ":")))
 """
 
 

@@ -12,9 +12,9 @@ from laconic.codecs import BoundedRows
 from laconic.errors import CommError
 from laconic.exchange import RowwiseAdagrad, Sgd
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.exchange.look_ahead import bits_of, bytes_of_bits, count_blocks, without
-from laconic.exchange.row_exchange import RowExchange
-from laconic.exchange.service import Part
+from laconic.exchange.prefetched import bits_of, bytes_of_bits, count_blocks, without
+from laconic.exchange.routing import Part
+from laconic.exchange.rows import RowExchange
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
 from tests.distributed.many_ranks import TABLES
@@ -40,17 +40,17 @@ def _both(rank, ranks, ways):
     for way in ways:
         plain = _trained(rank, ranks, way, False)
         early = []
-        ask = RowExchange.forward_early
+        ask = RowExchange.prefetch
 
         def watched(self, *args, ask=ask, early=early):
             early.append(ask(self, *args))
             return early[-1]
 
-        RowExchange.forward_early = watched
+        RowExchange.prefetch = watched
         try:
             ahead = _trained(rank, ranks, way, True)
         finally:
-            RowExchange.forward_early = ask
+            RowExchange.prefetch = ask
         came = [int(part.came_NT.sum()) for part in early if part is not None]
         asked = [len(part.came_R) for part in early if part is not None]
         found.append((plain, ahead, sum(came), sum(asked)))
@@ -128,7 +128,7 @@ def test_early_rows_may_be_forgotten():
 
 def _lies(rank, ranks):
     """Rank 1 says that other rows came than came."""
-    import laconic.exchange.row_exchange as module
+    import laconic.exchange.rows as module
 
     honest = module.bytes_of_bits
     if rank == 1:

@@ -19,7 +19,7 @@ from laconic.errors import ConfigError, PlanError
 from laconic.exchange import RowwiseAdagrad, Sgd, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.ledger import DIRECTIONS
-from laconic.exchange.world import Alone, Joined
+from laconic.exchange.world import GroupWorld, one_rank
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
 from tests.distributed import many_ranks
@@ -177,7 +177,7 @@ def run_sharded(case: Case, rank: int, ranks: int, world: Any) -> dict[str, Any]
 
 
 def _all_cases(rank: int, ranks: int) -> dict[str, Any]:
-    return {name: run_sharded(case, rank, ranks, Joined()) for name, case in CASES.items()}
+    return {name: run_sharded(case, rank, ranks, GroupWorld()) for name, case in CASES.items()}
 
 
 @cache
@@ -258,7 +258,7 @@ def test_evaluation_records_nothing(both):
 
 def test_one_that_is_alone_is_a_rehearsal_of_one_rank():
     for name, case in CASES.items():
-        alone, rehearsed = run_sharded(case, 0, 1, Alone()), rehearse(name, 1)
+        alone, rehearsed = run_sharded(case, 0, 1, one_rank()), rehearse(name, 1)
         assert_same_tables([alone], rehearsed["tables"], case.tables)
         assert_same_accounts([alone], rehearsed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.exchange.tables.journal import Journal
+from laconic.exchange.tables.shards import Journal
 
 
 def tables(state=True):

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from laconic import kernels
 from laconic.errors import CommError, ConfigError, PlanError
 from laconic.exchange import Layout, Table
-from laconic.exchange.id_exchange import _lists_for
-from laconic.exchange.request import IdLists, Request
-from laconic.exchange.service import Service
-from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.ids import _lists_for
+from laconic.exchange.routing import IdLists, Request, Service
+from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
 
 DIM = 3

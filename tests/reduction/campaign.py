@@ -14,9 +14,10 @@ from collections import Counter
 import numpy as np
 import torch
 
+from laconic.exchange.world import World
 from laconic.reduce import Reducer
 from tests.reduction.cases import Case, random_case
-from tests.reduction.threads import ThreadWorld, in_threads
+from tests.reduction.threads import in_threads
 
 METHODS = ("sketch", "owners", "gather")
 
@@ -26,7 +27,7 @@ def wrong_ranks(case: Case, ranks: int, method: str) -> tuple[int, int]:
     tensors = [case.tensor(rank) for rank in range(ranks)]
     expected = np.sum(tensors, axis=0, dtype=case.dtype)
 
-    def run(world: ThreadWorld) -> tuple[bool, int]:
+    def run(world: World) -> tuple[bool, int]:
         x = torch.from_numpy(tensors[world.rank].copy())
         report = Reducer(world).sum(x, method)
         return np.array_equal(x.numpy(), expected), report.stalls

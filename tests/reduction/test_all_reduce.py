@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import laconic
 from laconic.errors import CommError, ConfigError, HeadroomError, PlanError
-from laconic.exchange.world import Alone
+from laconic.exchange.world import one_rank
 from laconic.reduce import Reducer
 from tests.distributed.ranks import run_ranks
 from tests.reduction.campaign import METHODS as CAMPAIGN_METHODS
@@ -151,7 +151,7 @@ def test_shapes_and_strides_stay():
 
 def test_alone_nothing_is_sent():
     x = torch.tensor([1.0, -0.0, 3.0])
-    report = Reducer(Alone()).sum(x)
+    report = Reducer(one_rank()).sum(x)
     assert report.bytes_sent == 0
     assert x.tolist() == [1, 0, 3]
     assert not np.signbit(x.numpy()[1])  # as in any sum from 0
@@ -206,7 +206,7 @@ def test_ranks_that_sum_different_things_all_raise():
 )
 def test_what_cannot_be_summed_is_refused(tensor, method, message):
     with pytest.raises(ConfigError, match=message):
-        Reducer(Alone()).sum(tensor, method)
+        Reducer(one_rank()).sum(tensor, method)
 
 
 def test_without_a_process_group_there_is_a_clear_error():

@@ -30,7 +30,7 @@ def summed(ranks, steps=1, codec=CODEC):
             x = mine.copy()
             reducer.sum_coded(x, LAYERS, codec, step)
             results.append(x)
-        return results, reducer.parcels.bytes_sent / steps
+        return results, reducer.channel.bytes_sent / steps
 
     return in_threads(ranks, run)
 
@@ -92,9 +92,9 @@ def test_lossless_sums_have_the_bits_of_exact_ones_and_are_smaller(ranks):
         x[:4] = [-0.0, np.nan, np.inf, 1e-42]
         exact, reducer = x.copy(), Reducer(world)
         reducer.sum_as(exact, Choice("dense"))
-        dense = reducer.parcels.bytes_sent
+        dense = reducer.channel.bytes_sent
         reducer.sum_coded(x, LAYERS, Lossless(), 0)
-        return x, exact, dense, reducer.parcels.bytes_sent - dense
+        return x, exact, dense, reducer.channel.bytes_sent - dense
 
     for x, exact, dense, coded in in_threads(ranks, run):
         if ranks > 1:  # nothing is added, and -0.0 stays, where there is one rank

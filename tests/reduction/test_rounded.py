@@ -25,8 +25,8 @@ class Adder:
     def unite(self, words) -> None:
         from laconic.reduce.ways.dense import unite_dense
 
-        self._reducer.parcels.begin(1)
-        unite_dense(self._reducer.parcels, words)
+        self._reducer.channel.begin(1)
+        unite_dense(self._reducer.channel, words)
         self.bytes_sent += words.nbytes
 
 
@@ -42,7 +42,7 @@ def summed(ranks, density, network):
         Reducer(world).sum_rounded(x, Adder(world) if network else None)
         return x
 
-    return in_threads(ranks, run, ("all-reduce", "network"))
+    return in_threads(ranks, run)
 
 
 @pytest.mark.parametrize("density", [0.0, 0.02, 1.0])

@@ -80,8 +80,8 @@ def state_of(trainer):
 def row_rate(trainer):
     """Learning rate of the next update of rows."""
     embeddings = trainer.embeddings
-    exchange = embeddings.exchange if hasattr(embeddings, "exchange") else embeddings._rows
-    return exchange.optimizer.rate
+    holder = embeddings.exchange if hasattr(embeddings, "exchange") else embeddings
+    return holder.optimizer.rate
 
 
 def dense_rates(trainer):

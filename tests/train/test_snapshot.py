@@ -86,7 +86,7 @@ def test_a_snapshot_ends_with_an_error_inside():
     trainer = trainer_of(settings)
     with pytest.raises(ZeroDivisionError), Snapshot(trainer):
         raise ZeroDivisionError
-    assert trainer.embeddings._rows.journal is None
+    assert trainer.embeddings._shards._journal is None
 
 
 def test_a_trial_under_another_policy_that_fails_ends():

@@ -26,7 +26,7 @@ from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.cost.measure import codec_costs
 from laconic.data import Samples
-from laconic.exchange.update_error import UpdateError, cosine_T, relative_error_T
+from laconic.exchange.errors_seen import UpdateError, cosine_T, relative_error_T
 
 __all__ = ["AHEAD", "Accountant", "Adaptation", "Reviewer"]
 

@@ -18,7 +18,7 @@ from laconic.data import Samples
 from laconic.exchange import Ledger
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
-from laconic.exchange.update_error import Watch
+from laconic.exchange.errors_seen import Observer
 from laconic.lookups import Lookups
 
 __all__ = ["Subject", "Undo"]
@@ -54,7 +54,7 @@ class Subject(Protocol):
     def snapshot(self) -> AbstractContextManager[Undo]:
         """Remember the state where this is entered."""
 
-    def observe(self, watch: Watch) -> AbstractContextManager[None]:
+    def observe(self, watch: Observer) -> AbstractContextManager[None]:
         """Let something see what gradients become on their way."""
 
     def step(self, samples: Samples) -> tuple[Tensor, Tensor]:

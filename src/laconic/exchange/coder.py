@@ -16,26 +16,13 @@ from laconic import kernels
 from laconic.codecs import Cast, Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError, PlanError
+from laconic.exchange.transport import Buffers
 from laconic.kernels.blocks import DITHERED, MAX_VALUES, BlockTable
 
-__all__ = ["Coder", "Room"]
+__all__ = ["Coder"]
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
-
-
-class Room:
-    """Memory that grows and is used again every step."""
-
-    def __init__(self) -> None:
-        self._bytes = np.empty(0, np.uint8)
-
-    def take(self, size: int) -> Bytes:
-        """Return ``size`` bytes, overwriting what was there; they start on a cache line."""
-        if len(self._bytes) < size + 64:
-            self._bytes = np.empty(size + size // 4 + 64, np.uint8)
-        skip = -self._bytes.__array_interface__["data"][0] % 64
-        return self._bytes[skip : skip + size]
 
 
 class Coder:
@@ -57,7 +44,7 @@ class Coder:
         specs = [(codec or Cast(dtype="fp32")).spec() for codec in codecs]
         self._longs_T6, self._doubles_T3 = BlockTable.of((spec, 0, dim) for spec in specs).arrays
         self._dithered_T = (self._longs_T6[:, 3] & DITHERED) != 0
-        self._sent, self._offsets = Room(), np.empty(1, np.int64)
+        self._buffers, self._offsets = Buffers(), np.empty(1, np.int64)
 
     def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seeds: Ints | int) -> tuple[Bytes, Ints]:
         """Bytes of the blocks of M ranks, back to back, and how many each has; ``seeds`` for all or for each rank."""
@@ -65,7 +52,7 @@ class Coder:
             return rows.reshape(-1).view(np.uint8), counts_MT * (self.dim * self.item_bytes)
         table = self._table(counts_MT, seeds)
         active = kernels.active()
-        out = self._sent.take(active.max_bytes(table))
+        out = self._buffers.reserve("encoded", active.max_bytes(table), np.uint8)
         if len(self._offsets) != len(table) + 1:
             self._offsets = np.empty(len(table) + 1, np.int64)
         active.encode_blocks(table, rows.reshape(-1), out, self._offsets, torch.get_num_threads())

@@ -1,4 +1,4 @@
-"""How fast the link is: a few messages of two sizes between all ranks, over a wire that exists.
+"""How fast the link is: a few messages of two sizes between all ranks, over a transport that exists.
 
 ::
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.cost.link import Link
-from laconic.exchange.wire import Wire
+from laconic.exchange.transport import Message, Transport
 
 __all__ = ["probe_link"]
 
@@ -30,41 +30,39 @@ _LEAST_LATENCY_S = 1e-6
 _MOST_BYTES_PER_S = 1e11  # above any memory; a loopback may look infinitely fast
 
 
-def probe_link(wire: Wire) -> Link:
-    """Measure the link; all ranks call it together, each in the thread that owns the wire.
+def probe_link(transport: Transport) -> Link:
+    """Measure the link; all ranks call it together, each in the thread that uses the transport.
 
     The bandwidth is that of bytes from one rank to all others together. All ranks return the same.
     """
-    peers = wire.ranks - 1
+    peers = transport.ranks - 1
     if peers == 0:
         return Link(_LEAST_LATENCY_S, _MOST_BYTES_PER_S)
-    small_s = _message_s(wire, _SMALL, _REPEATS_OF_SMALL)
-    size, large_s = _MIDDLE, _message_s(wire, _MIDDLE, _REPEATS)
+    small_s = _message_s(transport, _SMALL, _REPEATS_OF_SMALL)
+    size, large_s = _MIDDLE, _message_s(transport, _MIDDLE, _REPEATS)
     if large_s - small_s < _CLEAR_S:
-        size, large_s = _LARGE, _message_s(wire, _LARGE, _REPEATS)
+        size, large_s = _LARGE, _message_s(transport, _LARGE, _REPEATS)
     transfer_s = max(large_s - small_s, peers * size / _MOST_BYTES_PER_S)
     bytes_per_s = peers * (size - _SMALL) / transfer_s
     return Link(max(small_s - peers * _SMALL / bytes_per_s, _LEAST_LATENCY_S), bytes_per_s)
 
 
-def _message_s(wire: Wire, size: int, repeats: int) -> float:
+def _message_s(transport: Transport, size: int, repeats: int) -> float:
     """Best time of ``size`` bytes from everyone to everyone else; the same on all ranks."""
-    each = np.full(wire.ranks, size)
-    each[wire.rank] = 0
-    out, heard = np.zeros(each.sum(), np.uint8), np.zeros(each.sum(), np.uint8)
+    message = Message.same(np.zeros(size, np.uint8), transport.ranks, but=transport.rank)
+    heard = np.zeros(message.sizes_N.sum(), np.uint8)
     times = np.zeros(1 + repeats)
     for k in range(1 + repeats):
         start = perf_counter()
-        wire.swap(heard, out, each, each, f"{wire.name}, link probe")
+        transport.swap(heard, message, message.sizes_N)
         times[k] = perf_counter() - start
-    return float(_longest(wire, times[1:]).min())
+    return float(_longest(transport, times[1:]).min())
 
 
-def _longest(wire: Wire, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def _longest(transport: Transport, times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the most that any rank has, entry by entry."""
-    each = np.full(wire.ranks, len(times))
-    out = np.tile(times, wire.ranks)
-    heard_N = out.copy().reshape(wire.ranks, -1)
-    wire.swap(heard_N.reshape(-1), out, each, each, f"{wire.name}, link probe")
-    longest: NDArray[np.float64] = heard_N.max(0)
+    message = Message.same(times, transport.ranks)
+    heard = np.empty(transport.ranks * len(times))
+    transport.swap(heard, message, message.sizes_N)
+    longest: NDArray[np.float64] = heard.reshape(transport.ranks, -1).max(axis=0)
     return longest

@@ -24,23 +24,23 @@ from laconic import kernels
 from laconic.cost.link import message_bytes
 from laconic.errors import ConfigError
 from laconic.exchange.coder import Coder
+from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ledger import Direction, Entry, Ledger
-from laconic.exchange.owned_sums import OwnedSums
-from laconic.exchange.request import Bags, bags_of, checked_lookups
-from laconic.exchange.tables.hot_rows import HotRows
-from laconic.exchange.tables.journal import Journal
+from laconic.exchange.owner_sums import OwnerSums
+from laconic.exchange.routing import Bags, bags_of, checked_lookups
+from laconic.exchange.tables.copies import HotRows
+from laconic.exchange.tables.keys import RowKey
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.optimizer import RowOptimizer
+from laconic.exchange.tables.shards import Journal
 from laconic.exchange.tables.table import Table
-from laconic.exchange.update_error import Watch
 from laconic.lookups import Lookups
 
 __all__ = ["Rehearsal", "RehearsedBatch"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-_LOCAL_BITS = 40
 _TRAVELS, _REPLICATED, _STAYS = 0, 1, 2
 
 
@@ -112,7 +112,7 @@ class Rehearsal:
         self.weight_RD = torch.empty(self.whole.local_rows, dim)
         self.state_R = torch.zeros(self.whole.local_rows) if optimizer.has_state else None
         self.journal: Journal | None = None
-        self.watch: Watch | None = None
+        self.watch: Observer | None = None
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
 
     def route(self, lookups: Lookups, *, coded: bool, ledger: Ledger | None, step: int = 0) -> RehearsedBatch:
@@ -139,9 +139,9 @@ class Rehearsal:
         block_L = ((kind_L * ranks + requester_L) * ranks + owner_L) * tables + part_L
         within_L = np.where(layout.pooled_T[part_L], sample_L, row_L)
         key_R, first_R, answer_L = np.unique(
-            block_L << _LOCAL_BITS | within_L, return_index=True, return_inverse=True
+            RowKey.pack(block_L, within_L), return_index=True, return_inverse=True
         )
-        block_R = key_R >> _LOCAL_BITS
+        block_R = RowKey.table(key_R)
         counts = np.bincount(block_R, minlength=3 * ranks * ranks * tables).reshape(3, ranks, ranks, tables)
         rows_R = self.whole.base_T[table_L[first_R]] + ids_L[first_R]
         by_requester_R = np.argsort(block_R // (ranks * tables) % ranks, kind="stable")
@@ -231,7 +231,7 @@ class Rehearsal:
         list_K = np.repeat(np.arange(batch.replicated_NT.size), batch.replicated_NT.ravel())
         rows_K = batch.rows_R[batch.travelling : batch.travelling + len(list_K)]
         may_T = self.layout.replicated_T & coder.exact_T
-        owned = OwnedSums.choose(list_K, rows_K, may_T, ranks)
+        owned = OwnerSums.choose(list_K, rows_K, may_T, ranks)
         if owned is None:
             return
         right_T = row * np.sum([owned.sent_rows_T(rank) for rank in range(ranks)], axis=0)

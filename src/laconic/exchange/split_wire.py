@@ -27,7 +27,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from laconic.errors import CommError
-from laconic.exchange.lost_peer import lost_peer
+from laconic.exchange.transport import lost_peer
 
 __all__ = ["HEADER_BYTES", "Parcel", "SplitWire"]
 

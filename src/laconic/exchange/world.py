@@ -1,13 +1,13 @@
-"""Who the ranks are and what carries their messages: a process group, or nothing where one rank is alone.
+"""Who the ranks are: those of a process group, or several in one process, of which one may be alone.
 
-The all-to-all is made of sends and receives: gloo's own uses a link in one direction at a time (3.4 MB each
-way between two hosts at 200 Mbit/s: 298 ms, against 148 ms for these and 136 ms for the bare link). Every
-wire has a process group of its own, so that directions may overlap.
+Every transport of a process group has a group of its own, so that directions may overlap.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,15 +15,14 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from laconic.exchange.ahead import Ahead
-from laconic.exchange.lost_peer import lost_peer
-from laconic.exchange.wire import Wire
+from laconic.errors import CommError
+from laconic.exchange.posted import PostedTransport
+from laconic.exchange.transport import Message, Transport, lost_peer
 
-__all__ = ["Alone", "Joined", "World"]
+__all__ = ["GroupWorld", "LocalWorld", "World", "one_rank"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
-_TAG = 0  # order suffices: one thread uses a wire
 
 
 class World(Protocol):
@@ -39,29 +38,17 @@ class World(Protocol):
         """How many there are."""
         ...
 
-    def wire(self, name: str) -> Wire:
+    def transport(self, name: str) -> Transport:
         """Open a way to the others; every rank opens the same ones in the same order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """One rank that has all rows and sends nothing, whatever process group there is."""
-
-    rank: int = 0
-    ranks: int = 1
-
-    def wire(self, name: str) -> Wire:
-        """Return a wire to nobody."""
-        return Wire(name, 0, 1, lambda *_: None)
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
+class GroupWorld:
     """The ranks of a process group of ``torch.distributed``, counted within it."""
 
     pairwise: bool = True
-    """The all-to-all is made of sends and receives; False: torch's own, for comparison."""
+    """Messages are sends and receives; False: torch's own all-to-all, for comparison."""
 
     group: Any = None
     """Whose ranks they are, as those of the replicas of one part of a model; None: all of the job."""
@@ -76,49 +63,138 @@ class Joined:
         """Processes of the group."""
         return dist.get_world_size(self.group)
 
-    def wire(self, name: str) -> Wire:
+    def transport(self, name: str) -> Transport:
         """Open a process group; ``CommError`` if a rank is gone."""
-        rank, ranks, group = self.rank, self.ranks, _new_group(self.group)
-
-        def swap(heard: Values, out: Values, coming_N: Ints, sent_N: Ints, where: str) -> None:
-            try:
-                if self.pairwise:
-                    _send_and_receive(_split(heard, coming_N), _split(out, sent_N), rank, group)
-                else:
-                    ours, theirs = torch.from_numpy(out), torch.from_numpy(heard)
-                    dist.all_to_all_single(theirs, ours, coming_N.tolist(), sent_N.tolist(), group=group)
-            except RuntimeError as error:
-                raise lost_peer(where, rank, error) from error
-
-        tell = Ahead(rank, ranks, group).tell if self.pairwise and ranks > 1 else None
-        return Wire(name, rank, ranks, swap, tell, group)
+        kind = PostedTransport if self.pairwise else _CollectiveTransport
+        return kind(name, self.rank, self.ranks, _new_group(self.group))
 
 
-def _split(values: Values, sizes_N: Ints) -> list[Values]:
-    """Return views of the values that each rank sends or gets."""
-    return np.split(values, np.cumsum(sizes_N)[:-1])
+class LocalWorld:
+    """Ranks in one process, a thread each, that hand messages over in memory: ``LocalWorld(4).of(2)``."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self._queues: defaultdict[tuple[int, int, int], SimpleQueue[Any]] = defaultdict(SimpleQueue)
+        self._opened = [0] * ranks
+        self._failed = False
+
+    def of(self, rank: int) -> World:
+        """Return the world as one rank sees it."""
+        return _LocalRank(rank, self.ranks, self)
+
+    def open(self, name: str, rank: int) -> Transport:
+        """Open a rank's next transport, which meets those that the others open as their next."""
+        number, others = self._opened[rank], [other for other in range(self.ranks) if other != rank]
+        self._opened[rank] += 1
+        outgoing = {other: self._queues[number, rank, other] for other in others}
+        incoming = {other: self._queues[number, other, rank] for other in others}
+        if self._failed:
+            self.fail()
+        return _LocalTransport(name, rank, outgoing, incoming)
+
+    def fail(self) -> None:
+        """Let every rank that waits for a message, or will, end with ``CommError``."""
+        self._failed = True
+        for queue in list(self._queues.values()):
+            queue.put(_FAILED)
 
 
-def _send_and_receive(heard: list[Values], out: list[Values], rank: int, group: Any) -> None:
-    """Send ``out[r]`` to every other rank r, and fill ``heard[r]`` from it; empty ones do not travel.
+def one_rank() -> World:
+    """Return the world of one rank that has all rows and sends nothing, whatever process group there is."""
+    return LocalWorld(1).of(0)
 
-    A receive comes before the send, or gloo uses the link in one direction at a time. The calls are what ``dist.isend``
-    and ``dist.irecv`` come to, which take as long again for checks: there are twenty messages in a step.
-    """
-    works: list[Any] = []
-    ranks = len(out)
-    for distance in range(1, ranks):  # everybody sends to somebody else first
-        source, target = (rank - distance) % ranks, (rank + distance) % ranks
-        if heard[source].size:
-            works.append(group.recv([torch.from_numpy(heard[source])], source, _TAG))
-        if out[target].size:
-            works.append(group.send([torch.from_numpy(out[target])], target, _TAG))
-    for work in works:
-        work.wait()
+
+@dataclass(frozen=True, slots=True)
+class _LocalRank:
+    rank: int
+    ranks: int
+    world: LocalWorld = field(repr=False, compare=False)
+
+    def transport(self, name: str) -> Transport:
+        return self.world.open(name, self.rank)
+
+
+_FAILED = object()
+
+
+class _LocalTransport(Transport):
+    """A queue from every rank to every other."""
+
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        outgoing: dict[int, SimpleQueue[Any]],
+        incoming: dict[int, SimpleQueue[Any]],
+    ) -> None:
+        super().__init__(name, rank, 1 + len(outgoing))
+        self._outgoing, self._incoming = outgoing, incoming
+        self._own_heads: Ints = np.empty(0, np.int64)
+
+    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
+        self._own_heads = heads_NH
+        for other, queue in self._outgoing.items():
+            queue.put(heads_NH[other])
+            for message in messages:
+                queue.put(message.part(other).copy())  # the memory is used again before it is read
+
+    def _hear(self) -> Ints:
+        heard_NH = self._own_heads.copy()
+        for other in self._incoming:
+            heard_NH[other] = self._next(other)
+        return heard_NH
+
+    def _receive(self, out: Values, sizes_N: Ints) -> None:
+        parts = np.split(out, np.cumsum(sizes_N)[:-1])
+        for other in self._incoming:
+            parts[other][:] = self._next(other)
+
+    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+        for other, queue in self._outgoing.items():
+            queue.put(message.part(other).copy())
+        self._receive(out, sizes_N)
+
+    def _next(self, source: int) -> Any:
+        value = self._incoming[source].get()
+        if value is _FAILED:
+            self._incoming[source].put(value)  # for whoever asks next
+            raise CommError(f"{self.name}: another rank of this process failed; see its error")
+        return value
+
+
+class _CollectiveTransport(Transport):
+    """Heads first, then every message, by torch's own all-to-all."""
+
+    def __init__(self, name: str, rank: int, ranks: int, group: Any) -> None:
+        super().__init__(name, rank, ranks)
+        self._group = group
+        self._under_way: list[Message] = []
+
+    def close(self) -> None:
+        """Leave the process group."""
+        dist.destroy_process_group(self._group)
+
+    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
+        head_sizes_N = np.full(self.ranks, heads_NH.shape[1])
+        self._under_way = [Message.each(heads_NH.reshape(-1), head_sizes_N), *messages]
+
+    def _hear(self) -> Ints:
+        heads = self._under_way[0]
+        heard = heads.values.copy()
+        self._receive(heard, heads.sizes_N)
+        return heard.reshape(self.ranks, -1)
+
+    def _receive(self, out: Values, sizes_N: Ints) -> None:
+        self._swap(out, self._under_way.pop(0), sizes_N)
+
+    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+        sent = np.concatenate([message.part(rank) for rank in range(self.ranks)])
+        ours, theirs = torch.from_numpy(sent), torch.from_numpy(out)
+        dist.all_to_all_single(theirs, ours, sizes_N.tolist(), message.sizes_N.tolist(), group=self._group)
 
 
 def _new_group(like: Any) -> Any:
-    """Return a process group of the same ranks for one wire; those of part of the job need nobody else for it.
+    """Return a process group of the same ranks for one transport; those of part of the job need nobody else for it.
 
     It waits as long as the default group does; torch would give it half an hour.
     """

@@ -35,7 +35,7 @@ from laconic.codecs.batch import BlockCodec
 from laconic.cost.link import DENSE_SHARE, ring_bytes
 from laconic.errors import ConfigError
 from laconic.exchange.worker import Worker
-from laconic.exchange.world import Alone, Joined, World
+from laconic.exchange.world import GroupWorld, World, one_rank
 from laconic.integrations.ddp_checks import (
     check_arguments,
     check_lossy_parameters,
@@ -166,7 +166,7 @@ class Compressor:
     def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
         self._settings, self._names, self._group = settings, names, group
         self._ranks = dist.get_world_size(group)
-        world = Alone() if self._ranks == 1 else world or Joined(group=group)
+        world = one_rank() if self._ranks == 1 else world or GroupWorld(group=group)
         lanes = 1 if settings.network is not None else _LANES  # a network sums one thing at a time
         self._lanes = [
             _Lane(Reducer(world, f"all-reduce {k}"), Worker(f"laconic-ddp-{k}")) for k in range(lanes)
@@ -304,7 +304,7 @@ class Compressor:
         step: int,
     ) -> None:
         """Sum a bucket, in the thread of its lane: one after the other, in the same order on every rank."""
-        before, start = reducer.parcels.bytes_sent, thread_time()
+        before, start = reducer.channel.bytes_sent, thread_time()
         x = buffer.numpy()
         if state.choice is None or step - state.looked >= _LOOK_EVERY:
             state.choice, state.looked = self._look(reducer, x), step
@@ -316,7 +316,7 @@ class Compressor:
             self._sum_parts(reducer, gradients, state, step)
         if self._settings.average:
             np.divide(x, self._ranks, out=x)
-        self._count(reducer.parcels.bytes_sent - before, thread_time() - start)
+        self._count(reducer.channel.bytes_sent - before, thread_time() - start)
 
     def _hand_over(self, future: Any, buffer: Tensor, work: Future[None]) -> None:
         """Let DDP go on; an error that it were given would come out as a tensor that it cannot read."""

@@ -5,7 +5,6 @@ Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` answered rows
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Any, Protocol
 
 import torch
@@ -15,8 +14,8 @@ from torch.autograd.function import once_differentiable
 from laconic import kernels
 from laconic.errors import PlanError
 from laconic.exchange import Layout
-from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.exchange.request import Bags
+from laconic.exchange.pipeline import Fetched
+from laconic.exchange.routing import Bags
 from laconic.exchange.worker import RefusedBatchError
 
 __all__ = ["Pending"]
@@ -51,18 +50,15 @@ class Embeddings(Protocol):
 class Pending:
     """Rows on their way."""
 
-    def __init__(
-        self,
-        embeddings: Embeddings,
-        routed: Future[Any],
-        received: Future[Tensor],
-        plan: ExchangePlan,
-        step: int,
-        training: bool,
-    ) -> None:
-        self.routed, self.plan, self.step = routed, plan, step
-        self._embeddings, self.received, self._training = embeddings, received, training
+    def __init__(self, embeddings: Embeddings, fetched: Fetched) -> None:
+        self.fetched = fetched
+        self._embeddings = embeddings
         self._waited = self._forgotten = self._updated = False
+
+    @property
+    def step(self) -> int:
+        """Training steps that were begun before."""
+        return self.fetched.step
 
     @property
     def global_samples(self) -> int:
@@ -73,9 +69,9 @@ class Pending:
     def batch(self) -> Batch:
         """The routed batch; waits for its ids."""
         try:
-            batch: Batch = self.routed.result()
+            batch: Batch = self.fetched.routed.result()
         except RefusedBatchError:
-            if self._training and not self._forgotten:
+            if self.fetched.manner.updates and not self._forgotten:
                 self._forgotten = True
                 self._embeddings.forget(self)
             raise
@@ -86,9 +82,9 @@ class Pending:
         if self._waited:
             raise PlanError("embeddings: rows were waited for before; keep what wait() returned")
         batch = self.batch  # raises if it was refused, and has no rows
-        received_RD = self.received.result()
+        received_RD = self.fetched.received.result()
         self._waited = True
-        if self._training:
+        if self.fetched.manner.updates:
             return _Pool.apply(self._embeddings.anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
         return self._pool(batch, received_RD)
 

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import Layout, Ledger, RowOptimizer, RowwiseAdagrad, Table
+from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan, Policy, expect_policy
+from laconic.exchange.pipeline import Fetched, Manner
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
-from laconic.exchange.tables.hot_rows import HotRows
-from laconic.exchange.tables.journal import Journal
-from laconic.exchange.tables.row_initialization import initialize_rows
-from laconic.exchange.update_error import Watch
+from laconic.exchange.tables.copies import HotRows
+from laconic.exchange.tables.first_rows import initialize_rows
+from laconic.exchange.tables.shards import Journal
 from laconic.lookups import Lookups
 from laconic.nn.pending import Pending
 
@@ -75,11 +76,13 @@ class RehearsedEmbeddings(nn.Module):
         training = self.training and torch.is_grad_enabled()
         step, ledger = self.step, self.ledger if self.training else None
         plan = self._plan(step)
-        batch = self.exchange.route(lookups, coded=plan.coded_ids, ledger=ledger, step=step)
+        batch: Any = self.exchange.route(lookups, coded=plan.coded_ids, ledger=ledger, step=step)
         received = self.exchange.forward(batch, plan, step, ledger)
         if training:
             self.step += 1
-        return Pending(self, _done(batch), _done(received), plan, step, training)
+        return Pending(
+            self, Fetched(lookups, _done(batch), _done(received), Manner(plan, training, ledger), step)
+        )
 
     def forward(self, lookups: Lookups) -> Tensor:
         """Return pooled embeddings, B x T x D."""
@@ -106,7 +109,7 @@ class RehearsedEmbeddings(nn.Module):
         state = None if exchange.state_R is None else exchange.state_R[rows]
         return range(self.layout.tables[t].rows), exchange.weight_RD[rows], state
 
-    def watch_updates(self, watch: Watch | None) -> None:
+    def watch_updates(self, watch: Observer | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""
         self.exchange.watch = watch
 
@@ -145,10 +148,10 @@ class RehearsedEmbeddings(nn.Module):
 
     def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None:
         """Update the rows of a batch; called by ``backward``."""
-        batch: RehearsedBatch = pending.routed.result()
+        batch: Any = pending.fetched.routed.result()
         if self.on_gradient is not None:
             self.on_gradient(batch, gradient_RD)
-        self.exchange.backward(batch, pending.plan, pending.step, self.ledger, gradient_RD)
+        self.exchange.backward(batch, pending.fetched.manner.plan, pending.step, self.ledger, gradient_RD)
 
 
 def _done(value: Value) -> Future[Value]:

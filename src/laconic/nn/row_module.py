@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from laconic.errors import ConfigError
 from laconic.exchange import Layout, RowOptimizer
 from laconic.exchange.exchange_plan import Policy, expect_policy
+from laconic.exchange.tables.shards import TableShards
 
 __all__ = ["RowModule", "check_settings"]
 
@@ -24,18 +25,15 @@ class RowModule(nn.Module):
 
     layout: Layout
     policy: Policy | None
-    weight_RD: Tensor
-    state_R: Tensor | None
     dim: int
-    step: int
-    _optimizer: RowOptimizer
+    _shards: TableShards
     _placed: str
     """Stands for hot and warm rows, which have places of their own."""
 
     @property
     def optimizer(self) -> RowOptimizer:
         """What updates rows, with the learning rate that it has now."""
-        return self._optimizer
+        return self._shards.optimizer
 
     @optimizer.setter
     def optimizer(self, optimizer: object) -> None:
@@ -43,6 +41,25 @@ class RowModule(nn.Module):
             f"embeddings.optimizer: rows keep the optimizer that they were made with, got {optimizer!r}; "
             "set_rate(rate) changes its learning rate"
         )
+
+    @property
+    def weight_RD(self) -> Tensor:
+        """Rows of this rank. Neither parameter nor buffer: DDP would make all ranks' shards equal."""
+        return self._shards.weight_RD
+
+    @property
+    def state_R(self) -> Tensor | None:
+        """Optimizer state of these rows, if there is any."""
+        return self._shards.state_R
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """Training steps begun."""
+
+    @step.setter
+    @abstractmethod
+    def step(self, step: int) -> None: ...
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
@@ -90,7 +107,7 @@ class RowModule(nn.Module):
         rows = sum(table.rows for table in tables)
         return (
             f"{len(tables)} tables, {rows} rows, dim={self.dim}, dtype={self.weight_RD.dtype}, "
-            f"optimizer={self._optimizer!r}, rank {layout.rank} of {layout.ranks}"
+            f"optimizer={self.optimizer!r}, rank {layout.rank} of {layout.ranks}"
         )
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:

@@ -18,8 +18,8 @@ from laconic.cost.measure import measure_kernels
 from laconic.cost.reduce_time import Addends, Choice, KernelSpeeds, choose, reduce_s
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange.link_probe import probe_link
-from laconic.exchange.world import Alone, Joined, World
-from laconic.reduce.parcels import Parcels
+from laconic.exchange.world import GroupWorld, World, one_rank
+from laconic.reduce.channel import Channel
 from laconic.reduce.sample import UNITS, Fullness, sample_fullness
 from laconic.reduce.ways.coded import Levels, sum_coded
 from laconic.reduce.ways.dense import sum_dense
@@ -50,10 +50,10 @@ class Report:
 
 
 class Reducer:
-    """One wire on which tensors are summed, one after the other, in the same order on every rank."""
+    """One channel on which tensors are summed, one after the other, in the same order on every rank."""
 
     def __init__(self, world: World | None = None, name: str = "all-reduce") -> None:
-        self.parcels = Parcels((world or Joined()).wire(name))
+        self.channel = Channel((world or GroupWorld()).transport(name))
         self._speeds: KernelSpeeds | None = None
         self._link: Link | None = None
 
@@ -86,7 +86,7 @@ class Reducer:
         flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
         flat = flat if flat.is_contiguous() else flat.contiguous()
         x: Values = flat.numpy()
-        before = self.parcels.bytes_sent
+        before = self.channel.bytes_sent
         choice, stalls = Choice(method), 0
         if method == "sketch":
             stalls = self._sum_sketched(x, step)
@@ -95,54 +95,54 @@ class Reducer:
             self.sum_as(x, choice)
         if flat.data_ptr() != tensor.data_ptr():
             tensor.detach().copy_(flat.view(tensor.shape))
-        return Report(choice.method, choice.unit, self.parcels.bytes_sent - before, stalls)
+        return Report(choice.method, choice.unit, self.channel.bytes_sent - before, stalls)
 
     def sum_as(self, x: Values, choice: Choice) -> None:
         """Sum in the way that all ranks agreed on."""
         self._begin(choice.method, x)
-        if self.parcels.ranks == 1:
+        if self.channel.ranks == 1:
             np.add(x, x.dtype.type(0), out=x)
         elif choice.method == "dense":
-            self.parcels.announce_to_all()
-            sum_dense(self.parcels, x)
+            self.channel.announce_to_all()
+            sum_dense(self.channel, x)
         else:
             way = {"gather": sum_gathered, "owners": sum_by_owners}[choice.method]
-            way(self.parcels, x, choice.unit)
+            way(self.channel, x, choice.unit)
 
     def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: LargeFirst) -> int:
         """Sum what ranks send of their gradients, and keep the rest; returns how many entries this one sent."""
         self._begin("large", gradient)
-        return sum_large(self.parcels, gradient, memory, how)
+        return sum_large(self.channel, gradient, memory, how)
 
     def sum_coded(
         self, x: NDArray[np.float32], layers: NDArray[np.int64], codec: BlockCodec | Levels, step: int
     ) -> None:
         """Sum gradients that travel coded, each layer a block."""
         self._begin("coded", x)
-        sum_coded(self.parcels, x, layers, codec, step)
+        sum_coded(self.channel, x, layers, codec, step)
 
     def sum_rounded(self, x: NDArray[np.float32], network: Network | None = None) -> None:
         """Sum gradients as integers of a step that ranks share: by hosts, or by a network that adds."""
         self._begin("rounded", x)
-        if self.parcels.ranks > 1:
-            sum_rounded(self.parcels, x, network)
+        if self.channel.ranks > 1:
+            sum_rounded(self.channel, x, network)
 
     def choose(self, x: Values) -> Choice:
         """Look how full the tensors of all ranks are, and take the way that will be fastest."""
-        if self.parcels.ranks == 1 or len(x) <= _SMALL:
+        if self.channel.ranks == 1 or len(x) <= _SMALL:
             return Choice("dense")
         link, speeds = self.measure()
         self._begin("look", x)
-        fullness = sample_fullness(self.parcels, x)
+        fullness = sample_fullness(self.channel, x)
         full_U = zip(UNITS, fullness.ranks, fullness.union, strict=True)
-        return choose(Addends(len(x), self.parcels.ranks, x.itemsize), full_U, link, speeds)
+        return choose(Addends(len(x), self.channel.ranks, x.itemsize), full_U, link, speeds)
 
     def pays(self, words: int, share: float) -> Choice:
         """Decide whether sending this share of a gradient, as ``coded``, is faster than sending all of it."""
-        if self.parcels.ranks == 1:
+        if self.channel.ranks == 1:
             return Choice("dense")
         link, speeds = self.measure()
-        full, some = Addends(words, self.parcels.ranks), Addends(words, self.parcels.ranks, own=share)
+        full, some = Addends(words, self.channel.ranks), Addends(words, self.channel.ranks, own=share)
         dense, coded = reduce_s("dense", full, link, speeds), reduce_s("gather", some, link, speeds)
         return Choice("coded", 1, coded) if coded < dense else Choice("dense", 1, dense)
 
@@ -155,39 +155,41 @@ class Reducer:
         self._link, self._speeds = link, speeds
 
     def close(self) -> None:
-        """Leave the wire."""
-        self.parcels.close()
+        """Leave the channel."""
+        self.channel.close()
 
     def _sum_sketched(self, x: Values, step: float | None) -> int:
         self._begin(f"sketch {step}", x)
         if step is None:
-            return 0 if self.parcels.ranks == 1 else sum_sketched(self.parcels, x)
-        codes = to_codes(self.parcels, x, step)
-        stalls = 0 if self.parcels.ranks == 1 else sum_sketched(self.parcels, codes)
+            return 0 if self.channel.ranks == 1 else sum_sketched(self.channel, x)
+        codes = to_codes(self.channel, x, step)
+        stalls = 0 if self.channel.ranks == 1 else sum_sketched(self.channel, codes)
         np.multiply(codes, x.dtype.type(step), out=x)
         return stalls
 
     def _begin(self, what: str, x: Values) -> None:
-        self.parcels.begin(zlib.crc32(f"{what} {x.dtype} {len(x)}".encode()))
+        self.channel.begin(zlib.crc32(f"{what} {x.dtype} {len(x)}".encode()))
 
     def _unit(self, x: Values, method: str) -> int:
         """Words that stand or fall together, where the method is forced: what takes fewest bytes."""
-        if method == "dense" or self.parcels.ranks == 1 or len(x) <= _SMALL:
+        if method == "dense" or self.channel.ranks == 1 or len(x) <= _SMALL:
             return 1
         self._begin(f"look for {method}", x)
-        return _smallest(sample_fullness(self.parcels, x))
+        return _smallest(sample_fullness(self.channel, x))
 
     def measure(self) -> tuple[Link, KernelSpeeds]:
         """Measure, once, what all ranks can count on."""
         if self._link is None or self._speeds is None:
-            link, speeds = probe_link(self.parcels.wire), measure_kernels()
+            before = self.channel.bytes_sent
+            link, speeds = probe_link(self.channel.transport), measure_kernels()
+            self.channel.count(before - self.channel.bytes_sent)
             own = np.array(
                 [link.latency_s, 1 / link.bytes_per_s, 1 / speeds.read, 1 / speeds.move, 1 / speeds.add]
             )
-            heard = np.empty((self.parcels.ranks, len(own)))
-            self.parcels.begin(0)
-            self.parcels.announce_to_all(messages=[self.parcels.for_all(own)])
-            self.parcels.take(heard.reshape(-1), np.full(self.parcels.ranks, len(own)))
+            heard = np.empty((self.channel.ranks, len(own)))
+            self.channel.begin(0)
+            self.channel.announce_to_all(messages=[self.channel.to_all(own)])
+            self.channel.receive(heard.reshape(-1), np.full(self.channel.ranks, len(own)))
             worst = heard.max(axis=0).tolist()
             self._link = Link(worst[0], 1 / worst[1])
             self._speeds = KernelSpeeds(1 / worst[2], 1 / worst[3], 1 / worst[4])
@@ -225,5 +227,5 @@ def _reducer() -> Reducer:
         )
     group = dist.distributed_c10d._get_default_group()
     if not _reducers or _reducers[-1][0] is not group:
-        _reducers[:] = [(group, Reducer(Alone() if dist.get_world_size() == 1 else None))]
+        _reducers[:] = [(group, Reducer(one_rank() if dist.get_world_size() == 1 else None))]
     return _reducers[-1][1]

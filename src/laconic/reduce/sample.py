@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.reduce.parcels import Parcels
+from laconic.reduce.channel import Channel
 
 __all__ = ["UNITS", "Fullness", "sample_fullness"]
 
@@ -30,7 +30,7 @@ class Fullness:
     union: tuple[float, ...]
 
 
-def sample_fullness(parcels: Parcels, x: NDArray[Any]) -> Fullness:
+def sample_fullness(channel: Channel, x: NDArray[Any]) -> Fullness:
     """Look, and tell the others; one round of messages of 2 kB."""
     there = np.zeros(_RUN * _RUNS, bool)
     if len(x) <= len(there):
@@ -41,11 +41,11 @@ def sample_fullness(parcels: Parcels, x: NDArray[Any]) -> Fullness:
         there[:] = (x[(starts[:, None] + np.arange(_RUN)).reshape(-1)]) != 0
         words = len(there)
     bits = np.packbits(there)
-    sizes_N = np.full(parcels.ranks, len(bits))
-    heard = parcels.room("sample", int(sizes_N.sum()), np.uint8)
-    parcels.announce_to_all(messages=[parcels.for_all(bits)])
-    parcels.take(heard, sizes_N)
-    all_NW = np.unpackbits(heard.reshape(parcels.ranks, -1), axis=1)[:, :words].astype(bool)
+    sizes_N = np.full(channel.ranks, len(bits))
+    heard = channel.buffer("sample", int(sizes_N.sum()), np.uint8)
+    channel.announce_to_all(messages=[channel.to_all(bits)])
+    channel.receive(heard, sizes_N)
+    all_NW = np.unpackbits(heard.reshape(channel.ranks, -1), axis=1)[:, :words].astype(bool)
     return Fullness(
         tuple(float(np.mean([_share(one_W, unit) for one_W in all_NW])) for unit in UNITS),
         tuple(_share(np.logical_or.reduce(all_NW), unit) for unit in UNITS),

@@ -26,10 +26,10 @@ from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError, PlanError
 from laconic.exchange import Ledger, RowOptimizer, RowwiseAdagrad, Sgd
 from laconic.exchange.exchange_plan import Policy
-from laconic.exchange.lost_peer import is_lost_peer, lost_peer
+from laconic.exchange.transport import is_lost_peer, lost_peer
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
-from laconic.exchange.update_error import Watch
-from laconic.exchange.world import Alone, World
+from laconic.exchange.errors_seen import Observer
+from laconic.exchange.world import World, one_rank
 from laconic.integrations.ddp import Compressor
 from laconic.lookups import Lookups
 from laconic.models import Model
@@ -92,7 +92,7 @@ class Trainer:
         if rehearsed_ranks is not None:
             self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
         else:
-            world = Alone() if ranks.count == 1 else world
+            world = one_rank() if ranks.count == 1 else world
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
             every = placement.hot_every
             self.embeddings = ShardedEmbeddings(
@@ -257,7 +257,7 @@ class Trainer:
         return Snapshot(self)
 
     @contextmanager
-    def observe(self, watch: Watch) -> Iterator[None]:
+    def observe(self, watch: Observer) -> Iterator[None]:
         """Let something see what gradients become on their way."""
         self.embeddings.watch_updates(watch)
         try:
@@ -274,8 +274,8 @@ class Trainer:
         """Return the rows of every table that one of the other ranks answers: a sample of what travels."""
         with torch.no_grad():
             pending = self.embeddings.start(lookups)
-        rows_RD = pending.received.result().numpy()
-        answers_NT = pending.routed.result().request.answers_NT
+        rows_RD = pending.fetched.received.result().numpy()
+        answers_NT = pending.fetched.routed.result().request.answers_NT
         layout = self.embeddings.layout
         others = [rank for rank in range(layout.ranks) if rank != layout.rank]
         tables = len(layout.tables)  # of copies nobody answers any

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange.tables.bit_ranks import BitRanks
-from laconic.exchange.tables.row_memory import ALIGNMENT
+from laconic.exchange.tables.keys import RowSet
+from laconic.exchange.tables.memory import ALIGNMENT
 from laconic.exchange.tables.table import Table
 
 __all__ = ["Layout"]
@@ -34,8 +34,8 @@ class Layout:
     ranks: int
     rank: int
     alone: int = 0
-    """So many of the last tables, replicated ones, are trained by each rank alone until something makes them equal."""
-    warm: BitRanks | None = None
+    """Number of tables at the end of the list whose copies each rank trains by itself between two synchronizations."""
+    warm: RowSet | None = None
     """Rows of this rank's file that are warm (``WarmRows`` finds them)."""
 
     def __post_init__(self) -> None:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded, BoundedRows, Lossless
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.exchange.wire import even_bounds
-from laconic.reduce.parcels import Message, Parcels, bounds_of
+from laconic.exchange.transport import Message, bounds_of, even_bounds
+from laconic.reduce.channel import Channel
 
 __all__ = ["Levels", "decode_pieces", "encode_pieces", "sum_coded"]
 
@@ -44,65 +44,65 @@ class Levels:
 _WHOLE = Bounded(bound=0.45)  # levels are integers, and come back as the nearest
 
 
-def sum_coded(parcels: Parcels, x: Floats, layers: Ints, codec: BlockCodec | Levels, step: int) -> None:
+def sum_coded(channel: Channel, x: Floats, layers: Ints, codec: BlockCodec | Levels, step: int) -> None:
     """Sum over all ranks, in place; layer ``l`` is from ``layers[l]`` to ``layers[l + 1]``."""
-    mine = _dithered(codec, step, parcels.rank)
-    if parcels.ranks == 1:
+    mine = _dithered(codec, step, channel.rank)
+    if channel.ranks == 1:
         return
-    if parcels.ranks == 2:
-        _sum_of_two(parcels, x, np.diff(layers), mine)
+    if channel.ranks == 2:
+        _sum_of_two(channel, x, np.diff(layers), mine)
         return
-    cuts = even_bounds(len(x), parcels.ranks)
+    cuts = even_bounds(len(x), channel.ranks)
     pieces = np.unique(np.concatenate([layers, cuts]))
     owner_P = np.searchsorted(cuts, pieces[:-1], side="right") - 1
     counts_P = np.diff(pieces)
-    message, sizes_P, bases_P = encode_pieces(parcels, mine, x, counts_P)
-    sent_N = np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64)
-    sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P, parcels.for_each(message, sent_N))
-    own_P = owner_P == parcels.rank
+    message, sizes_P, bases_P = encode_pieces(channel, mine, x, counts_P)
+    sent_N = np.bincount(owner_P, sizes_P, minlength=channel.ranks).astype(np.int64)
+    sizes_NP, bases_NP = _announce(channel, sizes_P, bases_P, Message.each(message, sent_N))
+    own_P = owner_P == channel.rank
     coming_N = sizes_NP[:, own_P].sum(axis=1)
-    heard = parcels.room("heard pieces", int(coming_N.sum()), np.uint8)
-    parcels.take(heard, coming_N)
+    heard = channel.buffer("heard pieces", int(coming_N.sum()), np.uint8)
+    channel.receive(heard, coming_N)
     parts_NS = decode_pieces(
-        parcels,
+        channel,
         codec,
         heard,
         sizes_NP[:, own_P].reshape(-1),
-        np.tile(counts_P[own_P], parcels.ranks),
+        np.tile(counts_P[own_P], channel.ranks),
         bases_NP[:, own_P].reshape(-1),
-    ).reshape(parcels.ranks, -1)
-    total = parcels.room("sum of pieces", parts_NS.shape[1], np.float32)
+    ).reshape(channel.ranks, -1)
+    total = channel.buffer("sum of pieces", parts_NS.shape[1], np.float32)
     _sum(parts_NS, total)
     again, again_P, base_P = encode_pieces(
-        parcels, _dithered(codec, ~step, parcels.rank), total, counts_P[own_P]
+        channel, _dithered(codec, ~step, channel.rank), total, counts_P[own_P]
     )
     all_P, all_bases_P = np.zeros(len(counts_P), np.int64), np.zeros(len(counts_P), np.int64)
     all_P[own_P], all_bases_P[own_P] = again_P, base_P
-    heard_NP = _announce(parcels, all_P, all_bases_P, parcels.for_all(again))
+    heard_NP = _announce(channel, all_P, all_bases_P, channel.to_all(again))
     sizes_P, bases_P = (numbers_NP.sum(axis=0) for numbers_NP in heard_NP)
-    heard = parcels.room("heard sums", int(sizes_P.sum()), np.uint8)
-    parcels.take(heard, np.bincount(owner_P, sizes_P, minlength=parcels.ranks).astype(np.int64))
-    x[:] = decode_pieces(parcels, codec, heard, sizes_P, counts_P, bases_P)
+    heard = channel.buffer("heard sums", int(sizes_P.sum()), np.uint8)
+    channel.receive(heard, np.bincount(owner_P, sizes_P, minlength=channel.ranks).astype(np.int64))
+    x[:] = decode_pieces(channel, codec, heard, sizes_P, counts_P, bases_P)
 
 
 def encode_pieces(
-    parcels: Parcels, codec: BlockCodec | Levels, x: Floats, counts_P: Ints
+    channel: Channel, codec: BlockCodec | Levels, x: Floats, counts_P: Ints
 ) -> tuple[Bytes, Ints, Ints]:
     """Blocks of all pieces, back to back, the bytes of each, and the bases of their levels."""
     bases_P = np.zeros(len(counts_P), np.int32)
     values = x
     if isinstance(codec, Levels):
-        values = parcels.room("levels", len(x), np.float32)
+        values = channel.buffer("levels", len(x), np.float32)
         kernels.active().to_levels(x, counts_P, values, bases_P)
         codec = _WHOLE
     batch = Batch.of([(codec, (count,)) for count in counts_P.tolist()])
-    room = torch.from_numpy(parcels.room("encoded", batch.max_bytes, np.uint8))
+    room = torch.from_numpy(channel.buffer("encoded", batch.max_bytes, np.uint8))
     message, offsets = batch.encode(torch.from_numpy(values), room)
     return message.numpy(), np.diff(offsets.numpy()), bases_P.astype(np.int64)
 
 
 def decode_pieces(
-    parcels: Parcels,
+    channel: Channel,
     codec: BlockCodec | Levels,
     data: Bytes,
     sizes_P: Ints,
@@ -112,7 +112,7 @@ def decode_pieces(
     """Values of all pieces, back to back."""
     block = _WHOLE if isinstance(codec, Levels) else codec
     batch = Batch.of([(block, (count,)) for count in counts_P.tolist()])
-    out: Floats = parcels.room("decoded", batch.values, np.float32)
+    out: Floats = channel.buffer("decoded", batch.values, np.float32)
     offsets = torch.from_numpy(bounds_of(sizes_P))
     batch.decode(torch.from_numpy(data), offsets, out=torch.from_numpy(out))
     if isinstance(codec, Levels) and bases_P is not None:
@@ -120,30 +120,32 @@ def decode_pieces(
     return out
 
 
-def _announce(parcels: Parcels, sizes_P: Ints, bases_P: Ints, message: Message) -> tuple[Ints, Ints]:
+def _announce(channel: Channel, sizes_P: Ints, bases_P: Ints, message: Message) -> tuple[Ints, Ints]:
     """Tell all ranks the bytes and bases of all pieces, send those, and hear the others'."""
-    heard = parcels.announce_to_all(*sizes_P.tolist(), *bases_P.tolist(), messages=[message])
+    heard = channel.announce_to_all(*sizes_P.tolist(), *bases_P.tolist(), messages=[message])
     return heard[:, : len(sizes_P)], heard[:, len(sizes_P) :]
 
 
-def _sum_of_two(parcels: Parcels, x: Floats, counts_P: Ints, codec: BlockCodec | Levels) -> None:
+def _sum_of_two(channel: Channel, x: Floats, counts_P: Ints, codec: BlockCodec | Levels) -> None:
     """Add what the other rank decodes of this one's values to what this one decodes of the other's."""
-    message, sizes_P, bases_P = encode_pieces(parcels, codec, x, counts_P)
-    sizes_NP, bases_NP = _announce(parcels, sizes_P, bases_P, parcels.for_others(message))
+    message, sizes_P, bases_P = encode_pieces(channel, codec, x, counts_P)
+    sizes_NP, bases_NP = _announce(
+        channel, sizes_P, bases_P, Message.same(message, channel.ranks, but=channel.rank)
+    )
     if isinstance(codec, Levels):  # what was encoded is still there
-        levels = parcels.room("levels", len(x), np.float32)
+        levels = channel.buffer("levels", len(x), np.float32)
         kernels.active().from_levels(levels, counts_P, bases_P.astype(np.int32), x)
     elif isinstance(codec, Lossless):
         x += 0  # as in a sum from 0: -0.0 becomes 0.0
     else:
-        x[:] = decode_pieces(parcels, codec, message, sizes_P, counts_P)
-    other = 1 - parcels.rank
+        x[:] = decode_pieces(channel, codec, message, sizes_P, counts_P)
+    other = 1 - channel.rank
     coming_N = np.where(np.arange(2) == other, sizes_NP.sum(axis=1), 0)
-    heard = parcels.room("heard pieces", int(coming_N.sum()), np.uint8)
-    parcels.take(heard, coming_N)
-    theirs = decode_pieces(parcels, codec, heard, sizes_NP[other], counts_P, bases_NP[other])
+    heard = channel.buffer("heard pieces", int(coming_N.sum()), np.uint8)
+    channel.receive(heard, coming_N)
+    theirs = decode_pieces(channel, codec, heard, sizes_NP[other], counts_P, bases_NP[other])
     np.add(
-        *((x, theirs) if parcels.rank == 0 else (theirs, x)), out=x
+        *((x, theirs) if channel.rank == 0 else (theirs, x)), out=x
     )  # in rank order: one NaN, or the other
 
 

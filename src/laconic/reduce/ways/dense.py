@@ -15,31 +15,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.exchange.wire import even_bounds
-from laconic.reduce.parcels import Parcels
+from laconic.exchange.transport import Message, even_bounds
+from laconic.reduce.channel import Channel
 
 __all__ = ["sum_dense", "unite_dense"]
 
 Values = NDArray[Any]
 
 
-def sum_dense(parcels: Parcels, x: Values) -> None:
+def sum_dense(channel: Channel, x: Values) -> None:
     """Sum over all ranks, in place; integers wrap."""
-    _reduce(parcels, x, np.add)
+    _reduce(channel, x, np.add)
 
 
-def unite_dense(parcels: Parcels, words: Values) -> None:
+def unite_dense(channel: Channel, words: Values) -> None:
     """Bitwise or over all ranks, in place."""
-    _reduce(parcels, words, np.bitwise_or)
+    _reduce(channel, words, np.bitwise_or)
 
 
-def _reduce(parcels: Parcels, x: Values, combine: np.ufunc) -> None:
-    bounds = even_bounds(len(x), parcels.ranks)
+def _reduce(channel: Channel, x: Values, combine: np.ufunc) -> None:
+    bounds = even_bounds(len(x), channel.ranks)
     sizes_N = np.diff(bounds)
-    own = x[bounds[parcels.rank] : bounds[parcels.rank + 1]]
-    heard_NS = parcels.room("segments", parcels.ranks * len(own), x.dtype).reshape(parcels.ranks, len(own))
-    parcels.swap(heard_NS.reshape(-1), parcels.for_each(x, sizes_N), np.full(parcels.ranks, len(own)))
+    own = x[bounds[channel.rank] : bounds[channel.rank + 1]]
+    heard_NS = channel.buffer("segments", channel.ranks * len(own), x.dtype).reshape(channel.ranks, len(own))
+    channel.swap(heard_NS.reshape(-1), Message.each(x, sizes_N), np.full(channel.ranks, len(own)))
     combine(heard_NS[0], own.dtype.type(0), out=own)  # -0.0 becomes 0.0, as in a sum from 0
     for part in heard_NS[1:]:
         combine(own, part, out=own)
-    parcels.swap(x, parcels.for_all(own), sizes_N)
+    channel.swap(x, channel.to_all(own), sizes_N)

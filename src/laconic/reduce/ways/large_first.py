@@ -24,7 +24,8 @@ from laconic.codecs import Bounded
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.expected import expect_codec
 from laconic.errors import ConfigError
-from laconic.reduce.parcels import Parcels, bounds_of
+from laconic.exchange.transport import bounds_of
+from laconic.reduce.channel import Channel
 from laconic.reduce.ways.coded import decode_pieces, encode_pieces
 
 __all__ = ["LargeFirst", "LayerMemory", "sum_large"]
@@ -107,12 +108,12 @@ class LayerMemory:
             self.ages[(counts_L > how.drift * wanted_L) | (counts_L * how.drift < wanted_L)] = 0
 
 
-def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: LargeFirst) -> int:
+def sum_large(channel: Channel, gradient: Floats, memory: LayerMemory, how: LargeFirst) -> int:
     """Replace the gradient by the sum of what ranks send of theirs; returns how many entries this one sent."""
     active = kernels.active()
     memory.look(gradient, how)
-    index = parcels.room("index", active.sparse_index_room(len(gradient), 1), np.uint8)
-    values = parcels.room("values", len(gradient), np.float32)
+    index = channel.buffer("index", active.sparse_index_room(len(gradient), 1), np.uint8)
+    values = channel.buffer("values", len(gradient), np.float32)
     counts_L = np.empty(len(memory.thresholds), np.int64)
     index_bytes, count = active.compact_large(
         gradient, memory.values, memory.bounds, memory.thresholds, index, values, counts_L
@@ -121,23 +122,23 @@ def sum_large(parcels: Parcels, gradient: Floats, memory: LayerMemory, how: Larg
     memory.grow_older(counts_L, how)
     message, sizes_L = values.view(np.uint8), 4 * counts_L
     if how.values is not None:
-        message, sizes_L, _ = encode_pieces(parcels, how.values, values, counts_L)
+        message, sizes_L, _ = encode_pieces(channel, how.values, values, counts_L)
     layers = len(counts_L)
-    messages = [parcels.for_all(index, "index"), parcels.for_all(message, "values")]
-    heard_NK = parcels.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist(), messages=messages)
+    messages = [channel.to_all(index), channel.to_all(message)]
+    heard_NK = channel.announce_to_all(index_bytes, *sizes_L.tolist(), *counts_L.tolist(), messages=messages)
     index_N = np.ascontiguousarray(heard_NK[:, 0])
     sizes_NL, counts_NL = heard_NK[:, 1 : 1 + layers], heard_NK[:, 1 + layers :]
-    heard_index = parcels.room("heard index", int(index_N.sum()), np.uint8)
-    parcels.take(heard_index, index_N)
-    heard = parcels.room("heard message", int(sizes_NL.sum()), np.uint8)
-    parcels.take(heard, sizes_NL.sum(axis=1))
+    heard_index = channel.buffer("heard index", int(index_N.sum()), np.uint8)
+    channel.receive(heard_index, index_N)
+    heard = channel.buffer("heard message", int(sizes_NL.sum()), np.uint8)
+    channel.receive(heard, sizes_NL.sum(axis=1))
     if how.values is None:
         heard_values = heard.view(np.float32)
     else:
-        heard_values = decode_pieces(parcels, how.values, heard, sizes_NL.reshape(-1), counts_NL.reshape(-1))
+        heard_values = decode_pieces(channel, how.values, heard, sizes_NL.reshape(-1), counts_NL.reshape(-1))
     index_bounds, value_bounds = bounds_of(index_N), bounds_of(counts_NL.sum(axis=1))
     if how.values is not None:  # what the bound cost goes back to memory
-        first, last = value_bounds[parcels.rank : parcels.rank + 2]
+        first, last = value_bounds[channel.rank : channel.rank + 2]
         with np.errstate(invalid="ignore"):
             lost = values - heard_values[first:last]
         np.nan_to_num(lost, copy=False, nan=0.0, posinf=0.0, neginf=0.0)

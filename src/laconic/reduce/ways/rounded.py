@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.reduce.parcels import Parcels
+from laconic.reduce.channel import Channel
 from laconic.reduce.sample import sample_fullness
 from laconic.reduce.ways.dense import sum_dense, unite_dense
 
@@ -40,50 +40,50 @@ class Network(Protocol):
         ...
 
 
-def sum_rounded(parcels: Parcels, x: NDArray[np.float32], network: Network | None) -> None:
+def sum_rounded(channel: Channel, x: NDArray[np.float32], network: Network | None) -> None:
     """Sum float32 over all ranks, in place; where one has NaN or infinities, as floats."""
     before = 0 if network is None else network.bytes_sent
-    largest = _largest(parcels, x)
+    largest = _largest(channel, x)
     if not np.isfinite(largest):
-        sum_dense(parcels, x)
+        sum_dense(channel, x)
         return
     if largest == 0:
         x[:] = 0
         return
-    step = 2.0 ** frexp(largest / ((2**31 - 1) // parcels.ranks - 1))[1]
+    step = 2.0 ** frexp(largest / ((2**31 - 1) // channel.ranks - 1))[1]
     codes = np.rint(x / step).astype(np.int32)
-    if sample_fullness(parcels, codes).union[0] < _SPARSE:
-        there = _unite(parcels, codes != 0, network)
+    if sample_fullness(channel, codes).union[0] < _SPARSE:
+        there = _unite(channel, codes != 0, network)
         packed = np.ascontiguousarray(codes[there])
-        _add(parcels, packed, network)
+        _add(channel, packed, network)
         codes[there] = packed
     else:
-        _add(parcels, codes, network)
+        _add(channel, codes, network)
     np.multiply(codes, step, out=x, casting="unsafe")
     if network is not None:
-        parcels.bytes_sent += network.bytes_sent - before
+        channel.count(network.bytes_sent - before)
 
 
-def _largest(parcels: Parcels, x: NDArray[np.float32]) -> float:
+def _largest(channel: Channel, x: NDArray[np.float32]) -> float:
     """Largest magnitude on any rank; NaN or infinity if one has any."""
     own = float(np.abs(x).max(initial=0))
-    heard = parcels.announce_to_all(int(np.float64(own).view(np.int64)))
+    heard = channel.announce_to_all(int(np.float64(own).view(np.int64)))
     return float(heard[:, 0].astype(np.int64).view(np.float64).max())
 
 
-def _unite(parcels: Parcels, there: NDArray[np.bool_], network: Network | None) -> NDArray[np.bool_]:
+def _unite(channel: Channel, there: NDArray[np.bool_], network: Network | None) -> NDArray[np.bool_]:
     words = np.zeros(ceil(len(there) / 32), np.uint32)
     packed = np.packbits(there, bitorder="little")
     words.view(np.uint8)[: len(packed)] = packed
     if network is None:
-        unite_dense(parcels, words)
+        unite_dense(channel, words)
     else:
         network.unite(words)
     return np.unpackbits(words.view(np.uint8), bitorder="little")[: len(there)].astype(bool)
 
 
-def _add(parcels: Parcels, codes: NDArray[Any], network: Network | None) -> None:
+def _add(channel: Channel, codes: NDArray[Any], network: Network | None) -> None:
     if network is None:
-        sum_dense(parcels, codes)
+        sum_dense(channel, codes)
     else:
         network.add(codes)

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.exchange.wire import even_bounds
-from laconic.reduce.parcels import Parcels, bounds_of
+from laconic.exchange.transport import Message, bounds_of, even_bounds
+from laconic.reduce.channel import Channel
 
 __all__ = ["sum_by_owners", "sum_gathered"]
 
@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 Values = NDArray[Any]
 
 
-def sum_gathered(parcels: Parcels, x: Values, unit: int) -> None:
+def sum_gathered(channel: Channel, x: Values, unit: int) -> None:
     """Sum over all ranks, in place: everyone hears everything.
 
     A large tensor goes piece by piece: one travels while the next is compacted.
@@ -40,24 +40,24 @@ def sum_gathered(parcels: Parcels, x: Values, unit: int) -> None:
     pieces = list(pairwise(even_bounds(len(x), min(_PIECES, 1 + len(x) // _PIECE), 32768).tolist()))
     heard = []
     for number, (start, end) in enumerate(pieces):
-        index, values, _ = _compact(parcels, x[start:end], np.array([0, end - start]), unit, number)
-        heard.append(parcels.later(_everyone, parcels, index, values, number))
+        index, values, _ = _compact(channel, x[start:end], np.array([0, end - start]), unit, number)
+        heard.append(channel.later(_everyone, channel, index, values, number))
     for (start, end), parts in zip(pieces, heard, strict=True):
         active.place_sum(*parts.result(), unit, x[start:end])
 
 
-def sum_by_owners(parcels: Parcels, x: Values, unit: int) -> None:
+def sum_by_owners(channel: Channel, x: Values, unit: int) -> None:
     """Sum over all ranks, in place: every rank sums one segment."""
     active = kernels.active()
-    bounds = even_bounds(len(x), parcels.ranks, unit)
-    words = int(bounds[parcels.rank + 1] - bounds[parcels.rank])
-    index, values, sizes_N2 = _compact(parcels, x, bounds, unit)
-    theirs = _each_its_own(parcels, index, values, sizes_N2)
-    index_out = parcels.room("index of sum", active.sparse_index_room(words, unit), np.uint8)
-    values_out = parcels.room("values of sum", words, x.dtype)
+    bounds = even_bounds(len(x), channel.ranks, unit)
+    words = int(bounds[channel.rank + 1] - bounds[channel.rank])
+    index, values, sizes_N2 = _compact(channel, x, bounds, unit)
+    theirs = _each_its_own(channel, index, values, sizes_N2)
+    index_out = channel.buffer("index of sum", active.sparse_index_room(words, unit), np.uint8)
+    values_out = channel.buffer("values of sum", words, x.dtype)
     size = active.compact_sum(*theirs, words, unit, index_out, values_out)
     index, index_bounds, values, value_bounds = _everyone(
-        parcels, index_out[: size[0]], values_out[: size[1]]
+        channel, index_out[: size[0]], values_out[: size[1]]
     )
     for segment, (start, end) in enumerate(pairwise(bounds.tolist())):
         i, v = index_bounds[segment : segment + 2], value_bounds[segment : segment + 2]
@@ -65,45 +65,45 @@ def sum_by_owners(parcels: Parcels, x: Values, unit: int) -> None:
 
 
 def _compact(
-    parcels: Parcels, x: Values, bounds: Ints, unit: int, piece: int = 0
+    channel: Channel, x: Values, bounds: Ints, unit: int, piece: int = 0
 ) -> tuple[Bytes, Values, Ints]:
     """Index and values of all segments, back to back, and their sizes."""
     active = kernels.active()
     room = sum(active.sparse_index_room(int(words), unit) for words in np.diff(bounds))
-    index = parcels.room(f"index {piece}", room, np.uint8)
-    values = parcels.room(f"values {piece}", len(x), x.dtype)
+    index = channel.buffer(f"index {piece}", room, np.uint8)
+    values = channel.buffer(f"values {piece}", len(x), x.dtype)
     sizes_N2 = np.empty((len(bounds) - 1, 2), np.int64)
     active.compact(x, bounds, unit, index, values, sizes_N2)
     return index[: sizes_N2[:, 0].sum()], values[: sizes_N2[:, 1].sum()], sizes_N2
 
 
 def _everyone(
-    parcels: Parcels, index: Bytes, values: Values, piece: int = 0
+    channel: Channel, index: Bytes, values: Values, piece: int = 0
 ) -> tuple[Bytes, Ints, Values, Ints]:
     """All ranks' index and values, given this rank's."""
-    messages = [parcels.for_all(index, "index"), parcels.for_all(values, "values")]
-    coming_N2 = parcels.announce_to_all(len(index), len(values), messages=messages)
-    heard_index, heard_values = _room_for(parcels, coming_N2, values.dtype, piece)
-    parcels.take(heard_index, np.ascontiguousarray(coming_N2[:, 0]))
-    parcels.take(heard_values, np.ascontiguousarray(coming_N2[:, 1]))
+    messages = [channel.to_all(index), channel.to_all(values)]
+    coming_N2 = channel.announce_to_all(len(index), len(values), messages=messages)
+    heard_index, heard_values = _room_for(channel, coming_N2, values.dtype, piece)
+    channel.receive(heard_index, np.ascontiguousarray(coming_N2[:, 0]))
+    channel.receive(heard_values, np.ascontiguousarray(coming_N2[:, 1]))
     return heard_index, bounds_of(coming_N2[:, 0]), heard_values, bounds_of(coming_N2[:, 1])
 
 
 def _each_its_own(
-    parcels: Parcels, index: Bytes, values: Values, sizes_N2: Ints
+    channel: Channel, index: Bytes, values: Values, sizes_N2: Ints
 ) -> tuple[Bytes, Ints, Values, Ints]:
     """Hear what all ranks have for this one, given what this one has for each."""
     messages = (
-        parcels.for_each(own, np.ascontiguousarray(sizes_N2[:, k])) for k, own in enumerate((index, values))
+        Message.each(own, np.ascontiguousarray(sizes_N2[:, k])) for k, own in enumerate((index, values))
     )
-    coming_N2 = parcels.announce(sizes_N2, *messages)
-    heard = _room_for(parcels, coming_N2, values.dtype)
+    coming_N2 = channel.announce(sizes_N2, *messages)
+    heard = _room_for(channel, coming_N2, values.dtype)
     for k in (0, 1):
-        parcels.take(heard[k], np.ascontiguousarray(coming_N2[:, k]))
+        channel.receive(heard[k], np.ascontiguousarray(coming_N2[:, k]))
     return heard[0], bounds_of(coming_N2[:, 0]), heard[1], bounds_of(coming_N2[:, 1])
 
 
-def _room_for(parcels: Parcels, coming_N2: Ints, dtype: Any, piece: int = 0) -> tuple[Bytes, Values]:
+def _room_for(channel: Channel, coming_N2: Ints, dtype: Any, piece: int = 0) -> tuple[Bytes, Values]:
     index_bytes, words = coming_N2.sum(0).tolist()
-    heard = parcels.room(f"heard index {piece}", index_bytes, np.uint8)
-    return heard, parcels.room(f"heard values {piece}", words, dtype)
+    heard = channel.buffer(f"heard index {piece}", index_bytes, np.uint8)
+    return heard, channel.buffer(f"heard values {piece}", words, dtype)

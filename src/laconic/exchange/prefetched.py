@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.exchange.service import Part, Service
+from laconic.exchange.routing import Part, Service
+from laconic.exchange.transport import bounds_of
 
-__all__ = ["Early", "bits_of", "bytes_of_bits", "count_blocks", "unchanged", "without"]
+__all__ = ["PrefetchedRows", "bits_of", "bytes_of_bits", "count_blocks", "unchanged", "without"]
 
 Bits = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
@@ -25,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Early:
+class PrefetchedRows:
     """What has traveled already."""
 
     received: torch.Tensor
@@ -55,7 +56,7 @@ def without(part: Part, left_out_R: Bits) -> Part:
     if part.offsets is None:
         return Part(part.index[kept_R], None, rows)
     lengths_R = np.diff(part.offsets)
-    offsets = np.concatenate([[0], np.cumsum(lengths_R[kept_R])])
+    offsets = bounds_of(lengths_R[kept_R])
     return Part(part.index[np.repeat(kept_R, lengths_R)], offsets, rows)
 
 
@@ -69,7 +70,7 @@ def unchanged(service: Service, may_T: Bits, others_N: Bits, changed_L: Bits) ->
 
 def count_blocks(bits_R: Bits, counts_MT: Ints) -> Ints:
     """Count what is set in each block of so many."""
-    sums = np.concatenate([[0], np.cumsum(bits_R)])
+    sums = bounds_of(bits_R.astype(np.int64))
     ends = np.cumsum(counts_MT.ravel())
     counted: Ints = (sums[ends] - sums[ends - counts_MT.ravel()]).reshape(counts_MT.shape)
     return counted

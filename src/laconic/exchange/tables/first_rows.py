@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.errors import ConfigError
-from laconic.exchange import Layout
-from laconic.exchange.tables.hot_rows import HotRows
+from laconic.exchange.tables.copies import HotRows
+from laconic.exchange.tables.layout import Layout
 
 __all__ = ["initialize_rows"]
 

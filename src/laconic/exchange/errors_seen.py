@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UpdateError", "Watch", "cosine_T", "relative_error_T"]
+__all__ = ["Observer", "UpdateError", "cosine_T", "relative_error_T"]
 
 Floats = NDArray[np.float64]
 
 
-class Watch(Protocol):
+class Observer(Protocol):
     """Who sees what gradients become on their way."""
 
     def add(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.cost.link import owners_pay
 from laconic.errors import CommError
-from laconic.exchange.wire import Wire, even_bounds
+from laconic.exchange.tables.keys import RowKey
+from laconic.exchange.transport import Head, Message, Transport, bounds_of, even_bounds
 
-__all__ = ["OwnedSums"]
+__all__ = ["OwnerSums"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-_ROW_BITS = 40  # a rank has fewer rows than 2^40
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedSums:
+class OwnerSums:
     """What goes this way in one step."""
 
     ranks: int
@@ -48,25 +48,26 @@ class OwnedSums:
     """Where each rank's segment of the distinct rows begins, and the last ends."""
 
     @classmethod
-    def choose(cls, list_C: Ints, rows_C: Ints, may_T: NDArray[np.bool_], ranks: int) -> OwnedSums | None:
+    def choose(cls, list_C: Ints, rows_C: Ints, may_T: NDArray[np.bool_], ranks: int) -> OwnerSums | None:
         """Find the tables that should go this way; ``list_C`` is rank x T + table of every id in rank order."""
         if ranks < 3 or not may_T.any():
             return None
         tables = len(may_T)
         table_C = list_C % tables
         at_K = np.flatnonzero(may_T[table_C])
-        key_K = table_C[at_K] << _ROW_BITS | rows_C[at_K]  # by table first: ranks' matrices have other orders
+        key_K = RowKey.pack(table_C[at_K], rows_C[at_K])  # by table first: ranks' matrices have other orders
         key_V = np.unique(key_K)
-        lookups_T, rows_T = (np.bincount(key >> _ROW_BITS, minlength=tables) for key in (key_K, key_V))
+        lookups_T, rows_T = (np.bincount(RowKey.table(key), minlength=tables) for key in (key_K, key_V))
         chosen_T = owners_pay(lookups_T, rows_T, ranks)
         if not chosen_T.any():
             return None
-        chosen_K = chosen_T[key_K >> _ROW_BITS]
+        chosen_K = chosen_T[RowKey.table(key_K)]
         key_V, union_K = np.unique(key_K[chosen_K], return_inverse=True)
         at_K = at_K[chosen_K]
-        rows_V, bounds = key_V & ((1 << _ROW_BITS) - 1), even_bounds(len(key_V), ranks)
+        bounds = even_bounds(len(key_V), ranks)
         rank_K = list_C[at_K] // tables
-        return cls(ranks, chosen_T, at_K, rank_K, table_C[at_K], union_K, rows_V, key_V >> _ROW_BITS, bounds)
+        rows_V, table_V = RowKey.row(key_V), RowKey.table(key_V)
+        return cls(ranks, chosen_T, at_K, rank_K, table_C[at_K], union_K, rows_V, table_V, bounds)
 
     @property
     def owner_K(self) -> Ints:
@@ -82,45 +83,31 @@ class OwnedSums:
         sent_T: Ints = np.bincount(self.table_K[away], minlength=tables) + sums_T
         return sent_T
 
-    def exchange(self, wire: Wire, rows_KD: Rows, out_VD: Rows, turn: int, digest: int) -> None:
+    def exchange(self, transport: Transport, rows_KD: Rows, out_VD: Rows, turn: int, digest: int) -> None:
         """Fill ``out_VD`` with the sums; of ``rows_KD`` those of this rank are read."""
-        rank, owner_K = wire.rank, self.owner_K
+        rank, ranks, owner_K = transport.rank, transport.ranks, self.owner_K
         mine, owned = self.rank_K == rank, owner_K == rank
         away = np.flatnonzero(mine & ~owned)
         away = away[np.argsort(owner_K[away], kind="stable")]
-        sent_N = np.bincount(owner_K[away], minlength=wire.ranks)
-        coming_N = np.bincount(self.rank_K[owned & ~mine], minlength=wire.ranks)
-        none = np.zeros((wire.ranks, 1), np.int64)
-        heard = wire.announce(turn, digest, 0, sent_N[:, None], none).counts_NK[:, 0]
+        sent_N = np.bincount(owner_K[away], minlength=ranks)
+        coming_N = np.bincount(self.rank_K[owned & ~mine], minlength=ranks)
+        none = np.zeros((ranks, 1), np.int64)
+        heard = transport.announce(Head(turn, digest, 0, sent_N[:, None], none)).counts_NK[:, 0]
         heard[rank] = 0
         if (heard != coming_N).any():
             other = int(np.flatnonzero(heard != coming_N)[0])
             raise CommError(
-                f"{wire.name}: rank {other} announced {heard[other]} gradients of replicated rows at turn {turn}, "
+                f"{transport.name}: rank {other} announced {heard[other]} gradients of replicated rows at turn {turn}, "
                 f"expected {coming_N[other]}; the peer is out of step"
             )
         theirs = np.empty((int(coming_N.sum()), out_VD.shape[1]), out_VD.dtype)
-        _move(wire, rows_KD[away], theirs, sent_N, coming_N, turn)
+        row = out_VD.shape[1]
+        sent = Message.each(np.ascontiguousarray(rows_KD[away]).reshape(-1), sent_N * row)
+        transport.swap(theirs.reshape(-1), sent, coming_N * row)
         rows_KD[owned & ~mine] = theirs  # both in rank order
         sums = out_VD[self.bounds[rank] : self.bounds[rank + 1]]
         of_owned = np.flatnonzero(owned)
         order = np.argsort(self.union_K[of_owned], kind="stable")
         counts = np.bincount(self.union_K[of_owned] - self.bounds[rank], minlength=len(sums))
-        kernels.active().sum_bags(sums, rows_KD, of_owned[order], np.concatenate([[0], np.cumsum(counts)]))
-        first, last = self.bounds[rank], self.bounds[rank + 1]
-        away_N = np.arange(wire.ranks) != rank
-        theirs = np.empty((len(out_VD) - len(sums), out_VD.shape[1]), out_VD.dtype)
-        copies = np.tile(sums, (wire.ranks - 1, 1))
-        _move(wire, copies, theirs, away_N * len(sums), away_N * np.diff(self.bounds), turn)
-        out_VD[:first], out_VD[last:] = theirs[:first], theirs[first:]
-
-
-def _move(wire: Wire, out: Rows, heard: Rows, sent_N: Ints, coming_N: Ints, turn: int) -> None:
-    row = out.shape[1] * out.itemsize
-    wire.move(
-        np.ascontiguousarray(out).reshape(-1).view(np.uint8),
-        heard.reshape(-1).view(np.uint8),
-        sent_N * row,
-        coming_N * row,
-        turn,
-    )
+        kernels.active().sum_bags(sums, rows_KD, of_owned[order], bounds_of(counts))
+        transport.swap(out_VD.reshape(-1), Message.same(sums.reshape(-1), ranks), np.diff(self.bounds) * row)

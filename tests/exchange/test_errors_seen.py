@@ -9,8 +9,8 @@ import torch
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.exchange import Table
+from laconic.exchange.errors_seen import UpdateError, cosine_T, relative_error_T
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.exchange.update_error import UpdateError, cosine_T, relative_error_T
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings
 

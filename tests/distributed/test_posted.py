@@ -7,7 +7,8 @@ import pytest
 import torch.distributed as dist
 
 from laconic.errors import CommError
-from laconic.exchange.world import Joined
+from laconic.exchange.transport import Head, Message
+from laconic.exchange.world import GroupWorld
 from tests.distributed.ranks import run_ranks
 
 SIZES = (0, 1, 1000, 65_536 - 40, 65_536, 100_000, 3_000_000, 5, 0, 700_001, 65_537)
@@ -19,7 +20,7 @@ def message(source, target, turn, size):
 
 
 def exchange_sizes(rank, ranks):
-    wire = Joined().wire("test")
+    transport = GroupWorld().transport("test")
     for turn, base in enumerate(SIZES):
         # two messages a turn, of other lengths for every pair
         size = np.array([[base // 8 + 7 * s + t for t in range(ranks)] for s in range(ranks)])
@@ -31,26 +32,29 @@ def exchange_sizes(rank, ranks):
         second = np.concatenate([part[::2].astype(np.float32) for part in parts])
         halves = -(-size // 2)
         heads = np.tile(size[rank][:, None], (1, 3))
-        heard = wire.announce(turn, 77, rank, heads, heads, (first, size[rank]), (second, halves[rank]))
+        messages = (Message.each(first, size[rank]), Message.each(second, halves[rank]))
+        heard = transport.announce(Head(turn, 77, rank, heads, heads), *messages)
         others = np.arange(ranks) != rank
         np.testing.assert_array_equal(heard.counts_NK[others, 0], size[others, rank])
         assert heard.samples_N.tolist() == list(range(ranks))
         ours, half = np.empty(size[:, rank].sum(), np.int64), np.empty(halves[:, rank].sum(), np.float32)
-        wire.receive(ours, size[:, rank])
-        wire.receive(half, halves[:, rank])
+        transport.receive(ours, size[:, rank])
+        transport.receive(half, halves[:, rank])
         expected = [message(s, rank, turn, size[s, rank]) for s in range(ranks)]
         np.testing.assert_array_equal(ours, np.concatenate(expected))
         np.testing.assert_array_equal(
             half, np.concatenate([part[::2].astype(np.float32) for part in expected])
         )
         if turn % 4 == 0:  # what is not announced goes another way, and confuses nobody
-            out, theirs = np.full(ranks, rank), np.full(ranks, -1)
-            wire.move(out, theirs, np.ones(ranks, np.int64), np.ones(ranks, np.int64), turn)
-            assert [theirs[r] for r in range(ranks) if r != rank] == [r for r in range(ranks) if r != rank]
+            theirs = np.full(ranks, -1)
+            transport.swap(
+                theirs, Message.each(np.full(ranks, rank), np.ones(ranks, int)), np.ones(ranks, int)
+            )
+            assert theirs.tolist() == list(range(ranks))
         if turn % 5 == 0:
             nothing = np.zeros((ranks, 0), np.int64)
-            wire.announce(turn, 78, 0, nothing, nothing)
-    wire.close()
+            transport.announce(Head(turn, 78, 0, nothing, nothing))
+    transport.close()
     return True
 
 
@@ -59,14 +63,14 @@ def test_all_lengths_arrive():
 
 
 def heads_longer_than_the_receive(rank, ranks):
-    wire = Joined().wire("test")
+    transport = GroupWorld().transport("test")
     numbers = np.arange(ranks * 20_000).reshape(ranks, -1) + rank
-    out = np.full(10 * ranks, rank, np.uint8)
-    heard = wire.announce(0, 1, 0, numbers, numbers, (out, np.full(ranks, 10)))
+    message = Message.same(np.full(10, rank, np.uint8), ranks, but=rank)
+    heard = transport.announce(Head(0, 1, 0, numbers, numbers), message)
     other = 1 - rank
     np.testing.assert_array_equal(heard.counts_NK[other], np.arange(20_000) + rank * 20_000 + other)
     theirs = np.zeros(10, np.uint8)
-    wire.receive(theirs, np.where(np.arange(ranks) == rank, 0, 10))
+    transport.receive(theirs, np.where(np.arange(ranks) == rank, 0, 10))
     return theirs.tolist()
 
 
@@ -75,11 +79,11 @@ def test_heads_may_be_longer_than_the_receive():
 
 
 def disagree(rank, ranks):
-    wire = Joined().wire("test")
+    transport = GroupWorld().transport("test")
     nothing = np.zeros((ranks, 0), np.int64)
-    out = np.zeros(200_000 * ranks, np.uint8)
+    message = Message.same(np.zeros(200_000, np.uint8), ranks)
     with pytest.raises(CommError, match="out of step"):
-        wire.announce(rank, 1, 0, nothing, nothing, (out, np.full(ranks, 200_000)))
+        transport.announce(Head(rank, 1, 0, nothing, nothing), message)
     dist.barrier()
     return True
 
@@ -89,16 +93,17 @@ def test_ranks_that_are_out_of_step_raise_and_do_not_hang():
 
 
 def last_turn_of_a_slow_rank(rank, ranks):
-    wire = Joined().wire("test")
+    transport = GroupWorld().transport("test")
     nothing, ten = np.zeros((ranks, 0), np.int64), np.where(np.arange(ranks) == rank, 0, 10)
-    wire.announce(0, 1, 0, nothing, nothing, (np.full(10 * (ranks - 1), rank, np.uint8), ten))
+    message = Message.same(np.full(10, rank, np.uint8), ranks, but=rank)
+    transport.announce(Head(0, 1, 0, nothing, nothing), message)
     if rank == 0:
         time.sleep(0.4)  # meanwhile the others are done, and gone
     theirs = np.zeros(10 * (ranks - 1), np.uint8)
-    wire.receive(theirs, ten)
+    transport.receive(theirs, ten)
     if rank == 0:
         with pytest.raises(CommError, match="lost a peer"):
-            wire.announce(1, 1, 0, nothing, nothing)
+            transport.announce(Head(1, 1, 0, nothing, nothing))
     return theirs[::10].tolist()
 
 

@@ -1,0 +1,188 @@
+"""Ids to the ranks that own their rows.
+
+Every rank sends each other rank two lists per table: the ids, and the lengths of bags where the
+owner pools them and some bag has other than one id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic import kernels
+from laconic.cost.link import message_bytes
+from laconic.errors import CommError, ConfigError
+from laconic.exchange.ledger import Entry, Ledger
+from laconic.exchange.routing import Bags, IdLists, Request, Service
+from laconic.exchange.tables.copies import HotRows
+from laconic.exchange.tables.layout import Layout
+from laconic.exchange.transport import Head, Heads, Message, Transport, bounds_of
+from laconic.exchange.worker import RefusedBatchError
+from laconic.lookups import Lookups
+
+__all__ = ["IdExchange", "Routed"]
+
+Ints = NDArray[np.int64]
+_REFUSED = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routed:
+    """A batch whose ids have arrived: all that rows and gradients need to find their way."""
+
+    turn: int
+    request: Request
+    service: Service
+    order_C: Ints
+    """Sorts the contributions by row, those to one row in rank order."""
+    global_samples: int
+
+    @property
+    def samples(self) -> int:
+        """Of this rank."""
+        return self.request.samples
+
+    @property
+    def bags(self) -> Bags:
+        """How this rank pools what it gets."""
+        return self.request.bags
+
+
+class IdExchange:
+    """One rank's ids to all others, and theirs to this one; used by one thread."""
+
+    def __init__(self, layout: Layout, hot: HotRows, transport: Transport, digest: int) -> None:
+        """``layout``: of all parts; ``digest`` stands for all that must be the same on every rank."""
+        self.transport = transport
+        self._layout, self._hot, self._digest = layout, hot, digest
+        self._others = np.arange(layout.ranks) != layout.rank
+
+    def meet(self) -> None:
+        """Compare digests before messages whose length depends on the tables: ranks with other tables all raise."""
+        nothing = np.zeros((self._layout.ranks, 0), np.int64)
+        self.transport.announce(Head(0, self._digest, 0, nothing, nothing))
+
+    def route(self, lookups: Lookups, turn: int, coded: bool, ledger: Ledger | None) -> Routed:
+        """Send this rank's ids, get those of the others; no ledger counts an evaluation.
+
+        Ids that are not there are a ``RefusedBatchError`` on every rank.
+        """
+        start, tables, others = perf_counter(), len(self._layout.tables), self._others
+        digest = self._digest ^ int(coded)
+        try:
+            request = Request.of(lookups, self._layout, self._hot)
+        except ConfigError as error:
+            raise self._refuse(turn, digest, error) from None
+        lists = request.lists
+        sent_N2T = np.concatenate([lists.counts_NT, lists.length_counts_NT], axis=1)
+        values = np.concatenate(
+            [piece for rank in np.flatnonzero(others) for piece in _lists_for(lists, rank)] or [lists.ids[:0]]
+        )
+        payload, sizes = _encode(values, sent_N2T[others].ravel(), coded)
+        bytes_N2T = np.zeros_like(sent_N2T)
+        bytes_N2T[others] = sizes.reshape(-1, 2 * tables)
+        encoded = perf_counter()
+
+        announced = np.where(others[:, None], sent_N2T, 0)
+        head = Head(turn, digest, request.samples, announced, bytes_N2T)
+        heard = self.transport.announce(head, Message.each(payload, bytes_N2T.sum(axis=1)))
+        arrived = self._receive(heard, turn)
+        waited, decoding = self.transport.take_time(), perf_counter()
+        ids = _decode(arrived, heard.bytes_NK[others].ravel(), heard.counts_NK[others].ravel(), coded)
+        merged = _merge(ids, heard.counts_NK, lists, self._layout)
+        samples_N = heard.samples_N
+        samples_N[self._layout.rank] = request.samples
+        service = Service.of(merged, samples_N, self._layout)
+        order_C = np.argsort(service.rows_C, kind="stable")
+        if ledger is not None:
+            before_T, after_T = (
+                (sent[:, :tables] + sent[:, tables:]).sum(axis=0) for sent in (8 * announced, bytes_N2T)
+            )
+            sizes_sent = message_bytes(2 * tables, self._layout.ranks)
+            times = (encoded - start, waited, perf_counter() - decoding)
+            ledger.record("ids", Entry(turn, before_T, after_T, sizes_sent, *times))
+        return Routed(turn, request, service, order_C, int(samples_N.sum()))
+
+    def _receive(self, heard: Heads, turn: int) -> NDArray[np.uint8]:
+        """Return the bytes that all ranks sent; raises what the first that refuses its batch has to say."""
+        if (heard.counts_NK[self._others] < 0).any() or (heard.bytes_NK < 0).any():
+            raise CommError(
+                f"{self.transport.name}: a rank announced a negative size at turn {turn}; "
+                "the ranks run different versions"
+            )
+        coming_N = heard.bytes_NK.sum(axis=1)
+        arrived = np.empty(int(coming_N.sum()), np.uint8)
+        self.transport.receive(arrived, coming_N)
+        for rank in np.flatnonzero(heard.samples_N == _REFUSED):
+            self.transport.take_time()
+            end = int(coming_N[: rank + 1].sum())
+            raise RefusedBatchError(f"rank {rank}: {arrived[end - coming_N[rank] : end].tobytes().decode()}")
+        return arrived
+
+    def _refuse(self, turn: int, digest: int, error: ConfigError) -> RefusedBatchError:
+        """Tell the others why this rank has no ids for them, so that all raise and the next batch finds them in step.
+
+        It announces ``_REFUSED`` samples, and sends the text of its error in place of ids.
+        """
+        transport = self.transport
+        text = np.frombuffer(str(error).encode(), np.uint8)
+        message = Message.same(text, transport.ranks, but=transport.rank)
+        bytes_NK = np.zeros((transport.ranks, 2 * len(self._layout.tables)), np.int64)
+        bytes_NK[:, 0] = message.sizes_N
+        heard = transport.announce(Head(turn, digest, _REFUSED, np.zeros_like(bytes_NK), bytes_NK), message)
+        coming_N = heard.bytes_NK.sum(axis=1)
+        transport.receive(np.empty(int(coming_N.sum()), np.uint8), coming_N)  # nobody looks at it
+        transport.take_time()
+        return RefusedBatchError(str(error))
+
+
+def _lists_for(lists: IdLists, rank: int | np.int64) -> tuple[Ints, Ints]:
+    def part(values: Ints, counts_NT: Ints) -> Ints:
+        per_rank = counts_NT.sum(axis=1)
+        start = int(per_rank[:rank].sum())
+        return values[start : start + int(per_rank[rank])]
+
+    return part(lists.ids, lists.counts_NT), part(lists.lengths, lists.length_counts_NT)
+
+
+def _encode(values: Ints, counts: Ints, coded: bool) -> tuple[NDArray[np.uint8], Ints]:
+    if not coded:
+        return values.view(np.uint8), 8 * counts
+    out = np.empty(8 * len(values) + 16 * len(counts), np.uint8)
+    offsets = np.empty(len(counts) + 1, np.int64)
+    kernels.active().encode_ids(counts, values, out, offsets, torch.get_num_threads())
+    return out[: offsets[-1]], np.diff(offsets)
+
+
+def _decode(data: NDArray[np.uint8], sizes: Ints, counts: Ints, coded: bool) -> Ints:
+    if not coded:
+        if len(data) != 8 * counts.sum():
+            raise CommError(f"exchange: expected {8 * counts.sum()} bytes of ids, got {len(data)}")
+        return data.view(np.int64)
+    out = np.empty(int(counts.sum()), np.int64)
+    kernels.active().decode_ids(counts, data, bounds_of(sizes), out, torch.get_num_threads())
+    return out
+
+
+def _merge(values: Ints, heard_N2T: Ints, own: IdLists, layout: Layout) -> IdLists:
+    """Put the lists of all ranks in rank order, this rank's own among them."""
+    tables = len(layout.tables)
+    counts_NT, length_counts_NT = heard_N2T[:, :tables].copy(), heard_N2T[:, tables:].copy()
+    ids, lengths = [], []
+    start = 0
+    for rank in range(layout.ranks):
+        if rank == layout.rank:
+            own_ids, own_lengths = _lists_for(own, rank)
+            counts_NT[rank], length_counts_NT[rank] = own.counts_NT[rank], own.length_counts_NT[rank]
+        else:
+            middle = start + int(counts_NT[rank].sum())
+            end = middle + int(length_counts_NT[rank].sum())
+            own_ids, own_lengths = values[start:middle], values[middle:end]
+            start = end
+        ids.append(own_ids)
+        lengths.append(own_lengths)
+    return IdLists(counts_NT, np.concatenate(ids), length_counts_NT, np.concatenate(lengths))

@@ -1,0 +1,276 @@
+"""The two threads of a rank, and its batches in flight.
+
+One step, as the threads see it::
+
+    main thread    bottom MLP | top MLP, their backward | dense gradients | bottom MLP of t + 1 ...
+    rows thread    rows of t  | some rows of t + 1      | gradients of t, update, rows of t + 1 ...
+    ids thread         ids of t + 1                     |     ids of t + 2 ...
+
+Rows of the next step are fetched as soon as this one's update is done, while the dense gradients are still on the
+wire; they are the updated ones. With ``look_ahead`` those that this step does not change have come before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torch import Tensor
+
+from laconic.cost.link import Link
+from laconic.errors import PlanError
+from laconic.exchange.errors_seen import Observer
+from laconic.exchange.exchange_plan import ExchangePlan
+from laconic.exchange.ids import IdExchange, Routed
+from laconic.exchange.ledger import Ledger
+from laconic.exchange.link_probe import probe_link
+from laconic.exchange.prefetched import PrefetchedRows
+from laconic.exchange.rows import RowExchange, Turn
+from laconic.exchange.stale_copies import StaleCopies
+from laconic.exchange.worker import RefusedBatchError, Worker
+from laconic.lookups import Lookups
+
+__all__ = ["Fetched", "Manner", "Pipeline"]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a batch is looked up."""
+
+    plan: ExchangePlan
+    """Of all parts."""
+    updates: bool
+    """A backward will follow, and change rows."""
+    ledger: Ledger | None
+    """Who counts; None: nobody, as in an evaluation."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetched:
+    """A batch whose rows are on their way."""
+
+    lookups: Lookups
+    routed: Future[Routed]
+    received: Future[Tensor]
+    manner: Manner
+    step: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PrefetchedBatch:
+    """A batch that will be started later, whose ids, and perhaps some rows, travel already."""
+
+    lookups: Lookups
+    routed: Future[Routed]
+    rows: Future[PrefetchedRows | None] | None = None
+
+
+class Pipeline:
+    """What a rank has under way, in an order that is the same on every rank."""
+
+    def __init__(
+        self,
+        ids: IdExchange,
+        rows: RowExchange,
+        manner: Callable[[bool], Manner],
+        *,
+        stale: StaleCopies | None = None,
+        stale_every: int = 1,
+        look_ahead: bool = False,
+    ) -> None:
+        """``manner(updates)``: of a batch that begins now. Copies that ``stale`` keeps are made equal every ``stale_every`` steps."""
+        self._ids, self._rows, self._manner = ids, rows, manner
+        self._stale, self._stale_every = stale, stale_every
+        self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
+        self._look_ahead = look_ahead and rows.layout.ranks > 1
+        self.step = 0
+        """Training steps begun; policies and dither count by it."""
+        self._journal_step = 0
+        self._turn = 0  # of the exchange, evaluation included: ranks compare it
+        self._prefetched: list[_PrefetchedBatch] = []
+        self._current: Future[Routed] | None = None  # of the training batch that was fetched last
+        self._fetched: Fetched | None = None  # before it was started
+        self._under_way = 0  # batches whose update is still to come
+        self._update: Future[int] | None = None
+
+    def prefetch(self, lookups: Lookups, updates: bool) -> None:
+        """Send the ids of a later batch, and the rows that may leave already."""
+        manner = self._manner(updates)
+        routed, current, step = self._route(lookups, manner), self._current, self.step
+        rows: Future[PrefetchedRows | None] | None = None
+        next_one = not self._prefetched and self._fetched is None and self._under_way == 1
+        if self._look_ahead and updates and next_one and current is not None:
+
+            def fetch_early() -> PrefetchedRows | None:
+                if isinstance(current.exception(), RefusedBatchError):
+                    return None  # what it would change is not known, and nothing
+                turn = Turn(routed.result(), manner.plan, step, manner.ledger)
+                return self._rows.prefetch(turn, current.result())
+
+            rows = self._rows_worker.submit(fetch_early)
+        self._prefetched.append(_PrefetchedBatch(lookups, routed, rows))
+
+    def start(self, lookups: Lookups, updates: bool) -> Fetched:
+        """Begin to fetch the rows of a batch, if they are not on their way."""
+        if self._fetched is None:
+            manner = self._manner(updates)
+            return self._fetch(self._take_prefetched(lookups, manner), manner)
+        fetched = self._fetched
+        _check_order(fetched.lookups, lookups)
+        if not updates:
+            raise PlanError(
+                "embeddings: rows of this batch were prefetched for training; discard_prefetched() first"
+            )
+        self._fetched = None
+        return fetched
+
+    def update(self, fetched: Fetched, gradient_RD: Tensor, ledger: Ledger) -> None:
+        """Send gradients and update rows; then fetch the batch that was prefetched."""
+        plan, step = fetched.manner.plan, fetched.step
+
+        def update() -> int:
+            routed = fetched.routed.result()
+            sent = self._rows.send_gradients(Turn(routed, plan, step, ledger), gradient_RD)
+            changed = self._rows.receive_gradients(sent)
+            if self._stale is not None and (step + 1) % self._stale_every == 0:
+                self._stale.synchronize(routed.turn, plan, step, ledger)
+            return changed
+
+        self._update = self._rows_worker.submit(update)
+        self._under_way -= 1
+        if self._prefetched and self._fetched is None and not self._under_way:
+            self._fetched = self._fetch(self._prefetched.pop(0), self._manner(True))
+
+    def forget(self, fetched: Fetched) -> None:
+        """Count a batch that was refused as not begun."""
+        self._under_way -= 1
+        if self.step == fetched.step + 1:
+            self.step = fetched.step
+
+    def discard(self) -> None:
+        """Forget batches that were prefetched and will not be started."""
+        self._prefetched.clear()
+        if self._fetched is not None:
+            self._fetched = None
+            self.step -= 1
+            self._under_way -= 1
+
+    def settle(self) -> int:
+        """Wait until rows are as the last ``update`` leaves them; return how many of this rank it changed."""
+        return 0 if self._update is None else self._update.result()
+
+    def finish(self) -> int:
+        """Settle; what was changed counts once."""
+        update, self._update = self._update, None
+        return 0 if update is None else update.result()
+
+    def run(self, task: Callable[[], Result]) -> Result:
+        """Do something in the thread of rows, after what was asked before."""
+        return self._rows_worker.submit(task).result()
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether some rows of a batch travel when it is prefetched."""
+        return self._look_ahead
+
+    @property
+    def copies_differ(self) -> bool:
+        """Whether copies of hot rows may differ between ranks."""
+        return self._stale is not None and self._stale.steps > 0
+
+    def synchronize(self, plan: ExchangePlan, ledger: Ledger) -> None:
+        """Make copies of hot rows equal, if they may differ."""
+        self.settle()
+        stale, turn, step = self._stale, self._turn, self.step
+        if stale is not None and self.copies_differ:
+            self.run(lambda: stale.synchronize(turn, plan, step, ledger))
+
+    def set_rate(self, rate: float) -> None:
+        """Change the learning rate from the next update on."""
+        self.settle()
+        for part in (self._rows, self._stale):
+            if part is not None:
+                part.shards.set_rate(rate)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Let something see what gradients become on their way; None: nobody."""
+        self.settle()
+        self._rows.observe(observer)
+
+    def probe_link(self) -> Link:
+        """Measure the link to the other ranks, while nothing is on its way."""
+        return self.run(lambda: probe_link(self._rows.transport))
+
+    def begin_journal(self) -> None:
+        """Note rows from now on, so that ``undo`` can bring them back; copies are equal."""
+        if self._stale is not None:
+            self._stale.save()
+        self._rows.shards.begin_journal()
+        self._journal_step = self.step
+
+    def undo(self) -> None:
+        """Bring rows and step back to where the journal was begun."""
+        self.settle_for_journal()
+        self._rows.shards.undo()
+        if self._stale is not None:
+            self._stale.go_back()
+        self.step = self._journal_step
+
+    def end_journal(self) -> None:
+        """Note no more, and forget what was noted."""
+        self.settle()
+        self._rows.shards.end_journal()
+
+    def settle_for_journal(self) -> None:
+        """Settle; ``PlanError`` if a batch was prefetched."""
+        self.settle()
+        if self._fetched is not None or self._prefetched:
+            raise PlanError("embeddings: a batch was prefetched; start it, or discard_prefetched(), first")
+
+    def close(self) -> None:
+        """End the threads and leave the process groups."""
+        for worker, transport in (
+            (self._ids_worker, self._ids.transport),
+            (self._rows_worker, self._rows.transport),
+        ):
+            worker.close()
+            transport.close()
+
+    def _route(self, lookups: Lookups, manner: Manner) -> Future[Routed]:
+        turn, self._turn = self._turn, self._turn + 1
+        lookups = lookups.copy()  # read later, in another thread and by backward; a loader may reuse it
+        coded = manner.plan.coded_ids
+        return self._ids_worker.submit(lambda: self._ids.route(lookups, turn, coded, manner.ledger))
+
+    def _take_prefetched(self, lookups: Lookups, manner: Manner) -> _PrefetchedBatch:
+        if not self._prefetched:
+            return _PrefetchedBatch(lookups, self._route(lookups, manner))
+        _check_order(self._prefetched[0].lookups, lookups)
+        return self._prefetched.pop(0)
+
+    def _fetch(self, batch: _PrefetchedBatch, manner: Manner) -> Fetched:
+        step, routed, early = self.step, batch.routed, batch.rows
+        if manner.updates:
+            self.step += 1
+            self._under_way += 1
+            self._current = routed
+
+        def fetch() -> Tensor:
+            prefetched = None if early is None else early.result()
+            turn = Turn(routed.result(), manner.plan, step, manner.ledger)
+            return self._rows.receive_rows(self._rows.send_rows(turn, prefetched))
+
+        return Fetched(batch.lookups, routed, self._rows_worker.submit(fetch), manner, step)
+
+
+def _check_order(expected: Lookups, started: Lookups) -> None:
+    """Raise if another batch is started than the one that was prefetched first."""
+    if expected is not started:
+        raise PlanError(
+            "embeddings: another batch was prefetched; start the same Lookups objects in the order of prefetch, "
+            "or discard_prefetched()"
+        )

@@ -1,0 +1,148 @@
+"""Messages whose receives are posted before anybody knows how long they will be.
+
+gloo sends nothing until the receiver has said where to. If that waits for the size, every exchange
+is two, sizes and then bytes, each with threads to be woken on a busy core. So a generous receive is
+always posted, and all that a rank has to say to another in a turn, head and messages, comes as one
+that fills the beginning of it: gloo takes a shorter message than was asked for
+(``tests/distributed/test_posted.py`` would notice if it did not). Both ends know by the messages
+before how long the receive is; what goes beyond follows by itself.
+
+Messages of known sizes are sends and receives too: gloo's own all-to-all uses a link in one
+direction at a time (3.4 MB each way between two hosts at 200 Mbit/s: 298 ms, against 148 ms for
+these and 136 ms for the bare link).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from laconic.exchange.transport import Message, Transport
+
+__all__ = ["PostedTransport"]
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+_SWAPPED, _FIRST, _REST = 0, 1, 2  # tags
+_LEAST, _MOST = 1 << 16, 1 << 22  # bytes of a receive, and of those from all ranks together
+
+
+class PostedTransport(Transport):
+    """The ranks of a process group of its own, by sends and receives."""
+
+    def __init__(self, name: str, rank: int, ranks: int, group: Any) -> None:
+        super().__init__(name, rank, ranks)
+        self._group = group
+        self._most = max(_LEAST, _MOST // ranks)
+        # everybody sends to somebody else first
+        self._targets = [(rank + distance) % ranks for distance in range(1, ranks)]
+        self._sources = [(rank - distance) % ranks for distance in range(1, ranks)]
+        self._outgoing = {target: np.empty(_LEAST, np.uint8) for target in self._targets}
+        self._incoming = {source: np.empty(_LEAST, np.uint8) for source in self._sources}
+        self._heads_NH: Ints = np.empty((ranks, 0), np.int64)
+        self._receives: dict[int, Any] = {}
+        self._taken: dict[int, int] = {}  # bytes of this turn, so far
+        self._sends: list[Any] = []
+        self._rests: deque[list[tuple[int, Bytes]]] = deque()  # of every message, what is still to be sent
+
+    def close(self) -> None:
+        """Leave the process group."""
+        dist.destroy_process_group(self._group)
+
+    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
+        if not self._receives:
+            self._post_receives()
+        self._heads_NH = heads_NH
+        every = (Message.each(heads_NH.reshape(-1), self._head_sizes_N), *messages)
+        self._rests = deque([] for _ in every)
+        self._taken = dict.fromkeys(self._sources, 0)
+        for target in self._targets:
+            self._send_to(target, [message.part(target).view(np.uint8) for message in every])
+
+    def _send_to(self, target: int, parts: Sequence[Bytes]) -> None:
+        """Send what a rank is ready for, and note what goes beyond."""
+        buffer, at = self._outgoing[target], 0
+        for rest, part in zip(self._rests, parts, strict=True):
+            first = part[: len(buffer) - at]
+            buffer[at : at + len(first)] = first
+            at += len(first)
+            if len(first) < len(part):
+                rest.append((target, part[len(first) :]))
+        self._sends.append(self._group.send([torch.from_numpy(buffer[:at])], target, _FIRST))
+        self._outgoing[target] = self._grown(buffer, sum(map(len, parts)))
+
+    def _hear(self) -> Ints:
+        for source in self._sources:
+            self._receives[source].wait()
+        heard_NH = self._heads_NH.copy()
+        self._receive(heard_NH.reshape(-1), self._head_sizes_N)
+        return heard_NH
+
+    def _receive(self, out: Values, sizes_N: Ints) -> None:
+        works = []
+        starts_N = np.cumsum(sizes_N) - sizes_N
+        for source in self._sources:
+            start = int(starts_N[source])
+            part = out[start : start + int(sizes_N[source])].view(np.uint8)
+            buffer, at = self._incoming[source], self._taken[source]
+            here = max(min(len(part), len(buffer) - at), 0)
+            part[:here] = buffer[at : at + here]
+            self._taken[source] = at + len(part)
+            if here < len(part):  # before the send, or gloo uses the link in one direction at a time
+                works.append(self._group.recv([torch.from_numpy(part[here:])], source, _REST))
+        for target, left in self._rests.popleft():
+            works.append(self._group.send([torch.from_numpy(left)], target, _REST))
+        for work in works:
+            work.wait()
+        if not self._rests:
+            self._end()
+
+    def _end(self) -> None:
+        """Be ready for the next turn."""
+        for work in self._sends:
+            work.wait()
+        self._sends.clear()
+        for source in self._sources:
+            self._incoming[source] = self._grown(self._incoming[source], self._taken[source])
+        try:
+            self._post_receives()
+        except RuntimeError:
+            # a peer has left. This turn is whole, and may have been the last; another will say so
+            self._receives.clear()
+
+    def _post_receives(self) -> None:
+        for source in self._sources:
+            buffer = torch.from_numpy(self._incoming[source])
+            self._receives[source] = self._group.recv([buffer], source, _FIRST)
+
+    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+        """Empty parts do not travel.
+
+        A receive comes before the send, or gloo uses the link in one direction at a time. The calls are what
+        ``dist.isend`` and ``dist.irecv`` come to, which take as long again for checks.
+        """
+        works: list[Any] = []
+        heard = np.split(out, np.cumsum(sizes_N)[:-1])
+        for source, target in zip(self._sources, self._targets, strict=True):
+            if heard[source].size:
+                works.append(self._group.recv([torch.from_numpy(heard[source])], source, _SWAPPED))
+            if (part := message.part(target)).size:
+                works.append(self._group.send([torch.from_numpy(part)], target, _SWAPPED))
+        for work in works:
+            work.wait()
+
+    @property
+    def _head_sizes_N(self) -> Ints:
+        return np.full(self.ranks, self._heads_NH.shape[1])
+
+    def _grown(self, buffer: Bytes, total: int) -> Bytes:
+        """Memory for the next message, if one like the last would not fit well; both ends come to the same size."""
+        size = min(-(-total * 5 // 4 // _LEAST) * _LEAST, self._most)
+        return np.empty(size, np.uint8) if size > len(buffer) else buffer

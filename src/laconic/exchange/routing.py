@@ -1,0 +1,346 @@
+"""Who asks whom for what: lists of row numbers for every owner, and what to do with the answers.
+
+**Request**, what a rank asks for. *Rows* tables: ids are de-duplicated per owner and sorted, each distinct row
+comes once, bags are made here. *Pooled* tables: all ids go to the owner in the order of the samples, one vector per
+sample comes back (a partial sum from every owner, if the table is split by rows).
+
+**Service**, what a rank answers: rows of its shards for every requester, and what to do with the gradients. Lists arrive
+from all ranks, this one included, and are kept in rank order: that is the order in which contributions to a row are summed.
+
+Answers lie in one matrix, block after block: those of other ranks in rank order, then this rank's own; in each the
+tables in their order. So what arrives is contiguous, and what never traveled is too. Gradients lie in the same order.
+Shape legend: ``N`` ranks, ``T`` tables, ``B`` samples, ``L`` lookups, ``R`` answered rows, ``D`` dimensions, ``C`` ids in
+all lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.errors import CommError, ConfigError
+from laconic.exchange.tables.copies import HotRows
+from laconic.exchange.tables.keys import RowKey
+from laconic.exchange.tables.layout import Layout
+from laconic.exchange.tables.table import Table
+from laconic.exchange.transport import bounds_of
+from laconic.lookups import Lookups
+
+__all__ = ["Bags", "IdLists", "Part", "Request", "Service", "bags_of", "block_starts", "checked_lookups"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class IdLists:
+    """Lists of ids for several ranks, rank after rank, in each table after table."""
+
+    counts_NT: Ints
+    """Ids in each list."""
+    ids: Ints
+    length_counts_NT: Ints
+    """Bags in each list of bag lengths: all samples, or none where every bag has one id."""
+    lengths: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """Bag k of the output is the sum of rows ``index[offsets[k]:offsets[k+1]]`` of the answers.
+
+    Without offsets there is one row for each, and bags lie sample by sample; with them, table by table.
+    """
+
+    index: Ints
+    offsets: Ints | None
+    scale_TB: NDArray[np.float64] | None
+    """1 / ids of each bag where the mean is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A batch's lookups, sorted by who answers them."""
+
+    samples: int
+    lists: IdLists
+    answers_NT: Ints
+    """Rows that each rank answers for each table."""
+    gradients_NT: Ints
+    """Rows of gradients that each rank gets; more, for replicated tables, than it answers."""
+    bags: Bags
+
+    @classmethod
+    def of(cls, lookups: Lookups, layout: Layout, hot: HotRows) -> Request:
+        """Route a batch. The layout is that of all parts, of which a table may have two."""
+        ranks, tables, samples = layout.ranks, len(layout.tables), lookups.samples
+        ids_L, offsets = checked_lookups(lookups, hot.tables)
+        count_T = offsets[samples::samples] - offsets[:-1:samples] if samples else np.zeros(0, np.int64)
+        table_L, row_L = hot.route(np.repeat(np.arange(len(count_T)), count_T), ids_L)
+        owner_L, local_L = layout.locate(table_L, row_L)
+        list_L = owner_L * tables + table_L
+        pooled_T = layout.pooled_T
+        answers_NT = np.zeros((ranks, tables), np.int64)
+        for rank in range(ranks):
+            answers_NT[rank] = np.where(pooled_T & layout.holds(rank), samples, 0)
+
+        which = ~pooled_T[table_L] if pooled_T.any() else slice(None)
+        distinct, inverse = np.unique(RowKey.pack(list_L[which], local_L[which]), return_inverse=True)
+        lists, locals_ = RowKey.table(distinct), RowKey.row(distinct)
+        counts = np.bincount(lists, minlength=ranks * tables)
+        answers_NT += counts.reshape(ranks, tables)
+        start_NT = block_starts(answers_NT, layout.rank)
+        within = np.arange(len(distinct)) - (np.cumsum(counts) - counts)[lists]
+        position_L = np.empty(len(ids_L), np.int64)
+        position_L[which] = (start_NT.ravel()[lists] + within)[inverse]
+
+        pooled = _PooledLookups.of(layout, samples, list_L, table_L, offsets)
+        to_send = _lists_of(layout, (lists, locals_), (list_L, local_L), pooled)
+        gradients_NT = np.where(layout.replicated_T, answers_NT[layout.rank], answers_NT)
+        bags = bags_of(layout, hot.tables, samples, offsets, position_L, start_NT)
+        return cls(samples, to_send, answers_NT, gradients_NT, bags)
+
+
+def block_starts(counts_NT: Ints, rank: int) -> Ints:
+    """Where each block begins in a matrix of other ranks' blocks in order, then this rank's own."""
+    order = [*(r for r in range(len(counts_NT)) if r != rank), rank]
+    sizes = counts_NT[order].ravel()
+    starts = np.empty_like(counts_NT)
+    starts[order] = (np.cumsum(sizes) - sizes).reshape(counts_NT.shape)
+    return starts
+
+
+def checked_lookups(lookups: Lookups, of: Sequence[Table]) -> tuple[Ints, Ints]:
+    """Ids and offsets of lookups that fit the tables."""
+    tables = len(of)
+    if lookups.tables != tables:
+        raise ConfigError(f"lookups: expected {tables} tables, got {lookups.tables}")
+    ids, offsets = lookups.ids_L.numpy(), lookups.offsets.numpy()
+    lengths = np.diff(offsets)
+    if len(lengths) % tables or offsets[0] != 0 or offsets[-1] != len(ids) or (lengths < 0).any():
+        raise ConfigError(
+            f"lookups: expected offsets that rise from 0 to {len(ids)} for {tables} tables, "
+            f"got {len(offsets)} from {offsets[0]} to {offsets[-1]}"
+        )
+    samples = len(lengths) // tables
+    rows_T = np.array([table.rows for table in of])
+    limit_L = np.repeat(rows_T, offsets[samples::samples] - offsets[:-1:samples]) if samples else ids
+    bad = np.flatnonzero((ids < 0) | (ids >= limit_L))
+    if len(bad):
+        cell = int(np.searchsorted(offsets, bad[0], side="right")) - 1
+        table = of[cell // samples]
+        raise ConfigError(
+            f"lookups: table {table.name!r} has {table.rows} rows, got id {ids[bad[0]]} in sample "
+            f"{cell % samples}; map unknown ids to a row of their own"
+        )
+    return ids, offsets
+
+
+@dataclass(frozen=True, slots=True)
+class _PooledLookups:
+    """Lookups of tables that their owners pool, and the lengths of their bags."""
+
+    at: Ints
+    """Which of all lookups."""
+    length_counts_NT: Ints
+    lengths: Ints
+
+    @classmethod
+    def of(cls, layout: Layout, samples: int, list_L: Ints, table_L: Ints, offsets: Ints) -> _PooledLookups:
+        """Find them; lengths travel where some bag of a list has other than one id."""
+        ranks, tables = layout.ranks, len(layout.tables)
+        length_counts_NT = np.zeros((ranks, tables), np.int64)
+        if not layout.pooled_T.any():
+            return cls(np.empty(0, np.int64), length_counts_NT, np.empty(0, np.int64))
+        at = np.flatnonzero(layout.pooled_T[table_L])
+        cell_L = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[at]
+        bag_L = list_L[at] * samples + (cell_L % samples if samples else cell_L)
+        lengths_NTB = np.bincount(bag_L, minlength=ranks * tables * samples).reshape(ranks, tables, samples)
+        held_NT = np.stack([layout.holds(rank) for rank in range(ranks)]) & layout.pooled_T
+        uneven_NT = held_NT & (lengths_NTB != 1).any(axis=2)
+        length_counts_NT[uneven_NT] = samples
+        return cls(at, length_counts_NT, lengths_NTB[uneven_NT].ravel())
+
+
+def _lists_of(
+    layout: Layout, distinct: tuple[Ints, Ints], every_L: tuple[Ints, Ints], pooled: _PooledLookups
+) -> IdLists:
+    """Join distinct rows, and all rows that are pooled, list by list; both as lists and rows."""
+    lists, locals_ = distinct
+    if len(pooled.at):
+        lists = np.concatenate([lists, every_L[0][pooled.at]])
+        locals_ = np.concatenate([locals_, every_L[1][pooled.at]])
+        order = np.argsort(lists, kind="stable")  # a list is of one kind only
+        lists, locals_ = lists[order], locals_[order]
+    ranks, tables = layout.ranks, len(layout.tables)
+    counts_NT = np.bincount(lists, minlength=ranks * tables).reshape(ranks, tables)
+    if layout.replicated_T.any() and ranks > 1:  # every rank gets the ids, to apply the gradients
+        counts_NT, locals_ = _to_everyone(layout, counts_NT, locals_)
+    return IdLists(counts_NT, locals_, pooled.length_counts_NT, pooled.lengths)
+
+
+def _to_everyone(layout: Layout, counts_NT: Ints, ids: Ints) -> tuple[Ints, Ints]:
+    """Repeat this rank's lists of replicated tables for every other rank."""
+    own = np.flatnonzero(layout.replicated_T)
+    ends = np.cumsum(counts_NT.ravel()).reshape(counts_NT.shape)
+    pieces: list[Ints] = []
+    for rank in range(layout.ranks):
+        for t in range(len(layout.tables)):
+            source = layout.rank if t in own else rank
+            end = ends[source, t]
+            pieces.append(ids[end - counts_NT[source, t] : end])
+    counts = np.where(layout.replicated_T, counts_NT[layout.rank], counts_NT)
+    return counts, np.concatenate(pieces)
+
+
+def bags_of(
+    layout: Layout, of: Sequence[Table], samples: int, offsets: Ints, position_L: Ints, start_NT: Ints
+) -> Bags:
+    """How bags of these tables, the first of the layout, are made of answers; ``position_L`` has one for each lookup."""
+    tables = len(of)
+    pooled_T = layout.pooled_T[:tables]
+    lengths = np.diff(offsets)
+    single = not (layout.split_T[:tables] & pooled_T).any() or layout.ranks == 1
+    if single and pooled_T.all():
+        start_T = start_NT[layout.first_T[:tables], np.arange(tables)]
+        index_BT = start_T + np.arange(samples)[:, None]
+        return Bags(index_BT.ravel(), None, _scale(of, lengths, samples))
+    if not pooled_T.any():
+        if (lengths == 1).all():
+            index_BT = position_L.reshape(tables, samples).T
+            return Bags(np.ascontiguousarray(index_BT).ravel(), None, None)
+        return Bags(position_L, offsets, _scale(of, lengths, samples))
+    # some of both, or partial sums: table by table
+    index: list[Ints] = []
+    sizes: list[Ints] = []
+    for t in range(tables):
+        if not pooled_T[t]:
+            index.append(position_L[offsets[t * samples] : offsets[(t + 1) * samples]])
+            sizes.append(lengths[t * samples : (t + 1) * samples])
+            continue
+        owners = [rank for rank in range(layout.ranks) if layout.holds(rank)[t]]
+        index.append((start_NT[owners, t] + np.arange(samples)[:, None]).ravel())
+        sizes.append(np.full(samples, len(owners)))
+    return Bags(np.concatenate(index), bounds_of(np.concatenate(sizes)), _scale(of, lengths, samples))
+
+
+def _scale(of: Sequence[Table], lengths: Ints, samples: int) -> NDArray[np.float64] | None:
+    mean_T = np.array([table.pooling == "mean" for table in of])
+    lengths_TB = lengths.reshape(len(mean_T), samples)
+    if not (mean_T[:, None] & (lengths_TB > 1)).any():
+        return None
+    return np.where(mean_T[:, None], 1.0 / np.maximum(lengths_TB, 1), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows to send: row k is the sum of rows ``index[offsets[k]:offsets[k+1]]`` of the shard, or row ``index[k]``."""
+
+    index: Ints
+    offsets: Ints | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The lists of all ranks, as work for this one."""
+
+    answers_NT: Ints
+    """Rows to send to each rank."""
+    gradients_NT: Ints
+    """Rows of gradients to expect from each rank."""
+    remote: Part
+    own: Part
+    rows_C: Ints
+    """Row of this rank's matrix that each id names, in rank order."""
+    gradient_C: Ints
+    """Row of the gradients that it gets."""
+    list_C: Ints
+    """List that it is of: rank x T + table."""
+
+    @classmethod
+    def of(cls, lists: IdLists, samples_N: Ints, layout: Layout) -> Service:
+        """Work out what to send and where gradients go; raises ``CommError`` on lists that cannot be."""
+        ranks, tables = lists.counts_NT.shape
+        rank_C = np.repeat(np.arange(ranks), lists.counts_NT.sum(axis=1))
+        list_C = np.repeat(np.arange(ranks * tables), lists.counts_NT.ravel())
+        table_C = list_C - rank_C * tables
+        _check_ids(lists.ids, table_C, rank_C, layout)
+        held_T = layout.holds(layout.rank)
+        bags_NT = np.where(layout.pooled_T & held_T, samples_N[:, None], 0)
+        _check_bags(lists, bags_NT, layout)
+        gradients_NT = np.where(layout.pooled_T, bags_NT, lists.counts_NT)
+        foreign_NT = layout.replicated_T & (np.arange(ranks)[:, None] != layout.rank)
+        answers_NT = np.where(foreign_NT, 0, gradients_NT)
+
+        rows_C = layout.rows_of(table_C, lists.ids)
+        before_C = (np.cumsum(lists.counts_NT.ravel()) - lists.counts_NT.ravel())[list_C]
+        bag_C = np.arange(len(rows_C)) - before_C
+        lengths = None
+        if lists.length_counts_NT.any():
+            lengths = _row_lengths(lists, gradients_NT)
+            row_of_C = np.repeat(np.arange(len(lengths)), lengths)
+            bag_C = row_of_C - (np.cumsum(gradients_NT.ravel()) - gradients_NT.ravel())[list_C]
+        gradient_C = block_starts(gradients_NT, layout.rank).ravel()[list_C] + bag_C
+        answered_C = ~foreign_NT.ravel()[list_C] if foreign_NT.any() else None
+        if answered_C is not None and lengths is not None:
+            lengths = lengths[np.repeat(~foreign_NT.ravel(), gradients_NT.ravel())]
+        remote, own = _parts(rows_C, rank_C, answered_C, lengths, answers_NT, layout.rank)
+        return cls(answers_NT, gradients_NT, remote, own, rows_C, gradient_C, list_C)
+
+
+def _check_ids(ids: Ints, table_C: Ints, rank_C: Ints, layout: Layout) -> None:
+    shard_T = layout.shard_rows(layout.rank)
+    bad = np.flatnonzero((ids < 0) | (ids >= shard_T[table_C]))
+    if len(bad):
+        table = int(table_C[bad[0]])
+        raise CommError(
+            f"exchange: rank {rank_C[bad[0]]} asks rank {layout.rank} for row {ids[bad[0]]} of its "
+            f"{shard_T[table]} rows of table {layout.tables[table].name!r}; the ranks' tables differ"
+        )
+
+
+def _check_bags(lists: IdLists, bags_NT: Ints, layout: Layout) -> None:
+    missing = (lists.length_counts_NT == 0) & (bags_NT > 0) & (lists.counts_NT != bags_NT)
+    wrong = (lists.length_counts_NT != 0) & (lists.length_counts_NT != bags_NT)
+    sums = np.zeros(lists.counts_NT.size + 1, np.int64)
+    sums[1:] = np.cumsum(lists.length_counts_NT.ravel())
+    totals = bounds_of(lists.lengths)[sums]
+    unequal = (lists.length_counts_NT != 0) & (np.diff(totals).reshape(bags_NT.shape) != lists.counts_NT)
+    if (missing | wrong | unequal).any() or (lists.lengths < 0).any():
+        rank, table = np.argwhere(missing | wrong | unequal | (lists.length_counts_NT > 0))[0]
+        raise CommError(
+            f"exchange: bag lengths of rank {rank} for table {layout.tables[table].name!r} do not fit "
+            f"its {bags_NT[rank, table]} samples and {lists.counts_NT[rank, table]} ids"
+        )
+
+
+def _row_lengths(lists: IdLists, gradients_NT: Ints) -> Ints:
+    """How many ids each row of the answers is made of, block by block in rank order."""
+    lengths = np.ones(int(gradients_NT.sum()), np.int64)
+    given = np.repeat(lists.length_counts_NT.ravel() > 0, gradients_NT.ravel())
+    lengths[given] = lists.lengths
+    return lengths
+
+
+def _parts(
+    rows_C: Ints,
+    rank_C: Ints,
+    answered_C: NDArray[np.bool_] | None,
+    lengths: Ints | None,
+    answers_NT: Ints,
+    rank: int,
+) -> tuple[Part, Part]:
+    if answered_C is not None:
+        rows_C, rank_C = rows_C[answered_C], rank_C[answered_C]
+    first, last = np.searchsorted(rank_C, [rank, rank + 1])
+    index = (np.concatenate([rows_C[:first], rows_C[last:]]), rows_C[first:last])
+    answers = answers_NT.sum(axis=1)
+    before, own = int(answers[:rank].sum()), int(answers[rank])
+    rows = (int(answers.sum()) - own, own)
+    if lengths is None:
+        return Part(index[0], None, rows[0]), Part(index[1], None, rows[1])
+    pieces = (np.concatenate([lengths[:before], lengths[before + own :]]), lengths[before : before + own])
+    offsets = [bounds_of(piece) for piece in pieces]
+    return Part(index[0], offsets[0], rows[0]), Part(index[1], offsets[1], rows[1])

@@ -1,0 +1,364 @@
+"""Rows to those who look them up, gradients back to those who own them.
+
+Both directions are the same: blocks of rows for every other rank are encoded in one call, their sizes announced with
+the bytes, and what arrives is decoded in one call. What this rank asks of itself never becomes bytes. Rows may come in
+two parts (``prefetched``). Each direction has two halves, ``send_`` and ``receive_``, between which a rank need not wait.
+Shape legend: ``N`` ranks, ``M`` other ranks, ``T`` tables, ``R`` rows, ``D`` dimensions, ``C`` ids in all lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from laconic.cost.link import message_bytes
+from laconic.errors import CommError
+from laconic.exchange.coder import Coder
+from laconic.exchange.errors_seen import Observer
+from laconic.exchange.exchange_plan import ExchangePlan
+from laconic.exchange.ids import Routed
+from laconic.exchange.ledger import Direction, Entry, Ledger
+from laconic.exchange.owner_sums import OwnerSums
+from laconic.exchange.prefetched import (
+    PrefetchedRows,
+    bits_of,
+    bytes_of_bits,
+    count_blocks,
+    unchanged,
+    without,
+)
+from laconic.exchange.routing import block_starts
+from laconic.exchange.tables.shards import Shards
+from laconic.exchange.transport import Buffers, Head, Heads, Message, Transport
+
+__all__ = ["RowExchange", "Turn", "UpdateObserver"]
+
+Ints = NDArray[np.int64]
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """A batch on its way: where its rows are, how they travel, and who counts."""
+
+    routed: Routed
+    plan: ExchangePlan
+    """Of all parts."""
+    step: int
+    ledger: Ledger | None
+    """None: nobody counts, as in an evaluation."""
+
+
+class UpdateObserver(Protocol):
+    """Who sees what rows are updated by."""
+
+    def note(self, rows_C: Ints, gradients: Rows, gradient_C: Ints) -> None:
+        """Take rows, gradients, and the gradient of each row, before they are used."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """What has left in one direction of a turn, and what is known of it."""
+
+    turn: Turn
+    coder: Coder
+    counts_NT: Ints
+    bytes_NT: Ints
+    encode_s: float
+    prefetched: PrefetchedRows | None = None
+    """Of rows."""
+    own: Rows | None = None
+    """Gradients of rows that this rank asked of itself."""
+    owner_sums: OwnerSums | None = None
+
+
+class RowExchange:
+    """The shards of one rank, and the messages that carry their rows and gradients."""
+
+    def __init__(
+        self, shards: Shards, table_P: Ints, transport: Transport, before_update: UpdateObserver | None = None
+    ) -> None:
+        """``table_P``: table of which each part is."""
+        self.shards, self.layout, self.transport = shards, shards.layout, transport
+        self._table_P, self._before_update = table_P, before_update
+        self._observer: Observer | None = None
+        self._dtype, self._dim = shards.weight_RD.dtype, shards.weight_RD.shape[1]
+        self._others = np.arange(self.layout.ranks) != self.layout.rank
+        self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
+        self._buffers = Buffers()
+        self._changing, self._marked = np.zeros(0, np.bool_), np.empty(0, np.int64)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Let something see what gradients become on their way; None: nobody."""
+        self._observer = observer
+
+    def prefetch(self, turn: Turn, current: Routed) -> PrefetchedRows | None:
+        """Send and receive the rows of a coming batch that the ``current`` one does not change; None if no table's may.
+
+        Only exact tables can be prefetched. A lossy codec rounds a block as a whole, so two blocks would give other
+        values than one.
+        """
+        service, answers_NT, others = turn.routed.service, turn.routed.request.answers_NT, self._others
+        coder = self._coder(turn.plan)[0]
+        may_T = coder.exact_T & ~self.layout.pooled_T
+        if not may_T.any():
+            return None
+        start = perf_counter()
+        sent_R = unchanged(service, may_T, others, self._rows_that_change(current))
+        part = without(service.remote, ~sent_R)
+        rows = self._rows("sent", part.rows)
+        self.shards.gather(rows, part.index, part.offsets)
+        sent_NT = np.zeros_like(service.answers_NT)
+        sent_NT[others] = count_blocks(sent_R, service.answers_NT[others])
+
+        coming_N = np.where(others, answers_NT.sum(axis=1), 0)
+        mine, mine_N = bytes_of_bits(sent_R, np.where(others, service.answers_NT.sum(axis=1), 0))
+        theirs_N = (coming_N + 7) // 8
+        theirs = np.empty(int(theirs_N.sum()), np.uint8)
+        sent, payload = self._encode(turn, coder, rows, sent_NT, start)
+        self._send(sent, payload, Message.each(mine, mine_N))
+        heard = self.transport.hear()
+        coming_MT = heard.counts_NK[others]
+        if ((coming_MT < 0) | (coming_MT > answers_NT[others])).any():
+            raise CommError(
+                f"{self.transport.name}: a rank announced {coming_MT.max()} early rows at turn {turn.routed.turn}, "
+                "more than it was asked for; the ranks run different versions"
+            )
+        out = self._rows("scattered", int(coming_MT.sum()))
+        arrived = self._receive(sent, heard, out)
+        self.transport.receive(theirs, theirs_N)
+        waited, decoding = self.transport.take_time(), perf_counter()
+        came_R = bits_of(theirs, coming_N)
+        if (count_blocks(came_R, answers_NT[others]) != coming_MT).any():
+            raise CommError(
+                f"{self.transport.name}: early rows of turn {turn.routed.turn} are others than their bits say; "
+                "the ranks run different versions"
+            )
+        coder.decode(arrived, heard.bytes_NK[others], coming_MT, out)
+        received = self._empty(int(answers_NT.sum()))
+        received.numpy()[: len(came_R)][came_R] = out
+        came_NT = np.zeros_like(answers_NT)
+        came_NT[others] = coming_MT
+        if turn.ledger is not None:
+            entry = self._entry(sent, waited, perf_counter() - decoding, more=int(mine_N.sum()))
+            turn.ledger.accounts["forward"].add(entry, steps=0)
+        return PrefetchedRows(received, sent_R, sent_NT, came_R, came_NT)
+
+    def send_rows(self, turn: Turn, prefetched: PrefetchedRows | None = None) -> _Sent:
+        """Send the rows that were asked for, but for those that have left."""
+        start, service = perf_counter(), turn.routed.service
+        remote, sent_NT = service.remote, service.answers_NT
+        if prefetched is not None:
+            remote, sent_NT = without(remote, prefetched.sent_R), sent_NT - prefetched.sent_NT
+        rows = self._rows("sent", remote.rows)
+        self.shards.gather(rows, remote.index, remote.offsets)
+        sent, payload = self._encode(turn, self._coder(turn.plan)[0], rows, sent_NT, start)
+        sent.prefetched = prefetched
+        self._send(sent, payload)
+        return sent
+
+    def receive_rows(self, sent: _Sent) -> torch.Tensor:
+        """Return the rows that this rank asked for."""
+        routed, prefetched = sent.turn.routed, sent.prefetched
+        own, coming_NT = routed.service.own, routed.request.answers_NT
+        received = self._empty(int(coming_NT.sum())) if prefetched is None else prefetched.received
+        rows = received.numpy()
+        remote, own_rows = rows[: len(rows) - own.rows], rows[len(rows) - own.rows :]
+        self.shards.gather(own_rows, own.index, own.offsets)
+        if prefetched is None:
+            self._take("forward", sent, coming_NT, remote)
+            return received
+        out = self._rows("scattered", len(remote) - int(prefetched.came_NT.sum()))
+        self._take("forward", sent, coming_NT - prefetched.came_NT, out)
+        remote[~prefetched.came_R] = out
+        return received
+
+    def send_gradients(self, turn: Turn, gradient_RD: torch.Tensor) -> _Sent:
+        """Send the gradients of the rows that were answered."""
+        start, gradient = perf_counter(), gradient_RD.numpy()
+        request, coder = turn.routed.request, self._coder(turn.plan)[1]
+        owner_sums = self._owner_sums(turn.routed, coder)
+        sent_NT = request.gradients_NT
+        if owner_sums is not None:
+            sent_NT = np.where(owner_sums.tables_T, 0, sent_NT)
+        remote = len(gradient) - int(request.answers_NT[self.layout.rank].sum())
+        rows, own = gradient[:remote], gradient[remote:]
+        if self.layout.replicated_T.any():
+            rows = gradient[self._replicated_index(request.answers_NT, sent_NT)]
+        if (self.layout.replicated_T & ~coder.exact_T).any():
+            own = self._round_trip(turn, coder, own)
+        sent, payload = self._encode(turn, coder, rows, sent_NT, start)
+        sent.own, sent.owner_sums = own, owner_sums
+        if self._observer is not None:
+            self._show(self._observer, sent, rows, payload)
+        self._send(sent, payload)
+        return sent
+
+    def receive_gradients(self, sent: _Sent) -> int:
+        """Update the rows whose gradients come; returns the number of distinct rows."""
+        turn, own, owner_sums = sent.turn, sent.own, sent.owner_sums
+        assert own is not None, "send_gradients comes first"
+        service, rank = turn.routed.service, self.layout.rank
+        coming_NT, gradient_C = service.gradients_NT, service.gradient_C
+        if owner_sums is not None:
+            coming_NT = np.where(owner_sums.tables_T & self._others[:, None], 0, coming_NT)
+            moved_NT = block_starts(coming_NT, rank) - block_starts(service.gradients_NT, rank)
+            gradient_C = gradient_C + moved_NT.ravel()[service.list_C]
+        sums = 0 if owner_sums is None else len(owner_sums.rows_V)
+        coming = self._rows("gradients", int(coming_NT.sum()) + sums)
+        end = len(coming) - sums
+        coming[end - len(own) : end] = own
+        self._take("backward", sent, coming_NT, coming[: end - len(own)])
+        rows_C, order_C = service.rows_C, turn.routed.order_C
+        self.shards.note(rows_C)
+        if self._before_update is not None:
+            self._before_update.note(rows_C, coming, gradient_C)
+        if owner_sums is not None:
+            self._sum_by_owners(owner_sums, turn, coming, gradient_C)
+            kept = np.flatnonzero(~owner_sums.tables_T[service.list_C % len(owner_sums.tables_T)])
+            rows_C = np.concatenate([rows_C[kept], owner_sums.rows_V])
+            gradient_C = np.concatenate([gradient_C[kept], np.arange(end, len(coming))])
+            order_C = np.argsort(rows_C, kind="stable")
+        return self.shards.update(rows_C, order_C, coming, gradient_C)
+
+    def _encode(
+        self, turn: Turn, coder: Coder, rows: Rows, sent_NT: Ints, start: float
+    ) -> tuple[_Sent, NDArray[np.uint8]]:
+        """Encode blocks of ``sent_NT`` rows for the others; the bytes are overwritten by the next."""
+        others, counts_NT, bytes_NT = self._others, np.zeros_like(sent_NT), np.zeros_like(sent_NT)
+        counts_NT[others] = sent_NT[others]
+        payload, bytes_NT[others] = coder.encode(rows, sent_NT[others], self._seed(turn.step))
+        return _Sent(turn, coder, counts_NT, bytes_NT, perf_counter() - start), payload
+
+    def _send(self, sent: _Sent, payload: NDArray[np.uint8], *more: Message) -> None:
+        """Announce and send encoded blocks, and ``more`` messages."""
+        routed = sent.turn.routed
+        head = Head(routed.turn, sent.turn.plan.digest, routed.samples, sent.counts_NT, sent.bytes_NT)
+        self.transport.send(head, Message.each(payload, sent.bytes_NT.sum(axis=1)), *more)
+
+    def _take(self, direction: Direction, sent: _Sent, coming_NT: Ints, out: Rows) -> None:
+        """Fill ``out`` with the blocks of the others."""
+        coming_MT = coming_NT[self._others]
+        heard = self.transport.hear()
+        self._check_counts(heard.counts_NK[self._others], coming_MT, sent.turn.routed.turn)
+        arrived = self._receive(sent, heard, out)
+        waited, decoding = self.transport.take_time(), perf_counter()
+        sent.coder.decode(arrived, heard.bytes_NK[self._others], coming_MT, out)
+        if sent.turn.ledger is not None:
+            entry = self._entry(sent, waited, perf_counter() - decoding)
+            sent.turn.ledger.record(direction, entry)
+
+    def _receive(self, sent: _Sent, heard: Heads, out: Rows) -> NDArray[np.uint8]:
+        """Return the bytes of announced blocks: those of ``out`` itself, where nothing is coded."""
+        coming_N = heard.bytes_NK.sum(axis=1)
+        total = int(coming_N.sum())
+        exact = sent.coder.exact
+        if exact and total != out.nbytes:
+            raise CommError(
+                f"{self.transport.name}: expected {out.nbytes} bytes at turn {sent.turn.routed.turn}, "
+                f"got {total} announced"
+            )
+        arrived = (
+            out.reshape(-1).view(np.uint8) if exact else self._buffers.reserve("arrived", total, np.uint8)
+        )
+        self.transport.receive(arrived, coming_N)
+        return arrived
+
+    def _entry(self, sent: _Sent, waited: float, decode_s: float, more: int = 0) -> Entry:
+        before_T = sent.counts_NT.sum(axis=0) * (self._dim * sent.coder.item_bytes)
+        sizes = message_bytes(len(self.layout.tables), self.layout.ranks) + more
+        times = (sent.encode_s, waited, decode_s)
+        return Entry(sent.turn.step, before_T, sent.bytes_NT.sum(axis=0), sizes, *times)
+
+    def _rows_that_change(self, current: Routed) -> NDArray[np.bool_]:
+        """Mark rows of this rank's matrix that a batch updates; the array is used again."""
+        if not len(self._changing):
+            self._changing = np.zeros(len(self.shards.weight), np.bool_)
+        self._changing[self._marked] = False
+        self._marked = current.service.rows_C
+        self._changing[self._marked] = True
+        return self._changing
+
+    def _owner_sums(self, routed: Routed, coder: Coder) -> OwnerSums | None:
+        """Find replicated tables whose gradients owners sum; none while somebody sees all that is sent."""
+        if self._observer is not None:
+            return None
+        may_T = self.layout.replicated_T & coder.exact_T
+        return OwnerSums.choose(routed.service.list_C, routed.service.rows_C, may_T, self.layout.ranks)
+
+    def _sum_by_owners(self, owner_sums: OwnerSums, turn: Turn, coming: Rows, gradient_C: Ints) -> None:
+        """Fill the last rows of ``coming`` with the sums of all ranks' gradients of replicated rows."""
+        start = perf_counter()
+        rows_KD = np.empty((len(owner_sums.at_K), self._dim), coming.dtype)
+        mine = owner_sums.rank_K == self.layout.rank
+        rows_KD[mine] = coming[gradient_C[owner_sums.at_K[mine]]]
+        out_VD = coming[len(coming) - len(owner_sums.rows_V) :]
+        owner_sums.exchange(self.transport, rows_KD, out_VD, turn.routed.turn, turn.plan.digest)
+        waited = self.transport.take_time()
+        if turn.ledger is not None:
+            sent_T = owner_sums.sent_rows_T(self.layout.rank) * (self._dim * coming.itemsize)
+            sizes, spent = message_bytes(1, self.layout.ranks), perf_counter() - start - waited
+            entry = Entry(turn.step, sent_T, sent_T, sizes, 0.0, waited, spent)
+            turn.ledger.accounts["backward"].add(entry, steps=0)
+
+    def _show(self, observer: Observer, sent: _Sent, rows: Rows, payload: NDArray[np.uint8]) -> None:
+        """Show what this rank sends as the owners will decode it."""
+        applied, counts_MT = rows.copy(), sent.counts_NT[self._others]
+        sent.coder.decode(payload, sent.bytes_NT[self._others], counts_MT, applied)
+        table_R = np.repeat(np.tile(self._table_P, len(counts_MT)), counts_MT.ravel())
+        observer.add(table_R, rows, applied)
+
+    def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:
+        if (heard_MT == expected_MT).all():
+            return
+        other, t = np.argwhere(heard_MT != expected_MT)[0]
+        rank = int(np.flatnonzero(self._others)[other])
+        raise CommError(
+            f"{self.transport.name}: rank {rank} announced {heard_MT[other, t]} rows of table "
+            f"{self.layout.tables[t].name!r} at turn {turn}, expected {expected_MT[other, t]}; the peer is out of step"
+        )
+
+    def _round_trip(self, turn: Turn, coder: Coder, own: Rows) -> Rows:
+        """Return gradients of this rank's replicas as the other ranks decode them, so that all stay equal."""
+        changed_T = self.layout.replicated_T & ~coder.exact_T
+        answers_T = turn.routed.request.answers_NT[self.layout.rank]
+        counts_1T = np.where(changed_T, answers_T, 0)[None]
+        at = np.flatnonzero(np.repeat(changed_T, answers_T))
+        rows = own[at]
+        payload, sizes_1T = coder.encode(rows, counts_1T, self._seed(turn.step))
+        coder.decode(payload, sizes_1T, counts_1T, rows)
+        changed = own.copy()
+        changed[at] = rows
+        return changed
+
+    def _replicated_index(self, answers_NT: Ints, sent_NT: Ints) -> Ints:
+        """Rows of the gradient in the order in which they are sent: those of replicas go to everyone."""
+        rank = self.layout.rank
+        starts_NT = block_starts(answers_NT, rank)
+        starts_NT = np.where(self.layout.replicated_T, starts_NT[rank], starts_NT)[self._others].ravel()
+        counts = sent_NT[self._others].ravel()
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        index: Ints = np.repeat(starts_NT, counts) + within
+        return index
+
+    def _coder(self, plan: ExchangePlan) -> tuple[Coder, Coder]:
+        if self._coders is None or self._coders[0] is not plan:
+            forward = Coder([codecs.forward for codecs in plan.tables], self._dim, self._dtype)
+            backward = Coder([codecs.backward for codecs in plan.tables], self._dim, self._dtype)
+            self._coders = (plan, forward, backward)
+        return self._coders[1:]
+
+    def _seed(self, step: int) -> int:
+        return (step * self.layout.ranks + self.layout.rank) << 20
+
+    def _rows(self, name: str, count: int) -> Rows:
+        return self._buffers.reserve(name, (count, self._dim), self.shards.weight.dtype)
+
+    def _empty(self, rows: int) -> torch.Tensor:
+        return torch.empty(rows, self._dim, dtype=self._dtype)

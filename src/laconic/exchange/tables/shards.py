@@ -1,0 +1,158 @@
+"""A rank's rows of all tables, their optimizer state, and what updates them.
+
+Shape legend: ``R`` rows of the rank's matrix, ``D`` dimensions, ``C`` contributions to rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from laconic import kernels
+from laconic.errors import ConfigError
+from laconic.exchange.tables.copies import Copies, HotRows, hot_pairs, warm_pairs
+from laconic.exchange.tables.first_rows import initialize_rows
+from laconic.exchange.tables.layout import Layout
+from laconic.exchange.tables.memory import allocate_rows
+from laconic.exchange.tables.optimizer import RowOptimizer
+
+__all__ = ["Journal", "Shards", "TableShards"]
+
+Ints = NDArray[np.int64]
+Rows = NDArray[Any]
+
+
+class Shards:
+    """Rows in one matrix, and one number of state for each if the optimizer needs it."""
+
+    def __init__(
+        self, layout: Layout, weight_RD: Tensor, state_R: Tensor | None, optimizer: RowOptimizer
+    ) -> None:
+        self.layout, self.weight_RD, self.state_R = layout, weight_RD, state_R
+        self.weight: Rows = weight_RD.numpy()
+        self.state: Rows | None = None if state_R is None else state_R.numpy()
+        self.optimizer = optimizer
+        self._journal: Journal | None = None
+
+    def gather(self, out: Rows, index: Ints, offsets: Ints | None) -> None:
+        """Fill ``out`` with rows, or with sums of bags of them."""
+        kernels.active().sum_bags(out, self.weight, index, offsets)
+
+    def note(self, rows_C: Ints) -> None:
+        """Keep rows that an update is about to change, while a journal is kept."""
+        if self._journal is not None:
+            self._journal.note(rows_C)
+
+    def update(self, rows_C: Ints, order_C: Ints, gradients: Rows, gradient_C: Ints) -> int:
+        """Update rows by sums of gradients; ``order_C`` sorts contributions by row. Returns the number of distinct rows."""
+        how = self.optimizer
+        return kernels.active().update_rows(
+            *(self.weight, self.state, rows_C, order_C, gradients, gradient_C),
+            *(how.code, how.rate, how.epsilon),
+        )
+
+    def set_rate(self, rate: float) -> None:
+        """Change the learning rate from the next update on."""
+        self.optimizer = replace(self.optimizer, rate=rate)
+
+    def begin_journal(self) -> None:
+        """Note rows from now on, so that ``undo`` can bring them back."""
+        self._journal = Journal(self.weight, self.state)
+
+    def undo(self) -> None:
+        """Bring rows back to where the journal was begun."""
+        assert self._journal is not None, "begin_journal comes first"
+        self._journal.undo()
+
+    def end_journal(self) -> None:
+        """Note no more, and forget what was noted."""
+        self._journal = None
+
+
+class TableShards(Shards):
+    """A rank's rows by the names of their tables, with copies of hot and warm ones."""
+
+    def __init__(
+        self,
+        hot: HotRows,
+        parts: Layout,
+        dim: int,
+        optimizer: RowOptimizer,
+        dtype: torch.dtype,
+        folder: Path | None,
+    ) -> None:
+        """``parts``: the layout of all parts; ``folder``: for the files of cold tables."""
+        memory, file = parts.memory_rows, parts.file_rows
+        if file and folder is None:
+            raise ConfigError("embeddings: cold tables need cold_folder, a folder for files of their rows")
+        weight_RD = allocate_rows(memory, file, (dim,), dtype, folder)
+        state_R = allocate_rows(memory, file, (), dtype, folder) if optimizer.has_state else None
+        super().__init__(parts, weight_RD, state_R, optimizer)
+        self.hot = hot
+        self._hot_copies = Copies(hot_pairs(hot, parts), self.weight, self.state)
+        self._warm_copies = Copies(warm_pairs(parts), self.weight, self.state)
+
+    def initialize(self, seed: int) -> None:
+        """Give rows the first values of a seed."""
+        initialize_rows(self.weight_RD, self.layout, self.hot, seed)
+        self._warm_copies.take(*range(len(self.hot.tables)))
+
+    def view(self, name: str) -> tuple[range, Tensor, Tensor | None]:
+        """Ids of a table's rows on this rank, the rows, and their state; copies are written back first."""
+        t = self._number(name)
+        self._hot_copies.write_back(t)
+        self._warm_copies.write_back(t)
+        ids = range(self.hot.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
+        return ids, *self._rows_of(self.layout.shard(t))
+
+    def take(self, name: str) -> None:
+        """Let lookups find what was written to a view."""
+        self._warm_copies.take(self._number(name))
+
+    def hot_rows(self, name: str) -> tuple[Ints, Tensor, Tensor | None]:
+        """Ids of a table's hot rows, this rank's copies, and their state."""
+        t = self._number(name)
+        if t not in self.hot.ids:
+            return np.empty(0, np.int64), *self._rows_of(slice(0))
+        part = len(self.hot.tables) + list(self.hot.ids).index(t)
+        return self.hot.ids[t], *self._rows_of(self.layout.shard(part))
+
+    def _number(self, name: str) -> int:
+        names = [table.name for table in self.hot.tables]
+        if name not in names:
+            raise ConfigError(f"embeddings: no table {name!r} (known: {', '.join(names)})")
+        return names.index(name)
+
+    def _rows_of(self, rows: slice) -> tuple[Tensor, Tensor | None]:
+        return self.weight_RD[rows], None if self.state_R is None else self.state_R[rows]
+
+
+class Journal:
+    """Rows as they were before they were updated, so that steps can be taken back.
+
+    A copy of all tables would take as much memory as the tables; a few steps touch few rows.
+    """
+
+    def __init__(self, weight_RD: Rows, state_R: Rows | None) -> None:
+        self._weight, self._state = weight_RD, state_R
+        self._entries: list[tuple[Ints, Rows, Rows | None]] = []
+
+    def note(self, rows: Ints) -> None:
+        """Keep these rows, which an update is about to change; repeated ones once."""
+        rows = np.unique(rows)
+        state = None if self._state is None else self._state[rows]
+        self._entries.append((rows, self._weight[rows], state))
+
+    def undo(self) -> None:
+        """Bring rows back as they were when the journal was begun; it goes on from there."""
+        for rows, weight, state in reversed(self._entries):
+            self._weight[rows] = weight
+            if self._state is not None:
+                self._state[rows] = state
+        self._entries.clear()

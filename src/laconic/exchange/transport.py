@@ -1,0 +1,254 @@
+"""Messages between all ranks for one purpose: rows, ids or sums.
+
+In a turn a rank sends each other rank a head, int64, and with it any number of messages::
+
+    turn   plan digest   samples   counts of K blocks   bytes of K blocks
+
+Heads are checked before anything else is used: ranks that disagree about the turn or the plan all
+raise, none hangs. Messages leave with their heads, so that nobody's bytes wait for the sizes of a
+slower rank. One thread uses a transport, which keeps the order of messages the same on every rank.
+What carries them is in ``world`` and ``posted``.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from laconic.cost.link import HEADER_NUMBERS as _HEADER
+from laconic.cost.link import message_bytes
+from laconic.errors import CommError
+
+__all__ = [
+    "Buffers",
+    "Head",
+    "Heads",
+    "Message",
+    "Transport",
+    "bounds_of",
+    "even_bounds",
+    "is_lost_peer",
+    "lost_peer",
+]
+
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+_SIGNS_OF_A_LOST_PEER = (
+    *(
+        "gloo",
+        "Gloo",
+        "Connection closed by peer",
+        "Connection reset by peer",
+        "Broken pipe",
+        "Timed out waiting",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Values for every rank, this one included: ``sizes_N[r]`` of them from ``starts_N[r]`` on for rank r."""
+
+    values: Values
+    sizes_N: Ints
+    starts_N: Ints
+
+    @classmethod
+    def each(cls, values: Values, sizes_N: Ints) -> Message:
+        """Make one of other values for every rank, back to back."""
+        return cls(values, sizes_N, np.cumsum(sizes_N) - sizes_N)
+
+    @classmethod
+    def same(cls, values: Values, ranks: int, but: int | None = None) -> Message:
+        """Make one of the same values for all ranks, or for all but one."""
+        sizes_N = np.full(ranks, len(values))
+        if but is not None:
+            sizes_N[but] = 0
+        return cls(values, sizes_N, np.zeros(ranks, np.int64))
+
+    def part(self, rank: int) -> Values:
+        """Return what is for one rank."""
+        start = int(self.starts_N[rank])
+        return self.values[start : start + int(self.sizes_N[rank])]
+
+    def sent_bytes(self, rank: int) -> int:
+        """Bytes that leave a rank."""
+        return int(self.sizes_N.sum() - self.sizes_N[rank]) * self.values.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What one rank announces in a turn."""
+
+    turn: int
+    digest: int
+    """Stands for all that must be the same on every rank."""
+    samples: int
+    counts_NK: Ints
+    bytes_NK: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What all ranks announced to this one."""
+
+    samples_N: Ints
+    counts_NK: Ints
+    bytes_NK: Ints
+
+
+class Transport(ABC):
+    """All ranks, as one of them reaches the others for one purpose."""
+
+    def __init__(self, name: str, rank: int, ranks: int) -> None:
+        self.name, self.rank, self.ranks = name, rank, ranks
+        self.bytes_sent = 0
+        """By this rank, so far."""
+        self._waited_s = 0.0
+        self._head: Head | None = None
+        self._own: deque[Values] = deque()  # what this rank has for itself of each message under way
+
+    def send(self, head: Head, *messages: Message) -> None:
+        """Begin a turn: tell each rank what it will get, and send it."""
+        blocks = head.counts_NK.shape[1]
+        heads_NH = np.empty((self.ranks, _HEADER + 2 * blocks), np.int64)
+        heads_NH[:, :_HEADER] = (head.turn, head.digest, head.samples)
+        heads_NH[:, _HEADER : _HEADER + blocks] = head.counts_NK
+        heads_NH[:, _HEADER + blocks :] = head.bytes_NK
+        self._head = head
+        self._own.extend(message.part(self.rank) for message in messages)
+        self.bytes_sent += message_bytes(blocks, self.ranks)
+        self.bytes_sent += sum(message.sent_bytes(self.rank) for message in messages)
+        with self._waiting():
+            self._send(heads_NH, messages)
+
+    def hear(self) -> Heads:
+        """Hear what all ranks announce in this turn; ``CommError`` if one is elsewhere."""
+        head = self._head
+        assert head is not None, "send comes first"
+        with self._waiting():
+            heard_NH = self._hear()
+        for rank in np.flatnonzero((heard_NH[:, 0] != head.turn) | (heard_NH[:, 1] != head.digest)):
+            raise CommError(
+                f"{self.name}: rank {rank} is at turn {heard_NH[rank, 0]} with plan {heard_NH[rank, 1]:016x}, "
+                f"rank {self.rank} at turn {head.turn} with plan {head.digest:016x}; the ranks are out of step"
+            )
+        blocks = head.counts_NK.shape[1]
+        counts_NK, bytes_NK = heard_NH[:, _HEADER : _HEADER + blocks], heard_NH[:, _HEADER + blocks :]
+        return Heads(heard_NH[:, 2].copy(), counts_NK, bytes_NK)
+
+    def announce(self, head: Head, *messages: Message) -> Heads:
+        """Send and hear; ``receive`` the messages of the others in the same order."""
+        self.send(head, *messages)
+        return self.hear()
+
+    def receive(self, out: Values, sizes_N: Ints) -> None:
+        """Take the next message of this turn from all ranks, ``sizes_N`` values from each."""
+        _part(out, sizes_N, self.rank)[:] = self._own.popleft()
+        with self._waiting():
+            self._receive(out, sizes_N)
+
+    def swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+        """Send a message whose sizes all ranks know, and take theirs."""
+        self.bytes_sent += message.sent_bytes(self.rank)
+        _part(out, sizes_N, self.rank)[:] = message.part(self.rank)
+        with self._waiting():
+            self._swap(out, message, sizes_N)
+
+    def take_time(self) -> float:
+        """Return the seconds spent in messages since the last call."""
+        waited, self._waited_s = self._waited_s, 0.0
+        return waited
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to leave
+        """Leave; every rank alike."""
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Count time, and say what it means when torch gives up."""
+        start = perf_counter()
+        try:
+            yield
+        except CommError:
+            raise
+        except RuntimeError as error:
+            turn = "" if self._head is None else f", turn {self._head.turn}"
+            raise lost_peer(self.name + turn, self.rank, error) from error
+        finally:
+            self._waited_s += perf_counter() - start
+
+    @abstractmethod
+    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
+        """Send every rank its head and its part of each message."""
+
+    @abstractmethod
+    def _hear(self) -> Ints:
+        """Return the heads of all ranks, this one's own included."""
+
+    @abstractmethod
+    def _receive(self, out: Values, sizes_N: Ints) -> None:
+        """Fill ``out`` but for this rank's own part."""
+
+    @abstractmethod
+    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+        """Send, and fill ``out`` but for this rank's own part."""
+
+
+class Buffers:
+    """Memory by name, which grows and is used again every step."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[str, NDArray[np.uint8]] = {}
+
+    def reserve(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> Values:
+        """Return memory for so many values, overwriting what was there; it starts on a cache line."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        kept = self._bytes.get(name)
+        if kept is None or len(kept) < size + 64:
+            kept = self._bytes[name] = np.empty(size + size // 4 + 64, np.uint8)
+        skip = -kept.__array_interface__["data"][0] % 64
+        reserved: Values = kept[skip : skip + size].view(dtype).reshape(shape)
+        return reserved
+
+
+def _part(values: Values, sizes_N: Ints, rank: int) -> Values:
+    start = int(sizes_N[:rank].sum())
+    return values[start : start + int(sizes_N[rank])]
+
+
+def even_bounds(words: int, parts: int, multiple: int = 1) -> Ints:
+    """Cut so many words into parts that differ by at most ``multiple``, at multiples of it."""
+    units = -(-words // multiple)
+    return np.minimum(np.arange(parts + 1) * units // parts * multiple, words)
+
+
+def bounds_of(sizes: Ints) -> Ints:
+    """Where parts of these sizes begin, back to back, and the last ends."""
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def is_lost_peer(error: BaseException) -> bool:
+    """Whether an error of torch means that another rank or the way to it is gone."""
+    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER)
+
+
+def lost_peer(where: str, rank: int, error: BaseException) -> CommError:
+    """Say what a failed collective means to the user."""
+    text = (
+        str(error).strip().removeprefix("Got the following error when running the callback: RuntimeError: ")
+    )
+    cause = re.sub(r"\[[^]]*\.\w+:\d+\] ", "", text.splitlines()[0]) if text else type(error).__name__
+    return CommError(
+        f"{where}: rank {rank} lost a peer ({cause.split('. This is typically')[0]}); a rank or a link is down, "
+        "see the first error of the other ranks; continue from the last checkpoint with --resume"
+    )
