@@ -9,7 +9,8 @@ import pytest
 
 from laconic.cost.link import CodecCost, Link, message_bytes, owners_pay, ring_bytes, step_s
 from laconic.errors import ConfigError
-from laconic.exchange.wire import Wire
+from laconic.exchange.transport import Head
+from laconic.exchange.world import LocalWorld
 from tests.cases import each
 
 
@@ -30,16 +31,12 @@ def test_a_cost_that_cannot_be_is_refused(numbers):
 
 
 @pytest.mark.parametrize(("blocks", "ranks"), [(1, 2), (26, 8)])
-def test_size_messages_are_as_large_as_those_that_a_wire_sends(blocks, ranks):
-    sent = []
-
-    def swap(received, out, coming_N, sent_N, where):
-        sent.append(out.nbytes)
-        received[:] = out
-
-    nothing_NK = np.zeros((ranks, blocks), np.int64)
-    Wire("rows", 0, ranks, swap).announce(1, 2, 3, nothing_NK, nothing_NK)
-    assert sent[0] * (ranks - 1) / ranks == message_bytes(blocks, ranks)  # what a rank tells itself stays
+def test_size_messages_are_as_large_as_those_that_a_transport_sends(blocks, ranks):
+    world, nothing_NK = LocalWorld(ranks), np.zeros((ranks, blocks), np.int64)
+    world.of(0).transport("rows").send(Head(1, 2, 3, nothing_NK, nothing_NK))
+    sent = [queue.get().nbytes for queue in world._queues.values() if not queue.empty()]
+    assert len(sent) == ranks - 1
+    assert sum(sent) == message_bytes(blocks, ranks)
 
 
 def test_a_ring_sends_each_part_twice_but_for_a_rank_s_own():

@@ -72,8 +72,8 @@ def _in_order(rank, ranks):
     found["empty"] = (tuple(rows.shape), pending.global_samples, plain.finish())
     found["empty changes nothing"] = torch.equal(before, plain.weight_RD)
 
-    wire = plain._ids_wire.group._get_backend(torch.device("cpu")).options._timeout
-    found["patience"] = wire
+    group = plain._pipeline._ids.transport._group
+    found["patience"] = group._get_backend(torch.device("cpu")).options._timeout
     return found
 
 
@@ -127,7 +127,7 @@ def test_the_plan_of_a_batch_is_that_of_its_step_wherever_it_was_prefetched():
     one, two = batch(0), batch(1)
     pending = embeddings.start(one)
     embeddings.prefetch(two)
-    assert pending.plan == ExchangePlan.exact(2)
+    assert pending.fetched.manner.plan == ExchangePlan.exact(2)
     pending.wait().sum().backward()
     assert embeddings.start(two).plan is plan
 
