@@ -129,7 +129,7 @@ def test_the_plan_of_a_batch_is_that_of_its_step_wherever_it_was_prefetched():
     embeddings.prefetch(two)
     assert pending.fetched.manner.plan == ExchangePlan.exact(2)
     pending.wait().sum().backward()
-    assert embeddings.start(two).plan is plan
+    assert embeddings.start(two).fetched.manner.plan is plan
 
 
 def test_a_table_that_nobody_looks_up_does_not_change():

@@ -16,9 +16,9 @@ from torch import Tensor
 from laconic.cost.link import Link
 from laconic.data import Samples
 from laconic.exchange import Ledger
+from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
-from laconic.exchange.errors_seen import Observer
 from laconic.lookups import Lookups
 
 __all__ = ["Subject", "Undo"]

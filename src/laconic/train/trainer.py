@@ -25,10 +25,10 @@ from laconic.cost.link import Link, ring_bytes
 from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError, PlanError
 from laconic.exchange import Ledger, RowOptimizer, RowwiseAdagrad, Sgd
-from laconic.exchange.exchange_plan import Policy
-from laconic.exchange.transport import is_lost_peer, lost_peer
-from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
 from laconic.exchange.errors_seen import Observer
+from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
+from laconic.exchange.transport import is_lost_peer, lost_peer
 from laconic.exchange.world import World, one_rank
 from laconic.integrations.ddp import Compressor
 from laconic.lookups import Lookups
