@@ -11,6 +11,7 @@ import pytest
 
 from laconic.adapt import guard as module
 from laconic.adapt.guard import ForkEvidence, Guard, LookEvidence
+from laconic.adapt.harm import COMES_TRUE, LEAST_SLOPE
 from laconic.errors import ConfigError
 
 NAMES = ("a", "b", "c", "d")
@@ -37,7 +38,7 @@ def fork(step=8, lost=0.0, error_T=(0, 0, 0, 0), learnt=0.1, slope=0.0, spread=0
 
 def cost_of(lost, learnt, slope):
     """Of losing so much loss where exact steps took off ``learnt``."""
-    return module._COMES_TRUE * max(slope, module._LEAST_SLOPE) * lost / learnt
+    return COMES_TRUE * max(slope, LEAST_SLOPE) * lost / learnt
 
 
 def guard_of(budget=BUDGET, **options):
@@ -152,7 +153,7 @@ def test_lost_learning_tightens_the_gradients_of_all_tables():
 def test_steep_learning_makes_lost_learning_dearer():
     lost = fork(lost=HALF / 4)
     assert guard_of().fork(lost) == []
-    assert guard_of().fork(replace(lost, slope=100 * module._LEAST_SLOPE)) != []
+    assert guard_of().fork(replace(lost, slope=100 * LEAST_SLOPE)) != []
 
 
 def test_what_has_room_is_loosened_but_never_beyond_the_loosest():

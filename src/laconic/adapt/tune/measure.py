@@ -30,9 +30,9 @@ from laconic.codecs import BoundedRows
 from laconic.codecs.batch import BlockCodec
 from laconic.data import Samples, Source
 from laconic.errors import ConfigError
+from laconic.exchange.errors_seen import UpdateError, relative_error_T
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.rehearsal import RehearsedBatch
-from laconic.exchange.update_error import UpdateError, relative_error_T
 
 __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "Measured", "measure", "work_of"]
 
