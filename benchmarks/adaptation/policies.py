@@ -30,7 +30,7 @@ from laconic.config import parse
 from laconic.data import DataSettings, Samples, Source, open_source
 from laconic.exchange import Layout
 from laconic.exchange.exchange_plan import Policy
-from laconic.train.evaluation import evaluate
+from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.rehearse import rehearse
 from laconic.train.settings import ModelSettings, RunSettings
@@ -155,7 +155,7 @@ def run_trial(trial: PolicyTrial) -> PolicyOutcome:
     else:
         names = [feature.name for feature in source.schema.categorical]
         policy = make_adaptive_policy(exchange, names, ranks=1)
-    trainer = Trainer(settings, source.schema, Ranks(0, 1), policy, rehearsed_ranks=RANKS)
+    trainer = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=RANKS), policy)
     adaptation = Adaptation(trainer, policy) if isinstance(policy, AdaptivePolicy) else None
     decisions = _train(trainer, adaptation, source, trial.seed)
     evaluation = evaluate(trainer, source, batch=4096)

@@ -99,7 +99,7 @@ def _codings(
         dense=DenseSettings(rate=NO_RATE),
         exchange=ExchangeSettings(kind=kind),
     )
-    trainer = Trainer(settings, schema, Ranks(0, 1), rehearsed_ranks=2)
+    trainer = Trainer(settings, schema, Ranks(0, 1, rehearsed=2))
     copy_state(case.taught, trainer)
     parts = case.source.batches("train", global_batch=2 * case.batch, rank=0, ranks=1)
     for samples in islice(parts, _CODED_STEPS):

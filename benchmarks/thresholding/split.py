@@ -32,7 +32,7 @@ from laconic.data import DataSettings, open_source
 from laconic.errors import ConfigError
 from laconic.models import DLRM, Model
 from laconic.nn import RehearsedDividedMlp, RehearsedSplit
-from laconic.train.evaluation import evaluate
+from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings
 from laconic.train.trainer import Trainer

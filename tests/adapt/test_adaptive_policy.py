@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy, Decay
-from laconic.adapt.economy import CHOICES, Economy, Measurement
+from laconic.adapt.economy import CHOICES, Economy, RankCosts
 from laconic.adapt.guard import Guard, Losses
 from laconic.codecs import BoundedRows, Cast
 from laconic.cost.link import CodecCost, Link
@@ -163,7 +163,7 @@ def measured(forward, backward):
         (tuple(CodecCost(float(choice != best), 0, 0) for choice in CHOICES), free, free)
         for best in (forward, backward)
     ]
-    return [Measurement(Link(1e-4, 1e9), *costs)]
+    return [RankCosts(Link(1e-4, 1e9), *costs)]
 
 
 def full_policy():

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from laconic.adapt.economy import CHOICES, DIRECTIONS, Decision, Economy, Measurement, slowest
+from laconic.adapt.economy import CHOICES, DIRECTIONS, Decision, Economy, RankCosts, slowest
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import ConfigError
 
@@ -28,7 +28,7 @@ def offers(rows=1000.0, codec_ns=400.0):
 
 
 def measured(link, tables):
-    return Measurement(link, tuple(tables), tuple(tables))
+    return RankCosts(link, tuple(tables), tuple(tables))
 
 
 def names(tables):
@@ -48,7 +48,7 @@ def noisy(measurement, rng, share=0.05):
         )
 
     link = Link(measurement.link.latency_s * off(), measurement.link.bytes_per_s * off())
-    return Measurement(link, costs(measurement.forward), costs(measurement.backward))
+    return RankCosts(link, costs(measurement.forward), costs(measurement.backward))
 
 
 def test_everything_is_bounded_until_the_first_review():
@@ -68,7 +68,7 @@ def test_the_speed_of_the_link_decides(first, bits_per_s, choice):
 def test_directions_are_decided_each_by_its_own_costs():
     quick, slow = (offers(codec_ns=40),), (offers(codec_ns=40_000),)
     economy = Economy(names(1))
-    economy.review(0, [Measurement(SLOW, quick, slow)])
+    economy.review(0, [RankCosts(SLOW, quick, slow)])
     assert economy.choice("forward") == ("bounded",)
     assert economy.choice("backward") == ("cast",)
 
@@ -127,7 +127,7 @@ def test_the_summary_counts_what_is_not_compressed_and_says_why():
     link = Link(1e-4, 125e6)
     forward = (offers(codec_ns=40), offers(codec_ns=4e6), offers(codec_ns=4e6))
     backward = (offers(codec_ns=40), offers(codec_ns=4e3), offers(codec_ns=4e6))
-    economy.review(0, [Measurement(link, forward, backward)])
+    economy.review(0, [RankCosts(link, forward, backward)])
     assert economy.summary() == (
         "forward: compression off for 2 of 3 tables: the link is faster than the codec\n"
         "backward: compression off for 1 of 3 tables: the link is faster than the codec; "
@@ -197,8 +197,8 @@ def test_one_slow_rank_decides_for_all_and_in_whatever_order_tables_are_the_same
 
 
 def test_the_slowest_rank_is_as_slow_as_any_in_every_respect():
-    one = Measurement(Link(1, 10), ((CodecCost(1, 5, 8),) * 3,), ())
-    two = Measurement(Link(2, 20), ((CodecCost(2, 4, 6),) * 3,), ())
+    one = RankCosts(Link(1, 10), ((CodecCost(1, 5, 8),) * 3,), ())
+    two = RankCosts(Link(2, 20), ((CodecCost(2, 4, 6),) * 3,), ())
     assert slowest([one, two], "forward") == (10, ((CodecCost(2, 5, 8),) * 3,))
 
 

@@ -35,8 +35,8 @@ def test_state_is_taken_over_and_kept(learnt, kind):
     samples = next(iter(source.batches("train", global_batch=BATCH, rank=0, ranks=1)))
     hot = {names[0]: np.array([1, 5])}
     placement = replace(Placement.from_settings(FROZEN.embeddings, source.schema), hot=hot)
-    how = {"rehearsed_ranks": 2} if kind == "rehearsed" else {"placement": placement}
-    pupil = Trainer(FROZEN, source.schema, Ranks(0, 1), **how)
+    ranks = Ranks(0, 1, rehearsed=2 if kind == "rehearsed" else None)
+    pupil = Trainer(FROZEN, source.schema, ranks, placement=None if kind == "rehearsed" else placement)
     before = pupil.predict(samples)
     copy_state(learnt, pupil)
     expected = learnt.predict(samples)

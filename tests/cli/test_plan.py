@@ -205,7 +205,7 @@ def deviation(folder, file, *overrides):
     settings = load(folder / "run.toml", RunSettings, overrides=overrides)
     source = open_source(settings.data)
     placement = make_placement(settings, source.schema, 2, file)
-    rehearsed = Trainer(settings, source.schema, Ranks(0, 1), rehearsed_ranks=2, placement=placement)
+    rehearsed = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=2), placement=placement)
     check = PlanCheck(placement.plan, rehearsed.embeddings.ledger, _Both())
     for samples in source.batches("train", global_batch=64, rank=0, ranks=1):
         rehearsed.step(samples)

@@ -6,7 +6,7 @@ import pytest
 
 from laconic.config import parse
 from laconic.data import open_source
-from laconic.train.evaluation import evaluate
+from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer

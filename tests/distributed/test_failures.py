@@ -98,7 +98,7 @@ def _leave_at(place: str, rank: int) -> None:
         "laconic.train.run:_check_alike",
         "laconic.train.trainer:DistributedDataParallel",
         "laconic.nn.sharded_embeddings:ShardedEmbeddings.begin_update",
-        "laconic.train.evaluation:Predictions.merged",
+        "laconic.train.metrics:Predictions.merged",
         "laconic.train.checkpoint:_write_part",
     ],
 )

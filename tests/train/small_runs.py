@@ -54,7 +54,7 @@ def policy_of(settings):
 def trainer_of(settings, policy=None, rehearsed=None):
     """``rehearsed``: as so many ranks; None: alone."""
     schema = source_of(settings).schema
-    return Trainer(settings, schema, Ranks(0, 1), policy or policy_of(settings), rehearsed_ranks=rehearsed)
+    return Trainer(settings, schema, Ranks(0, 1, rehearsed=rehearsed), policy or policy_of(settings))
 
 
 def batches_of(settings, count, *, batch=64):

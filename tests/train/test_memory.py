@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from laconic.cli import app
 from laconic.errors import PlanError
 from laconic.exchange import Table
-from laconic.train import doubts
-from laconic.train.doubts import check_memory
+from laconic.train import limits
+from laconic.train.limits import check_memory
 from laconic.train.placement import Placement
 from laconic.train.run import run
 from tests.train.small_runs import settings_of
@@ -35,7 +35,7 @@ def far_ids(tmp_path):
 
 
 def test_ids_near_two_billion_are_refused_with_the_memory_that_they_take(far_ids, monkeypatch):
-    monkeypatch.setattr(doubts, "free_memory_bytes", lambda: 22 * GB)
+    monkeypatch.setattr(limits, "free_memory_bytes", lambda: 22 * GB)
     with pytest.raises(PlanError) as caught:
         run(far_ids, resume=False, console=None)
     assert str(caught.value) == (
@@ -53,7 +53,7 @@ def test_a_profile_counts_such_ids_without_a_place_for_each(far_ids, tmp_path):
 
 
 def test_generated_tables_are_made_smaller_by_settings(monkeypatch):
-    monkeypatch.setattr(doubts, "free_memory_bytes", lambda: 1000)
+    monkeypatch.setattr(limits, "free_memory_bytes", lambda: 1000)
     with pytest.raises(
         PlanError, match=r"needs 20\.0 kB; .*; lower data\.rows or data\.cap, lower model\.dim"
     ):
@@ -79,7 +79,7 @@ def _placed(*tables):
 )
 def test_ranks_of_one_machine_share_its_memory(monkeypatch, machines, fits):
     """A replicated table of 20 kB a rank, where 30 kB are free."""
-    monkeypatch.setattr(doubts, "free_memory_bytes", lambda: 30_000)
+    monkeypatch.setattr(limits, "free_memory_bytes", lambda: 30_000)
     placement = _placed(Table(name="c", rows=1000, sharding="replicated"))
     if fits:
         check_memory(settings_of(), placement, _Ranks(machines))
@@ -90,7 +90,7 @@ def test_ranks_of_one_machine_share_its_memory(monkeypatch, machines, fits):
 
 @pytest.mark.parametrize("free", [None, 20_000])
 def test_what_fits_or_is_not_known_or_is_in_files_is_not_refused(monkeypatch, free):
-    monkeypatch.setattr(doubts, "free_memory_bytes", lambda: free)
+    monkeypatch.setattr(limits, "free_memory_bytes", lambda: free)
     tables = (
         Table(name="a", rows=1000),
         Table(name="b", rows=10**9, sharding="table", cold=True),

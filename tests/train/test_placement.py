@@ -113,7 +113,7 @@ def test_a_rehearsal_of_copies_that_differ_is_refused(tmp_path):
     with pytest.raises(
         PlanError, match=r"^rehearsal: copies of hot rows that differ .* got hot.every = 4; set it to 1$"
     ):
-        Trainer(settings, schema, Ranks(0, 1), rehearsed_ranks=2, placement=placement)
+        Trainer(settings, schema, Ranks(0, 1, rehearsed=2), placement=placement)
 
 
 def test_ranks_with_other_plans_all_raise(tmp_path):

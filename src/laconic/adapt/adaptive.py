@@ -107,7 +107,7 @@ class AdaptivePolicy:
         """Losses of training, as far as anybody asked for them."""
         self.exact = FixedPolicy(ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids))
         """What reviews compare with."""
-        self.candidate = _Candidate(self)
+        self.candidate = _CandidatePolicy(self)
         """What would be in force if it were trusted."""
 
     def plan_for(self, step: int) -> ExchangePlan:
@@ -178,7 +178,7 @@ class AdaptivePolicy:
         return replace(self.base, tables=tuple(made))
 
 
-class _Candidate:
+class _CandidatePolicy:
     """The plans of an adaptive policy, as if warm-up and doubt were over."""
 
     def __init__(self, policy: AdaptivePolicy) -> None:

@@ -27,8 +27,8 @@ __all__ = [
     "Decision",
     "Direction",
     "Economy",
-    "Measurement",
     "Offers",
+    "RankCosts",
     "slowest",
 ]
 
@@ -46,7 +46,7 @@ keep a bound that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class RankCosts:
     """What one rank knows of its link, its cores and its rows."""
 
     link: Link
@@ -62,7 +62,7 @@ class Measurement:
         return self.forward if direction == "forward" else self.backward
 
 
-def slowest(measurements: Sequence[Measurement], direction: Direction) -> tuple[float, tuple[Offers, ...]]:
+def slowest(measurements: Sequence[RankCosts], direction: Direction) -> tuple[float, tuple[Offers, ...]]:
     """Return the bytes a second and the offers of a rank that is as slow as any in every respect."""
     ranks = [measurement.offers(direction) for measurement in measurements]
     bytes_per_s = min(measurement.link.bytes_per_s for measurement in measurements)
@@ -130,7 +130,7 @@ class Economy:
         """Return what each table travels as."""
         return tuple(table.choice for table in self._tables[direction])
 
-    def review(self, step: int, measurements: Sequence[Measurement]) -> list[Decision]:
+    def review(self, step: int, measurements: Sequence[RankCosts]) -> list[Decision]:
         """Take what the ranks measured, in their order; returns what changes from this step on."""
         if not measurements:
             raise ConfigError("economy: expected the measurement of every rank, got none")

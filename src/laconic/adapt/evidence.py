@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
-from laconic.adapt.economy import Decision, Economy, Measurement
+from laconic.adapt.economy import Decision, Economy, RankCosts
 from laconic.adapt.guard import ForkEvidence, Guard, GuardDecision, LookEvidence, Losses
 from laconic.adapt.harm import curvature_harm, sample_losses
 from laconic.adapt.subject import Subject
@@ -241,7 +241,7 @@ class Accountant:
         self._subject.link_changed()
         return self._economy.review(step, self._subject.gather(measurement))
 
-    def _measure(self, step: int, samples: Samples) -> Measurement:
+    def _measure(self, step: int, samples: Samples) -> RankCosts:
         subject = self._subject
         link = subject.probe_link()
         plan = self._policy.uneconomical_plan(step)
@@ -259,7 +259,7 @@ class Accountant:
         in_use = zip(plan.tables, self._economy.choice("backward"), strict=True)
         candidates = [_candidates(table.backward, use) for table, use in in_use]
         backward = codec_costs(kept.rows_TRD(), candidates, [subject.peers] * tables)
-        return Measurement(link, forward, backward)
+        return RankCosts(link, forward, backward)
 
 
 def _candidates(codec: BlockCodec | None, in_use: str) -> tuple[BlockCodec | None, ...]:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from laconic.config import Settings
 from laconic.data import Samples, Source
-from laconic.train.evaluation import evaluate
+from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.trainer import Trainer
 

@@ -13,6 +13,10 @@
 Files are written to ``.partial`` and the folder renamed when all ranks are done, so a kill -9
 or a full disk leaves the one before. Any number of ranks can load what any number saved. What fails
 on one rank, to save or to load, is an error on all.
+
+The manifest says which samples a run was trained on, and in which order. Where their files are does not matter, nor
+what is evaluated. Files are told apart by the number of their samples and by their first ids: to read them all would
+take as long as an epoch.
 """
 
 from __future__ import annotations
@@ -30,14 +34,22 @@ import numpy as np
 import torch
 
 from laconic.adapt.adaptive import AdaptivePolicy
+from laconic.data import DataSettings, Source
 from laconic.errors import FormatError, PlanError
 from laconic.nn import RehearsedEmbeddings
-from laconic.train.data_identity import check_same_data
 from laconic.train.trainer import Trainer
 
-__all__ = ["Position", "load_checkpoint", "newest_checkpoint", "read_checkpoint", "save_checkpoint"]
+__all__ = [
+    "Position",
+    "data_identity",
+    "load_checkpoint",
+    "newest_checkpoint",
+    "read_checkpoint",
+    "save_checkpoint",
+]
 
 _VERSION = 1
+_NOT_TRAINED_ON = {"path", "columns", "eval_samples"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +156,7 @@ def _load(
         if saved != json.loads(json.dumps(mine)):
             raise FormatError(f"{path}: it is of another model: {name} is {saved!r} there and {mine!r} here")
     if data is not None:
-        check_same_data(str(path), manifest.get("data"), data)
+        _check_same_data(str(path), manifest.get("data"), data)
     dense = _read(path / "dense.pt")
     try:
         trainer.model.load_state_dict(dense["model"])
@@ -159,6 +171,37 @@ def _load(
     if policy is not None:
         policy.restore(manifest.get("policy", {}))
     return Position(**manifest["position"])
+
+
+def data_identity(settings: DataSettings, source: Source) -> dict[str, Any]:
+    """Return it as JSON, a name for each value; of files, the first row group is read."""
+    given = settings.model_dump(mode="json", exclude=_NOT_TRAINED_ON)
+    found = {f"data.{name}": value for name, value in given.items()}
+    found["training samples"] = source.samples_in("train")
+    found["dense features"] = list(source.schema.dense)
+    found["tables"] = [feature.name for feature in source.schema.categorical]
+    if settings.kind == "parquet":
+        found["first ids"] = _first_ids(source)
+    return found
+
+
+def _check_same_data(where: str, saved: dict[str, Any] | None, mine: dict[str, Any]) -> None:
+    """Raise ``FormatError`` where a checkpoint says of its data what is not so here; older ones say nothing."""
+    for name, value in mine.items():
+        if saved is not None and name in saved and saved[name] != value:
+            raise FormatError(
+                f"{where}: it was trained on other data: {name}: {saved[name]!r} there and {value!r} here; "
+                "resume it on the data it was trained on, or choose another train.out"
+            )
+
+
+def _first_ids(source: Source) -> str:
+    digest = blake2b(digest_size=8)
+    for lookups in source.lookups_in_order("train"):
+        digest.update(lookups.ids_L.numpy().tobytes())
+        digest.update(lookups.offsets.numpy().tobytes())
+        break
+    return digest.hexdigest()
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""What a run shows: a live line while it trains, tables at the end. Only the leading rank has one."""
+"""What a run shows and writes down: a live line, tables at the end, JSON lines. Only the leading rank does."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from laconic.errors import ConfigError
 from laconic.exchange import Ledger
+from laconic.files import finite
 from laconic.train.metrics import Evaluation
 
-__all__ = ["Display"]
+__all__ = ["Display", "MetricsFile"]
 
 _MOST_TABLES = 12
 
@@ -124,3 +128,45 @@ def _bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.2f} GB"
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one line per entry; a run resumed after step ``begin`` keeps those up to it."""
+
+    def __init__(self, folder: Path, *, begin: int, tensorboard: bool) -> None:
+        path = folder / "metrics.jsonl"
+        if path.is_file():
+            _drop_after(path, begin)
+        self._file = path.open("a", buffering=1)
+        self._events: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 -- optional
+            except ImportError as error:
+                raise ConfigError(
+                    "train.tensorboard: the tensorboard package is missing; pip install tensorboard, or leave it false"
+                ) from error
+            self._events = SummaryWriter(folder / "tensorboard")
+
+    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """Write one entry; NaN and infinities become null."""
+        self._file.write(json.dumps({"kind": kind, "step": step, **finite(values)}) + "\n")
+        if self._events is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._events.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._file.close()
+        if self._events is not None:
+            self._events.close()
+
+
+def _drop_after(path: Path, begin: int) -> None:
+    """Remove what a run wrote between its last checkpoint and its end; the last line may be half of one."""
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= begin]
+    short = path.with_suffix(".partial")
+    short.write_text("".join(kept))
+    short.rename(path)

@@ -1,4 +1,4 @@
-"""How good predictions are: AUC, log loss and normalized entropy, exact.
+"""How good predictions are: AUC, log loss and normalized entropy, exact, over all ranks.
 
 Scores are logits, labels 0 or 1. Every figure is a function of one thing: how often each distinct
 score came with either label. So neither the order of samples nor their division over ranks
@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from laconic.data import Source
 from laconic.errors import ConfigError
+from laconic.train.trainer import Trainer
 
-__all__ = ["Evaluation", "Predictions", "Window", "auc", "log_loss", "normalized_entropy"]
+__all__ = ["Evaluation", "Predictions", "Window", "auc", "evaluate", "log_loss", "normalized_entropy"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +107,18 @@ class Predictions:
             normalized_entropy=tally.normalized_entropy(),
             positives=tally.positives,
         )
+
+
+def evaluate(trainer: Trainer, source: Source, *, batch: int) -> Evaluation:
+    """Score the evaluation samples with exact rows; every rank gets the same figures."""
+    ranks = trainer.ranks
+    trainer.embeddings.synchronize()  # ranks whose copies differ would not evaluate one model
+    predictions = Predictions()
+    parts = source.batches("eval", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
+    for samples in parts:
+        predictions.add(trainer.predict(samples), samples.label_B)
+    merged = Predictions.merged(ranks.gather(predictions))
+    return merged.evaluate()
 
 
 class Window:

@@ -111,7 +111,7 @@ def _rehearse(
         update={"sharding": "row", "send": "rows", "replicate_below": 0}
     )
     rehearsed = settings.model_copy(update={"embeddings": embeddings})
-    trainer = Trainer(rehearsed, source.schema, Ranks(0, 1), FixedPolicy(plan, 0), rehearsed_ranks=ranks)
+    trainer = Trainer(rehearsed, source.schema, Ranks(0, 1, rehearsed=ranks), FixedPolicy(plan, 0))
     batches = source.batches("train", global_batch=settings.train.batch * ranks, rank=0, ranks=1)
     steps = 0
     for samples in islice(batches, _SETTLE + _COUNT):

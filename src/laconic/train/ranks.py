@@ -33,6 +33,8 @@ class Ranks:
     count: int
     patient: Any = None
     """Process group for what may take one rank much longer than another; None: the default one."""
+    rehearsed: int | None = None
+    """Number of ranks that this process trains as, on whole batches; None: as one."""
 
     @property
     def leads(self) -> bool:

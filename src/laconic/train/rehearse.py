@@ -8,7 +8,7 @@ from laconic.adapt.policy import FixedPolicy
 from laconic.adapt.tune.run import RehearsedRun
 from laconic.data import Source
 from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.train.doubts import check_memory
+from laconic.train.limits import check_memory
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
@@ -23,6 +23,6 @@ def rehearse(
     """Return a new model that trains as so many ranks would; ``done`` is called after each piece of work."""
     check_memory(settings, Placement.from_settings(settings.embeddings, source.schema), Ranks(0, 1))
     exact = FixedPolicy(ExchangePlan.exact(source.schema.tables))
-    trainer = Trainer(settings, source.schema, Ranks(0, 1), exact, rehearsed_ranks=ranks)
+    trainer = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=ranks), exact)
     batches = source.batches("train", global_batch=settings.train.batch * ranks, rank=0, ranks=1)
     return RehearsedRun(trainer, batches, ranks, done)

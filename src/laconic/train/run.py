@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 
@@ -20,25 +20,27 @@ from laconic.adapt.settings import effective_exchange
 from laconic.data import Samples, Source, open_source
 from laconic.data.odd_counts import odd_line
 from laconic.errors import CommError, ConfigError
-from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
-from laconic.train.data_identity import data_identity
-from laconic.train.display import Display
-from laconic.train.doubts import check_memory, check_run, warnings_of
-from laconic.train.ending import Limits
-from laconic.train.evaluation import evaluate
-from laconic.train.metrics import Evaluation, Window
-from laconic.train.metrics_file import MetricsFile
+from laconic.train.checkpoint import (
+    Position,
+    data_identity,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
+from laconic.train.display import Display, MetricsFile
+from laconic.train.limits import RunLimits, check_memory, check_run, warnings_of
+from laconic.train.metrics import Evaluation, Window, evaluate
 from laconic.train.placement import make_placement, planned_exchange
 from laconic.train.plan_check import PlanCheck
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
 
-__all__ = ["RunResult", "run"]
+__all__ = ["TrainResult", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class TrainResult:
     """How a run ended."""
 
     steps: int
@@ -68,7 +70,7 @@ def run(
     resume: bool,
     console: Console | None,
     plan: Path | None = None,
-) -> RunResult:
+) -> TrainResult:
     """Train as the settings say; the leading rank writes and shows.
 
     ``plan``: file that says where tables live, instead of the settings.
@@ -77,26 +79,32 @@ def run(
         options = {"--resume": resume, "--plan": str(plan)}
         _check_alike(ranks, {**settings.model_dump(mode="json"), **options})
         source = ranks.together(lambda: open_source(settings.data))
-        trainer, policy, check = _make_trainer(settings, source, ranks, plan)
+        made = _make(settings, source, ranks, plan)
         folder = settings.train.out / "checkpoints"
         newest = newest_checkpoint(folder)
         _check_alike(ranks, {"newest checkpoint": None if newest is None else newest.name})
         identity = ranks.together(lambda: data_identity(settings.data, source))
         position = Position()
         if newest is not None and resume:
-            position = load_checkpoint(trainer, newest, policy, identity)
+            position = load_checkpoint(made.trainer, newest, made.policy, identity)
         elif newest is not None:
             raise ConfigError(
                 f"train.out: {str(settings.train.out)!r} has checkpoints of another run; continue it with --resume, "
                 "or choose another folder"
             )
         shown = console if ranks.leads else None
-        return _Run(settings, source, trainer, policy, position, check, shown, identity).train()
+        return _Run(settings, source, made, position, shown, identity).train()
 
 
-def _make_trainer(
-    settings: RunSettings, source: Source, ranks: Ranks, plan: Path | None
-) -> tuple[Trainer, AdaptivePolicy, PlanCheck]:
+class _Made(NamedTuple):
+    """What a run trains with."""
+
+    trainer: Trainer
+    policy: AdaptivePolicy
+    check: PlanCheck
+
+
+def _make(settings: RunSettings, source: Source, ranks: Ranks, plan: Path | None) -> _Made:
     """Carry out the plan, and forget it: ids of all ranks' warm rows may take as much memory as this rank's rows."""
     names = [feature.name for feature in source.schema.categorical]
     placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
@@ -107,7 +115,7 @@ def _make_trainer(
     _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
     policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count))
     trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
-    return trainer, policy, PlanCheck(placement.plan, trainer.embeddings.ledger, ranks)
+    return _Made(trainer, policy, PlanCheck(placement.plan, trainer.embeddings.ledger, ranks))
 
 
 def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:
@@ -134,20 +142,18 @@ class _Run:
         self,
         settings: RunSettings,
         source: Source,
-        trainer: Trainer,
-        policy: AdaptivePolicy,
+        made: _Made,
         begin: Position,
-        check: PlanCheck,
         console: Console | None,
         identity: dict[str, Any],
     ) -> None:
-        self.identity = identity
-        self.settings, self.source, self.trainer, self.begin = settings, source, trainer, begin
-        self.policy, self.adaptation, self.check = policy, Adaptation(trainer, policy), check
-        self.ranks: Ranks = trainer.ranks
+        self.settings, self.source, self.begin, self.identity = settings, source, begin, identity
+        self.trainer, self.policy, self.check = made
+        self.adaptation = Adaptation(self.trainer, self.policy)
+        self.ranks: Ranks = self.trainer.ranks
         self.global_batch = settings.train.batch * self.ranks.count
         check_run(settings, source)
-        self.limits = Limits.of(settings.train, begin, source.samples_in("train"), self.global_batch)
+        self.limits = RunLimits.of(settings.train, begin, source.samples_in("train"), self.global_batch)
         self.steps = self.limits.last
         self.file = self.ranks.together(self._open_file)
         self.display = Display(console, self.steps)
@@ -171,7 +177,7 @@ class _Run:
         (settings.train.out / "settings.json").write_text(text + "\n")
         return MetricsFile(settings.train.out, begin=self.begin.step, tensorboard=settings.train.tensorboard)
 
-    def train(self) -> RunResult:
+    def train(self) -> TrainResult:
         start = perf_counter()
         position, evaluation = self.begin, None
         try:
@@ -198,7 +204,7 @@ class _Run:
         found = self.check.last
         if found is not None and found.too_far:
             self.display.say(found.line())
-        return RunResult(
+        return TrainResult(
             position.step,
             self._epochs(position),
             self.limits.ended_by,

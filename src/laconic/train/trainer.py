@@ -46,7 +46,7 @@ _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).paramet
 _NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
 
-class _Rows(Protocol):
+class _PendingRows(Protocol):
     """Embeddings that come later."""
 
     def wait(self) -> Tensor: ...
@@ -63,14 +63,11 @@ class Trainer:
         policy: Policy | None = None,
         *,
         world: World | None = None,
-        rehearsed_ranks: int | None = None,
         placement: Placement | None = None,
     ) -> None:
         """``policy`` and ``placement`` stand in for those of the settings, ``world`` for the default process group.
 
         Without a ``policy`` the exchange is that of the settings at the start; nothing adapts it.
-
-        With ``rehearsed_ranks`` this process trains on whole batches as so many ranks would.
         """
         self.ranks, self._settings = ranks, settings
         placement = placement or Placement.from_settings(settings.embeddings, schema)
@@ -84,13 +81,13 @@ class Trainer:
         }
         dim = settings.model.dim
         self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
-        if rehearsed_ranks is not None and placement.hot_every > 1:
+        if ranks.rehearsed is not None and placement.hot_every > 1:
             raise PlanError(
                 f"rehearsal: copies of hot rows that differ between steps are not rehearsed, got hot.every = "
                 f"{placement.hot_every}; set it to 1"
             )
-        if rehearsed_ranks is not None:
-            self.embeddings = RehearsedEmbeddings(tables, dim, rehearsed_ranks, **kind)
+        if ranks.rehearsed is not None:
+            self.embeddings = RehearsedEmbeddings(tables, dim, ranks.rehearsed, **kind)
         else:
             world = one_rank() if ranks.count == 1 else world
             cold = settings.embeddings.cold_folder or settings.train.out / "cold"
@@ -312,14 +309,9 @@ class Trainer:
         It does so once, after the first backward pass. The order of a sum of three or more ranks depends on
         a value's place in its bucket, so a resumed run would otherwise differ in the last bit of its first step.
         """
-        shape = (0, schema.tables, self.embeddings.dim)
-
-        class _Nothing:
-            def wait(self) -> Tensor:
-                return torch.zeros(shape)
-
+        nothing = _Here(torch.zeros(0, schema.tables, self.embeddings.dim))
         for _ in range(2):
-            self._replica(torch.zeros(0, len(schema.dense)), _Nothing()).sum().backward()
+            self._replica(torch.zeros(0, len(schema.dense)), nothing).sum().backward()
         self.optimizer.zero_grad()
         if self.compressor is not None:
             self.compressor.begin()
@@ -374,7 +366,7 @@ class _Whole(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, dense_BF: Tensor, rows: _Rows) -> Tensor:
+    def forward(self, dense_BF: Tensor, rows: _PendingRows) -> Tensor:
         part = self.model.dense_part(dense_BF)
         return self.model.head(part, rows.wait())
 

@@ -72,7 +72,7 @@ def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
             f"knapsack: expected a budget of at least {least:.3g}, the least harm possible, "
             f"got {budget:.3g}; raise it or offer options that harm less"
         )
-    program = _Program(parts, frontiers, budget)
+    program = _Knapsack(parts, frontiers, budget)
     found = program.solve(1.0)
     assert found is not None, "the least harmful options are within the budget"
     chosen, lower_bound = found
@@ -96,7 +96,7 @@ def _frontier(i: int, part: Sequence[Option]) -> list[int]:
     return frontier
 
 
-class _Program:
+class _Knapsack:
     """The program over the options that no other beats. Shape legend: ``X`` these options of all parts."""
 
     def __init__(

@@ -1,12 +1,15 @@
-"""What a run asks for and should not have, and whether its tables fit into memory.
+"""What a run asks for: what it should not have, whether its tables fit into memory, and what ends it.
 
-Refused before anything is allocated, or said where the user looks.
+That is refused before anything is allocated, or said where the user looks. A run ends by ``train.steps`` or
+``train.epochs``, or after one pass over the data where neither is given.
 """
 
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from laconic.adapt.policy import check_gradient_bound
 from laconic.data import Source
@@ -14,12 +17,12 @@ from laconic.errors import ConfigError, PlanError
 from laconic.exchange.tables.layout import Layout
 from laconic.machine import free_memory_bytes
 from laconic.numerals import bytes_text
+from laconic.train.checkpoint import Position
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
-from laconic.train.settings import DenseSettings, RunSettings
+from laconic.train.settings import DenseSettings, RunSettings, TrainSettings
 
-__all__ = ["check_memory", "check_run", "warnings_of"]
-
+__all__ = ["RunLimits", "check_memory", "check_run", "warnings_of"]
 
 _NO_SAMPLES = "raise data.eval_samples, or fraction in [split] of the columns file"
 _WHY = {
@@ -93,3 +96,57 @@ def _machine() -> str:
     except OSError:
         boot = ""
     return f"{socket.gethostname()} {boot}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """The steps that a run takes, and which of its settings says so."""
+
+    settings: TrainSettings
+    epochs: int | None
+    """Passes over the data; None: as many as ``train.steps`` needs."""
+    last: int
+    """Step after which the run ends."""
+
+    @classmethod
+    def of(cls, settings: TrainSettings, begin: Position, samples: int, global_batch: int) -> RunLimits:
+        """Count the steps until the first limit; those behind ``begin`` may have been of another number of ranks."""
+        epochs = settings.epochs
+        if epochs is None:
+            if settings.steps is not None:
+                return cls(settings, None, max(settings.steps, begin.step))
+            epochs = 1
+        per_epoch = -(-samples // global_batch)
+        behind = begin.sample // global_batch if begin.sample < samples else per_epoch
+        total = begin.step + max(per_epoch * (epochs - begin.epoch) - behind, 0)
+        return cls(settings, epochs, max(min(total, settings.steps or total), begin.step))
+
+    @property
+    def ended_by(self) -> Literal["steps", "epochs"]:
+        """The setting that ends the run."""
+        steps = self.settings.steps
+        return "steps" if steps is not None and self.last >= steps else "epochs"
+
+    def warning(self) -> str | None:
+        """Say before the run that it will not take the steps that its settings ask for."""
+        steps = self.settings.steps
+        if steps is None or self.ended_by == "steps":
+            return None
+        return (
+            f"train.steps: {steps:,} will not be reached, train.epochs = {self.epochs} ends after step {self.last:,}; "
+            "leave train.epochs out to repeat the data"
+        )
+
+    def line(self, begin: Position, end: Position) -> str:
+        """Say after the run what ended it."""
+        done = f"ended after {end.step:,} steps"
+        if end == begin:
+            done = f"nothing to train: the checkpoint is of step {end.step:,}"
+        if self.ended_by == "steps":
+            return f"{done}, as train.steps says, in epoch {end.epoch + 1} of the data"
+        if self.settings.epochs is None:
+            return f"{done}, at the end of the data"
+        line = f"{done}, at the end of epoch {end.epoch + 1}, as train.epochs says"
+        if self.settings.steps is not None:
+            line += f"; train.steps = {self.settings.steps:,} was not reached"
+        return line
