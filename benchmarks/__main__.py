@@ -226,9 +226,8 @@ def serve(
     """Throughput, latency, size and accuracy of served models, against fp32, torch.compile and other int8."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from benchmarks.serving.benchmark import run_serving_benchmark
+    from benchmarks.serving.benchmark import render, run_serving_benchmark
     from benchmarks.serving.engines import ENGINES
-    from benchmarks.serving.tables import render
     from laconic.errors import ConfigError
 
     names = [name.strip() for name in engines.split(",") if name.strip()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import torch
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from laconic import kernels
@@ -22,6 +23,7 @@ __all__ = [
     "link_text",
     "megabytes",
     "paired_ratios",
+    "print_wide",
     "ratios_of_turns",
     "standard_error",
     "table_of",
@@ -117,3 +119,10 @@ def megabytes(size: float) -> str:
 def link_text(rate_mbit: float | None) -> str:
     """Name a link by its rate."""
     return "loopback" if rate_mbit is None else f"{rate_mbit:g} Mbit/s"
+
+
+def print_wide(tables: RenderableType) -> None:
+    """Print tables in at least 120 columns: a narrower console would cut their figures."""
+    console = Console()
+    console.width = max(console.width, 120)
+    console.print(tables)

@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import gc
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.serving import bags, complexity, models, precisions
-from benchmarks.serving.complexity import Fit, measure_complexity
-from benchmarks.serving.engines import ENGINES, Contender, forget_compiled
+import numpy as np
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from benchmarks.data_sets import data_sets
+from benchmarks.results import grouped, table_of
+from benchmarks.serving import complexity
+from benchmarks.serving.complexity import Fit, fits_table, measure_complexity
+from benchmarks.serving.engines import ENGINES, Contender, Row, forget_compiled
 from benchmarks.serving.models import (
     BATCH,
+    GENERATED,
+    SEARCH_PARTS,
+    TRAINING_PARTS,
     Case,
     Part,
-    data_sets,
+    WorkItems,
     large_settings,
     reference_case,
     run_settings,
     trained_case,
+    with_precisions,
 )
-from benchmarks.serving.precisions import with_precisions
-from benchmarks.serving.row import Row
-from benchmarks.serving.steps import Steps
 from benchmarks.timing import one_core, one_thread, time_calls
+from laconic import kernels
+from laconic.quantize.formats import RowFormat, quantize_rows
 from laconic.train.metrics import Evaluation, Predictions
 
-__all__ = ["Result", "run_serving_benchmark"]
+__all__ = ["Result", "measure_bags", "measure_engines", "render", "run_serving_benchmark"]
 
 _TIMED = 96  # batches to time with; all are evaluated on
 _TRAINING_STEPS = 100
 _LARGE_STEPS = 200  # its rows are many, and seldom looked up
-_BAG_ROWS = 4_000_000
+_DIM, _BAG, _BAGS, _BAG_ROWS = 64, 32, 256, 4_000_000
+_FORMATS = (RowFormat.FP32, RowFormat.INT8, RowFormat.INT4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,7 @@ class Result:
     """The reference, then larger models."""
 
     def all_rows(self) -> list[Row]:
-        """Of everything that was timed."""
+        """Return rows of everything that was timed."""
         return [*self.rows, *(fit.row for fit in self.fits)]
 
 
@@ -55,53 +65,54 @@ def run_serving_benchmark(
     """Measure every engine on every model; engines that are not installed are left out."""
     rounds, batches = (15, (1, 64, BATCH)) if full else (5, (1, BATCH))
     rows = []
-    with tempfile.TemporaryDirectory() as scratch, one_thread():
+    with data_sets(data, generated=GENERATED) as sets, one_thread():
         most = None if full else _TRAINING_STEPS
-        runs = {name: (run_settings(set_), most) for name, set_ in data_sets(data, Path(scratch)).items()}
+        runs = {name: (run_settings(set_), most) for name, set_ in sets.items()}
         runs["large"] = large_settings(), _LARGE_STEPS
-        searched = precisions.PARTS if "laconic" in engines else 0
-        each = models.PARTS + searched + (2 + len(batches)) * len(engines) + len(batches)
-        steps = Steps(len(runs) * each + 1 + complexity.PARTS + bags.PARTS, show)
+        searched = SEARCH_PARTS if "laconic" in engines else 0
+        each = TRAINING_PARTS + searched + (2 + len(batches)) * len(engines) + len(batches)
+        work = WorkItems(len(runs) * each + 1 + complexity.PARTS + 2 + len(_FORMATS), show)
         for name, (settings, most) in runs.items():
-            case, bench = trained_case(name, settings, most, steps)
+            case, bench = trained_case(name, settings, most, work)
             if searched:
-                case = with_precisions(case, bench, steps)
+                case = with_precisions(case, bench, work)
             del bench
             with one_core():
-                rows += _measure(case, engines, batches, rounds, steps)
+                rows += measure_engines(case, engines, batches, rounds, work)
         with one_core():
-            fits = measure_complexity(reference_case(_TIMED, steps), case, rounds, steps)
+            fits = measure_complexity(reference_case(_TIMED, work), case, rounds, work)
             del case
             gc.collect()
-            rows += bags.measure_bags(_BAG_ROWS, rounds, steps)
+            rows += measure_bags(_BAG_ROWS, rounds, work)
     return Result(rows, fits)
 
 
-def _measure(
-    case: Case, engines: Sequence[str], batches: Sequence[int], rounds: int, steps: Steps
+def measure_engines(
+    case: Case, engines: Sequence[str], batches: Sequence[int], rounds: int, work: WorkItems
 ) -> list[Row]:
+    """Score a model with every engine: how well, and how fast with batches of these sizes."""
     forget_compiled()
     contenders = []
     for name in engines:
-        steps.begin(f"{case.name}: loading {name}")
+        work.begin(f"{case.name}: loading {name}")
         try:
             contenders.append(ENGINES[name](case))
         except ModuleNotFoundError as error:
-            steps.begin(f"{case.name}: no {error.name}, {name} is left out")
+            work.begin(f"{case.name}: no {error.name}, {name} is left out")
     accuracy = {}
     for contender in contenders:
-        steps.begin(f"{case.name}: evaluating {contender.name}")
+        work.begin(f"{case.name}: evaluating {contender.name}")
         accuracy[contender.name] = _evaluate(contender, case)
     rows = []
     for batch in batches:
         parts = [part.first(batch) for part in case.parts[:_TIMED]]
         for contender in contenders:
-            steps.begin(f"{case.name}: batch {batch}, warming {contender.name} up")
+            work.begin(f"{case.name}: batch {batch}, warming {contender.name} up")
             for part in parts[:3]:
                 contender.logits(part)
-        steps.begin(f"{case.name}: batch {batch}, timing")
+        work.begin(f"{case.name}: batch {batch}, timing")
         calls = {contender.name: _calls(contender, parts) for contender in contenders}
-        seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=steps.within)
+        seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=work.within)
         for contender in contenders:
             found = accuracy[contender.name]
             rows.append(
@@ -128,3 +139,79 @@ def _evaluate(contender: Contender, case: Case) -> Evaluation:
         assert len(part.label_B) == BATCH
         predictions.add(contender.logits(part).reshape(-1), part.label_B)
     return predictions.evaluate()
+
+
+def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[Row]:
+    """Time torch's EmbeddingBag in fp32, and our kernel in fp32, int8 and int4, by themselves.
+
+    Bags are of 32 ids, drawn evenly from one table that is larger than the cache.
+    """
+    work.begin(f"bags: drawing {rows:,} rows")
+    table_RD = torch.empty(rows, _DIM).normal_(0, 0.05)
+    native = kernels.active()
+    offsets = torch.arange(0, _BAGS * _BAG + 1, _BAG)
+    ids = [torch.randint(0, rows, (_BAGS * _BAG,)) for _ in range(64)]
+    out = np.empty((_BAGS, 1, _DIM), np.float32)
+
+    def eager(i: int) -> object:
+        with torch.inference_mode():
+            return torch.nn.functional.embedding_bag(
+                ids[i % 64], table_RD, offsets, mode="sum", include_last_offset=True
+            )
+
+    calls: dict[str, Callable[[int], object]] = {"fp32": eager}
+    sizes = {"fp32": 4 * table_RD.numel()}
+    for format in _FORMATS:
+        work.begin(f"bags: quantizing to {format}")
+        packed = quantize_rows(table_RD, format)
+        held = native.row_tables(_DIM)
+        held.add(packed.numpy(), format.code)
+        name = f"laconic {format}"
+        sizes[name] = packed.numel()
+        calls[name] = lambda i, held=held: native.embedding_bags(  # type: ignore[misc]
+            held, ids[i % 64].numpy(), offsets.numpy(), None, False, None, out, 0, 1
+        )
+    work.begin("bags: timing")
+    seconds = time_calls(calls, rounds=rounds, turn_s=0.3, tell=work.within)
+    return [
+        Row.of_times(
+            times,
+            engine=name,
+            model=f"bags of {_BAG}, {rows:,} x {_DIM}",
+            batch=_BAGS,
+            size_bytes=sizes[name],
+        )
+        for name, times in seconds.items()
+    ]
+
+
+def render(result: Result) -> RenderableType:
+    """Make one table for each model and batch, and one for what fits."""
+    tables = [_table(title, rows) for title, rows in grouped(result.rows, _title).items()]
+    return Group(*tables, *([fits_table(result.fits)] if result.fits else []))
+
+
+def _title(row: Row) -> str:
+    return f"{row.model}: batch {row.batch}, one core"
+
+
+def _table(title: str, rows: list[Row]) -> Table:
+    first = rows[0]
+
+    def change(row: Row) -> str:
+        return "" if row.ne is None or first.ne is None else f"{row.ne / first.ne - 1:+.3%}"
+
+    return table_of(
+        title,
+        rows,
+        ("engine", lambda row: row.engine),
+        ("samples/s", lambda row: f"{row.samples_per_s:,.0f}"),
+        ("faster", lambda row: f"{row.samples_per_s / first.samples_per_s:.2f}x"),
+        ("median", lambda row: f"{row.p50_ms:.3f} ms"),
+        ("99 %", lambda row: f"{row.p99_ms:.3f} ms"),
+        ("size", lambda row: f"{row.size_bytes / 1e6:,.1f} MB"),
+        ("of fp32", lambda row: f"{row.size_bytes / first.size_bytes:.1%}"),
+        ("NE", lambda row: "" if row.ne is None else f"{row.ne:.5f}"),
+        ("change", change),
+        ("AUC", lambda row: "" if row.auc is None else f"{row.auc:.5f}"),
+    )

@@ -11,17 +11,22 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from benchmarks.serving.models import Case, Part
+from benchmarks.timing import Times
 from laconic.lookups import Lookups
+from laconic.machine import has_vnni
 from laconic.quantize.formats import Artifact, TrainedModel
+from laconic.quantize.formats.trained_model import linear_layers
 from laconic.serve import Engine
 
-__all__ = ["ENGINES", "Contender", "engine_contender", "forget_compiled"]
+__all__ = ["ENGINES", "Contender", "Row", "engine_contender", "forget_compiled"]
 
 Score = Callable[[Part], Tensor]
 
@@ -36,6 +41,46 @@ class Contender:
     """Logits of a batch, from ids and dense features."""
 
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One engine, one model, one batch size, on one core."""
+
+    engine: str
+    model: str
+    batch: int
+
+    samples_per_s: float
+    """The batch over the median time of a call."""
+
+    p50_ms: float
+    p99_ms: float
+
+    size_bytes: int
+    """Bytes of tables and layers, as they are held in memory."""
+
+    ne: float | None
+    """Normalized entropy on samples that were not trained on; None where labels mean nothing."""
+
+    auc: float | None
+
+    @classmethod
+    def of_times(
+        cls,
+        seconds: Times,
+        *,
+        engine: str,
+        model: str,
+        batch: int,
+        size_bytes: int,
+        ne: float | None = None,
+        auc: float | None = None,
+    ) -> Row:
+        """Take the time of every call."""
+        median = float(np.median(seconds))
+        p99 = float(np.quantile(seconds, 0.99))
+        return cls(engine, model, batch, batch / median, median * 1e3, p99 * 1e3, size_bytes, ne, auc)
 
 
 class _Whole(nn.Module):
@@ -97,9 +142,7 @@ def _torchao(case: Case) -> Contender:
 def _onnxruntime(case: Case) -> Contender:
     import onnxruntime
 
-    from benchmarks.serving.onnx_int8 import int8_model
-
-    proto = int8_model(case.trained)
+    proto = _int8_graph(case.trained)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -118,6 +161,41 @@ def _onnxruntime(case: Case) -> Contender:
         return torch.from_numpy(binding.copy_outputs_to_cpu()[0])
 
     return Contender("onnxruntime", score, _table_bytes(case.trained) + len(proto))
+
+
+def _int8_graph(trained: TrainedModel) -> bytes:
+    """Serialize a DLRM whose layers ONNX Runtime's own tool quantizes: inputs are dense, ids and table_0, table_1, ..."""
+    from onnx import TensorProto, helper, save
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    from laconic.serve.onnx_export import Graph, dlrm_graph
+
+    graph, rows, tables = Graph(), [], []
+    for t, table in enumerate(trained.features.tables):
+        id_ = graph.node("Gather", ["ids", graph.constant(f"t{t}", np.array(t, np.int64))], f"id_{t}", axis=0)
+        rows.append(graph.node("Gather", [f"table_{t}", id_], f"row_{t}", axis=0))
+        tables.append(
+            helper.make_tensor_value_info(f"table_{t}", TensorProto.FLOAT, [table.rows, trained.shape.dim])
+        )
+    layers = {
+        name: (layer.weight.detach().numpy(), layer.bias.detach().numpy())
+        for name, layer in linear_layers(trained.dense_part()).items()
+    }
+    model = dlrm_graph(graph, trained.shape, rows, layers, tables)
+    logging.getLogger().setLevel(logging.ERROR)  # its tool advises on the root logger
+    with TemporaryDirectory() as folder:
+        plain, small = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
+        save(model, str(plain))
+        quantize_dynamic(
+            plain,
+            small,
+            per_channel=True,
+            reduce_range=not has_vnni(),  # without, its sums of two products saturate, and scores are off
+            weight_type=QuantType.QInt8,
+            op_types_to_quantize=["MatMul"],
+            nodes_to_exclude=["dots"],
+        )
+        return small.read_bytes()
 
 
 def _laconic(case: Case) -> Contender:

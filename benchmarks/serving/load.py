@@ -2,6 +2,7 @@
 
 Serves an artifact in a process of its own, measures how many requests a second it can answer, then sends several times as
 many and looks at what becomes of them, and of the server's memory. Without an artifact, a model with random weights is made.
+Clients cost little: requests are bytes made before, answers are read and not understood.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks.results import Machine
-from benchmarks.serving.client import Outcomes, closed_loop, open_loop
+from benchmarks.results import Machine, print_wide, table_of
 from laconic.errors import ConfigError
 from laconic.quantize.formats import (
     DenseFeature,
@@ -43,6 +44,7 @@ from laconic.quantize.formats import (
 
 _START_S = 120
 _BODIES = 64
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
 
 def main() -> None:
@@ -65,7 +67,7 @@ def main() -> None:
         with _server(artifact, Path(scratch), given.settings) as (process, host, port):
             result = asyncio.run(_measure(process, host, port, requests, given))
     result = {"machine": str(Machine.this()), "samples": given.samples, **result}
-    Console().print(_table(result))
+    print_wide(_table(result))
     if given.json is not None:
         given.json.write_text(json.dumps(result, indent=2) + "\n")
 
@@ -120,16 +122,17 @@ def _figures(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def _table(result: dict[str, Any]) -> Table:
-    table = Table(title=f"requests of {result['samples']} samples, {result['machine']}")
-    for name in ("load", "answered/s", "answers by status", "unsent", "p50 ms", "p99 ms", "largest ms"):
-        table.add_column(name, justify="right")
-    for name, figures in (("what it can do", result["able"]), ("overload", result["over"])):
-        latency = figures["latency_ms"]
-        statuses = ", ".join(f"{status}: {count:,}" for status, count in figures["statuses"].items())
-        table.add_row(
-            name, f"{figures['accepted_per_s']:.0f}", statuses, f"{figures['unsent']:,}",
-            *(f"{latency[key]:.1f}" for key in ("p50", "p99", "largest")),
-        )  # fmt: skip
+    table = table_of(
+        f"requests of {result['samples']} samples, {result['machine']}",
+        (("what it can do", result["able"]), ("overload", result["over"])),
+        ("load", lambda row: row[0]),
+        ("answered/s", lambda row: f"{row[1]['accepted_per_s']:.0f}"),
+        ("answers by status", lambda row: ", ".join(f"{s}: {n:,}" for s, n in row[1]["statuses"].items())),
+        ("unsent", lambda row: f"{row[1]['unsent']:,}"),
+        ("p50 ms", lambda row: f"{row[1]['latency_ms']['p50']:.1f}"),
+        ("p99 ms", lambda row: f"{row[1]['latency_ms']['p99']:.1f}"),
+        ("largest ms", lambda row: f"{row[1]['latency_ms']['largest']:.1f}"),
+    )
     memory = {key: value / 2**20 for key, value in result["memory_bytes"].items()}
     table.caption = (
         f"overload: {result['offered_per_s']:.0f}/s offered, the server uses {result['server_cores']:.2f} cores; its memory, MiB: "
@@ -216,6 +219,112 @@ def _cpu_s(pid: int) -> float:
 def _resident_bytes(pid: int) -> int:
     fields = Path(f"/proc/{pid}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What became of requests."""
+
+    seconds: float = 0.0
+    statuses: dict[int, int] = field(default_factory=dict)
+    """Answers by status; 0 is a connection that failed."""
+
+    latencies_s: list[float] = field(default_factory=list)
+    """Of answers with 200, from the moment when the request was due."""
+
+    unsent: int = 0
+    """Requests that were due while every connection waited for an answer."""
+
+    def add(self, status: int, seconds: float) -> None:
+        """Take one answer."""
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        if status == 200:
+            self.latencies_s.append(seconds)
+
+
+class Client:
+    """One connection, one request at a time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, request: bytes) -> int:
+        """Send and wait; the status, 0 where the connection failed."""
+        if self._streams is not None and self._streams[0].at_eof():
+            self.close()  # by the server, which does not keep idle connections
+        try:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection(*self._address)
+            reader, writer = self._streams
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            found = _LENGTH.search(head)
+            await reader.readexactly(int(found[1]) if found else 0)
+            if b"connection: close" in head.lower():
+                self.close()
+            return int(head[9:12])
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            return 0
+
+    def close(self) -> None:
+        """Let go of the connection; the next request makes another."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+async def closed_loop(
+    host: str, port: int, requests: list[bytes], connections: int, seconds: float
+) -> Outcomes:
+    """Ask on some connections without a pause: what the server can do."""
+    outcomes = Outcomes()
+    begin = time.monotonic()
+
+    async def ask_on(client: Client, number: int) -> None:
+        while time.monotonic() - begin < seconds:
+            sent = time.monotonic()
+            outcomes.add(await client.ask(requests[number % len(requests)]), time.monotonic() - sent)
+            number += connections
+        client.close()
+
+    await asyncio.gather(*(ask_on(Client(host, port), number) for number in range(connections)))
+    outcomes.seconds = time.monotonic() - begin
+    return outcomes
+
+
+async def open_loop(
+    host: str, port: int, requests: list[bytes], connections: int, rate: float, seconds: float
+) -> Outcomes:
+    """Ask ``rate`` times a second, whatever the server does."""
+    outcomes = Outcomes()
+    free = [Client(host, port) for _ in range(connections)]
+    everyone = list(free)
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def ask_once(client: Client, number: int, due: float) -> None:
+        status = await client.ask(requests[number % len(requests)])
+        outcomes.add(status, time.monotonic() - due)
+        free.append(client)
+
+    begin = time.monotonic()
+    number = 0
+    while (now := time.monotonic() - begin) < seconds:
+        while number < now * rate:
+            if free:
+                task = asyncio.create_task(ask_once(free.pop(), number, begin + number / rate))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            else:
+                outcomes.unsent += 1
+            number += 1
+        await asyncio.sleep(0.001)
+    outcomes.seconds = time.monotonic() - begin
+    await asyncio.gather(*tasks)
+    for client in everyone:
+        client.close()
+    return outcomes
 
 
 if __name__ == "__main__":

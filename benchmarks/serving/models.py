@@ -1,5 +1,9 @@
 """The models that are served: trained shortly, on real sets and on generated samples with ten million rows.
 
+Laconic serves them in the precisions that ``laconic quantize --budget 0.03%`` finds. NE is to change by 0.05 % at most,
+on samples that the search does not have. Those have noise of their own, by calculation 0.015 % for a combination that
+harms by 0.03 %, so the search is told to leave room for it.
+
 Of the large one's tables, rows that no sample of its training looked up have their first values still, as they would
 after any training that ends: they take as much room, and lookups of unseen samples find them as often as they occur.
 
@@ -8,18 +12,19 @@ Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
 
-from benchmarks.data_sets import real_data_sets
-from benchmarks.serving.steps import Steps
+from benchmarks.training.benchmark import TERABYTE
 from laconic.data import DataSettings, Samples, Source, SyntheticSettings, open_source
 from laconic.quantize.formats import Artifact, Features, ModelShape, TrainedModel
+from laconic.quantize.search.run import SearchSettings, measurement_file, search_run
 from laconic.quantize.search.workbench import Workbench, make_workbench, select
 from laconic.train.load_trained import trained_features
 from laconic.train.ranks import Ranks
@@ -28,28 +33,58 @@ from laconic.train.trainer import Trainer
 
 __all__ = [
     "BATCH",
-    "PARTS",
+    "GENERATED",
+    "SEARCH_PARTS",
+    "TRAINING_PARTS",
     "Case",
     "Part",
-    "data_sets",
+    "WorkItems",
     "drawn_case",
     "large_settings",
     "reference_case",
     "run_settings",
     "trained_case",
+    "with_precisions",
 ]
 
 BATCH = 256
 """Samples of a part: what is scored at once where throughput counts."""
 
-PARTS = 4
-"""Steps of training a model."""
+TRAINING_PARTS, SEARCH_PARTS = 4, 2
+"""Work items of training a model, and of searching its precisions."""
 
-_GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19, eval_samples=1 << 17)
+GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19, eval_samples=1 << 17)
 _LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000, eval_samples=1 << 18)
 _REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
-_PAPER = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))
 _LEARNING = TrainSettings(batch=1024, rate_warmup=50)
+_SEARCH = SearchSettings(budget=0.0003, objective="size", probe=4096, batch=BATCH)
+"""As the command's, but for a smaller probe: there are three models to search in a few minutes."""
+
+
+class WorkItems:
+    """How far a long piece of work is: tells ``show`` what is being done, how many items are done, and of how many.
+
+    The item at hand counts by the fraction of it that is done.
+    """
+
+    def __init__(self, total: int, show: Callable[[str, float, int], None]) -> None:
+        self._total, self._show = total, show
+        self._begun = 0
+        self._text = ""
+
+    def begin(self, text: str) -> None:
+        """Go on to the next item."""
+        self._begun += 1
+        self._text = text
+        self._show(text, self._begun - 1, self._total)
+
+    def say(self, text: str) -> None:
+        """Say what is done now, within this item."""
+        self._show(text, self._begun - 1, self._total)
+
+    def within(self, done: int, total: int) -> None:
+        """Say how much of this item is done."""
+        self._show(f"{self._text}, {done} of {total}", self._begun - 1 + done / total, self._total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,11 +116,6 @@ class Case:
     """The model in the precisions that a search chose; None before it."""
 
 
-def data_sets(data: Path | None, scratch: Path) -> Mapping[str, DataSettings]:
-    """Return what models are trained on, by name; ``scratch`` holds what is written for that."""
-    return {"generated": _GENERATED} if data is None else real_data_sets(data, scratch)
-
-
 def run_settings(data: DataSettings) -> RunSettings:
     """Say how a model of the usual size is trained."""
     return RunSettings(data=data, model=ModelSettings(dim=64), train=_LEARNING)
@@ -93,49 +123,51 @@ def run_settings(data: DataSettings) -> RunSettings:
 
 def large_settings() -> RunSettings:
     """Say the same of one with layers of a paper's size, and tables far larger than any cache."""
-    return RunSettings(data=_LARGE, model=_PAPER, train=_LEARNING)
+    return RunSettings(data=_LARGE, model=TERABYTE, train=_LEARNING)
 
 
-def trained_case(name: str, settings: RunSettings, most: int | None, steps: Steps) -> tuple[Case, Workbench]:
+def trained_case(
+    name: str, settings: RunSettings, most: int | None, work: WorkItems
+) -> tuple[Case, Workbench]:
     """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
-    steps.begin(f"{name}: opening data")
+    work.begin(f"{name}: opening data")
     source = open_source(settings.data)
-    steps.begin(f"{name}: drawing first weights")
+    work.begin(f"{name}: drawing first weights")
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
-    steps.begin(f"{name}: training")
+    work.begin(f"{name}: training")
     batch = settings.train.batch
     total = min(-(-source.samples_in("train") // batch), most or 1 << 40)
     batches = source.batches("train", global_batch=batch, rank=0, ranks=1, epoch=0, start=0)
     for step, samples in enumerate(islice(batches, total)):
         trainer.step(samples)
-        steps.within(step + 1, total)
+        work.within(step + 1, total)
     features, vocabularies = trained_features(source)
     tables = {feature.name: trainer.embeddings.table_shard(feature.name)[1] for feature in features.tables}
     state = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.embeddings.close()
     model = TrainedModel(_shape(settings, features), features, tables, state, vocabularies)
-    steps.begin(f"{name}: reading samples")
+    work.begin(f"{name}: reading samples")
     parts: list[Part] = []
     bench = make_workbench(
         model,
         source,
         most=source.samples_in("eval") // 2,
         seed=0,
-        tell=lambda what, done, total: steps.within(done, total),
+        tell=lambda what, done, total: work.within(done, total),
         left=lambda samples: parts.extend(_parts(samples)),
     )
     return Case(_title(name, source), model, parts), bench
 
 
-def reference_case(parts: int, steps: Steps) -> Case:
+def reference_case(parts: int, work: WorkItems) -> Case:
     """Draw a model with the large one's layers and a fifth of its rows, which a larger one is to replace."""
-    return drawn_case("reference", _REFERENCE, parts, steps)
+    return drawn_case("reference", _REFERENCE, parts, work)
 
 
-def drawn_case(name: str, data: SyntheticSettings, parts: int, steps: Steps) -> Case:
+def drawn_case(name: str, data: SyntheticSettings, parts: int, work: WorkItems) -> Case:
     """Draw a model of paper size; its accuracy means nothing."""
-    steps.begin(f"{name}: drawing tables")
-    settings = RunSettings(data=data, model=_PAPER)
+    work.begin(f"{name}: drawing tables")
+    settings = RunSettings(data=data, model=TERABYTE)
     source = open_source(data)
     features, _ = trained_features(source)
     generator = torch.Generator().manual_seed(0)
@@ -170,3 +202,20 @@ def _parts(samples: Samples) -> Iterator[Part]:
         some = select(samples, torch.arange(begin, begin + BATCH))
         ids_TB = some.lookups.ids_L.view(some.lookups.tables, BATCH)
         yield Part(some.dense_BF.contiguous(), ids_TB, some.label_B)
+
+
+def with_precisions(case: Case, bench: Workbench, work: WorkItems) -> Case:
+    """Search the precisions of a model on samples that the case does not have."""
+
+    def tell(what: str, done: int, total: int) -> None:
+        if what == "measuring candidates":
+            work.within(done, total)
+            if done == total:
+                work.begin(f"{case.name}: combining them")
+        else:
+            work.say(f"{case.name}: {what}, {done} of {total}")
+
+    work.begin(f"{case.name}: measuring candidates")
+    with TemporaryDirectory() as scratch:
+        file = measurement_file(bench, _SEARCH, Path(scratch, "measured.jsonl"), fresh=True)
+        return replace(case, artifact=search_run(bench, _SEARCH, file, tell).artifact)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from benchmarks.data_sets import append_line, data_parser
+from benchmarks.results import print_wide
 from benchmarks.thresholding.split import (
     Outcome,
     default_cases,
@@ -42,7 +43,7 @@ def main() -> None:
         processes=given.processes,
         say=say,
     )
-    Console().print(render(rows_of(outcomes)))
+    print_wide(render(rows_of(outcomes)))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.data_sets import append_line, data_parser, data_sets, recipe_for
-from benchmarks.results import grouped, standard_error, table_of
+from benchmarks.results import grouped, print_wide, standard_error, table_of
 from benchmarks.training.worker import Epoch, TrainingPool
 from laconic.data import DataSettings
 from laconic.demo.measure import RunFigures
@@ -145,7 +145,7 @@ def main() -> None:
                     )
                     append_line(given.json, asdict(pair))
                     pairs.append(pair)
-    Console().print(render(pairs))
+    print_wide(render(pairs))
 
 
 if __name__ == "__main__":

@@ -6,14 +6,11 @@ import pytest
 import torch
 
 from benchmarks import timing
-from benchmarks.serving import bags, benchmark, complexity, models
-from benchmarks.serving.bags import measure_bags
-from benchmarks.serving.benchmark import Result, _measure
+from benchmarks.serving import benchmark, complexity, models
+from benchmarks.serving.benchmark import Result, measure_bags, measure_engines, render
 from benchmarks.serving.complexity import flops, measure_complexity
 from benchmarks.serving.engines import ENGINES, forget_compiled
-from benchmarks.serving.precisions import with_precisions
-from benchmarks.serving.steps import Steps
-from benchmarks.serving.tables import render
+from benchmarks.serving.models import WorkItems, with_precisions
 from laconic.data import SyntheticSettings
 from laconic.quantize.formats import ModelShape
 from laconic.quantize.search import latency
@@ -28,14 +25,14 @@ def short_turns():
         return timing.time_calls(calls, rounds=rounds, turn_s=turn_s / 20, tell=tell)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (bags, benchmark, complexity):
+        for module in (benchmark, complexity):
             patch.setattr(module, "time_calls", time_calls)
         patch.setattr(latency, "_ROUNDS", 1)
         yield
 
 
-def silent() -> Steps:
-    return Steps(1, lambda text, done, total: None)
+def silent() -> WorkItems:
+    return WorkItems(1, lambda text, done, total: None)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +98,7 @@ def test_every_model_is_compiled_for_every_batch(monkeypatch):
 
 
 def test_rows_have_figures_for_every_engine_and_batch(case):
-    rows = _measure(case, ["fp32", "laconic"], (1, 256), 1, silent())
+    rows = measure_engines(case, ["fp32", "laconic"], (1, 256), 1, silent())
     assert [(row.engine, row.batch) for row in rows] == [
         ("fp32", 1),
         ("laconic", 1),
@@ -142,10 +139,10 @@ def test_larger_models_stand_beside_the_reference():
     render(Result([], [reference, *wider]))
 
 
-def test_steps_tell_parts_and_fractions():
+def test_work_items_tell_parts_and_fractions():
     told = []
-    steps = Steps(3, lambda *what: told.append(what))
-    steps.begin("one")
-    steps.begin("two")
-    steps.within(1, 4)
+    work = WorkItems(3, lambda *what: told.append(what))
+    work.begin("one")
+    work.begin("two")
+    work.within(1, 4)
     assert told == [("one", 0, 3), ("two", 1, 3), ("two, 1 of 4", 1.25, 3)]
