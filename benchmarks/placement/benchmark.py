@@ -1,52 +1,392 @@
-"""``python -m benchmarks placement``: all its parts, one after the other."""
+"""``python -m benchmarks placement``: predicted against measured bytes and time, and plans against what others would do.
+
+Step times are of plans, of what others would do with the same codecs, and of plain training, on a rate-limited
+wire. They come to three answers: how good predictions are, whether they rank placements as they are, and what plans gain.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from benchmarks.placement.case import find_cases
-from benchmarks.placement.row import Row
-from benchmarks.placement.simulated import simulate_bytes
-from benchmarks.placement.timing import time_placements
-from benchmarks.placement.traffic import measure_traffic
+from rich.console import Group, RenderableType
+from rich.table import Table
 
-__all__ = ["as_json", "run_placement_benchmark"]
+from benchmarks.placement.case import Case, Chosen, Row, choose_places, find_cases, write_places
+from benchmarks.placement.engine import ALONE, CODED, Engine, Turns, calibrate, time_contenders, usual_ms
+from benchmarks.placement.prediction import WORST, ByTime, measure_traffic, simulate_bytes, simulate_times
+from benchmarks.placement.worker import Contender, Placed
+from benchmarks.results import grouped, ratios_of_turns, table_of
+from benchmarks.training.benchmark import PROFILE_SHARE
+from benchmarks.worker_pool import WorkerPool
+from laconic.plan.solve.planner import plan_tables
 
-_STEPS = 2  # of a turn: what disturbs a shared machine lasts longer than that, and many short turns dodge it better than few long ones
+__all__ = ["Race", "Summary", "races_of", "render", "run_placement_benchmark", "summarize", "time_placements"]
+
+PLAIN = Contender(placement="plain", codec="plain")
+_COUNTED = (0.1, 0.5)  # shares of an epoch that lookups are counted on; the smaller one if there is time
+_TRIES = 2
+_SAME = 0.03  # rates that differ by less than this are not timed twice
+_HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
+_DIFFERS = 1.1
+_STALE = "planned_every"
+_NOT_PLACED = ("alone", "plain")
 
 
 def run_placement_benchmark(
-    *,
     data: Path | None,
+    *,
     rates_mbit: Sequence[float] = (100.0, 200.0, 1000.0),
-    hosts: int = 2,
     ranks: Sequence[int] = (2, 4, 8),
     full: bool,
     say: Callable[[str], None],
 ) -> list[Row]:
-    """Measure bytes on several numbers of ranks, and time on hosts of a core each; ``full``: three times as long."""
+    """Measure bytes on several numbers of ranks, and time on two hosts of a core each; ``full``: three times as long."""
     with TemporaryDirectory(prefix="laconic-plans-") as folder:
         place = Path(folder)
         place.chmod(0o755)
-        cases = find_cases(data, place, every=True)
-        rows = measure_traffic(cases, ranks, steps=12 if full else 6, say=say)
-        rows += simulate_bytes(cases, rows)
-        return rows + time_placements(
-            find_cases(data, place, every=False),
-            rates_mbit,
-            hosts=hosts,
-            match_profile=True,
-            rounds=9 if full else 3,
-            steps=_STEPS,
-            folder=place,
-            say=say,
+        cases = find_cases(data, place)
+        counted = [replace(case, counted=share) for case in cases for share in _COUNTED[0 if full else 1 :]]
+        rows = measure_traffic(counted, ranks, steps=12 if full else 6, say=say)
+        rows += simulate_bytes(counted, rows)
+        timed = [*dict.fromkeys((cases[0], cases[-1]))]
+        turns = Turns(rounds=9 if full else 3, further_rounds=9 if full else 3, match_profile=True)
+        return rows + time_placements(timed, rates_mbit, turns, place, say)
+
+
+def time_placements(
+    cases: Sequence[Case],
+    rates_mbit: Sequence[float],
+    turns: Turns,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    hosts: int = 2,
+) -> list[Row]:
+    """Time all at these rates, and where plain communicates for the profile's share of a step."""
+    rows = []
+    with WorkerPool("benchmarks.placement.worker", hosts, rate_mbit=200) as pool:
+        for case in cases:
+            engine = calibrate(
+                pool, case, folder / case.name, say, turns=replace(turns, rounds=turns.rounds + turns.fitting)
+            )
+            rates = list(rates_mbit)
+            if turns.match_profile:
+                say(f"{case.name}: looking for the rate that matches the profile")
+                matching = _matching_rate(pool, case, engine.alone_ms)
+                rates.insert(0, next((rate for rate in rates if abs(rate / matching - 1) <= _SAME), matching))
+            for rate in dict.fromkeys(rates):
+                say(f"{case.name}: timing at {rate:.0f} Mbit/s")
+                pool.set_rate(rate)
+                rows += _time(pool, engine, case, rate, turns, folder / case.name / f"{rate:.0f}")
+    return rows
+
+
+def _time(pool: WorkerPool, engine: Engine, case: Case, rate: float, turns: Turns, folder: Path) -> list[Row]:
+    exact = Contender(placement="", codec="exact", sends=engine.exact_sends(case, pool.ranks, rate))
+    coded = Contender(placement="", codec="coded", sends=CODED)
+    chosen: list[Chosen] = []
+    for contender in (exact, coded):
+        problem = engine.problem(case, pool.ranks, rate, contender.sends)
+        chosen += choose_places(case, problem, contender, folder / contender.codec)
+    raced = len(chosen)
+    # coded rows are so small that copies of them hardly matter
+    stale = engine.problem(case, pool.ranks, rate, exact.sends, hot_every=_HOT_EVERY)
+    names = [f"planned_every_{_HOT_EVERY}"]
+    chosen.append(write_places(case, stale, exact, folder / "exact", plan_tables(stale), names))
+    # trainers are kept by name: plans that are alike at two rates share one
+    named = [places.contender.model_copy(update={"placement": places.digest}) for places in chosen]
+    placed = [[other for other in named[:raced] if other.codec == one.codec] for one in (exact, coded)]
+    answers = time_contenders(
+        pool,
+        case,
+        [ALONE, *named, PLAIN],
+        turns,
+        races=[[ALONE], *placed, [PLAIN]],
+    )
+    rows = [
+        _row(case, pool.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)
+    ]
+    # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
+    slower = usual_ms(answers[ALONE.name]) - engine.alone_ms
+    planned = {
+        contender.codec: answers[contender.name].turn_ms
+        for places, contender in zip(chosen, named, strict=True)
+        if "planned" in places.names
+    }
+    for places, contender in zip(chosen, named, strict=True):
+        answer = answers[contender.name]
+        row = _row(case, pool.ranks, rate, contender, answer, places.predicted_ms + slower)
+        over = ratios_of_turns(planned[contender.codec], answer.turn_ms) if turns.rounds > 1 else None
+        for name in places.names:
+            rows.append(replace(row, placement=name, planned_over=None if name == "planned" else over))
+    return rows + simulate_times(case, engine, exact.sends, rows)
+
+
+def _row(
+    case: Case, hosts: int, rate: float, contender: Contender, answer: Placed, predicted_ms: float | None
+) -> Row:
+    measured = usual_ms(answer)
+    return Row(
+        kind="time",
+        data=case.name,
+        hosts=hosts,
+        rate_mbit=rate,
+        placement=contender.placement,
+        codec=contender.codec,
+        predicted_ms=predicted_ms,
+        measured_ms=measured,
+        turn_ms=answer.turn_ms,
+        measured_bytes=sum(answer.bytes.values()) + answer.dense_sent,
+        samples_per_s=1e3 * case.batch * hosts / measured,
+    )
+
+
+def _matching_rate(pool: WorkerPool, case: Case, alone_ms: float) -> float:
+    """Rate at which plain communicates for the profile's share of a step; computing alone was measured at length."""
+    rate, sent, wanted_ms = 200.0, [], alone_ms * PROFILE_SHARE / (1 - PROFILE_SHARE)
+    for _ in range(_TRIES):  # what is waited for is about as long as the rate is slow: all tries count
+        pool.set_rate(rate)
+        answer = time_contenders(pool, case, [ALONE, PLAIN], Turns(rounds=6))[PLAIN.name]
+        sent.append(rate * max(usual_ms(answer) - alone_ms, 1.0))
+        rate = float(round(min(max(statistics.median(sent) / wanted_ms, 10), 10_000)))
+    return rate
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The plan against the others, in one setting."""
+
+    data: str
+    rate_mbit: float
+    codec: str
+    communicates: float
+    """Share of plain training's step."""
+    faster_than_plain: float
+    other: str
+    """The fastest of the others."""
+    over_other: float
+    """Step of the plan over that of the other."""
+    interval: tuple[float, float, float] | None
+    """Mean of the same ratio in turns that both had, and its 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All settings together."""
+
+    bytes_error: float
+    """The largest, of bytes by direction where half of the lookups were counted."""
+    median_error: float
+    worst_error: float
+    predictions: int
+    """Of steps."""
+    pairs: int
+    """Of placements with the same codec in one setting whose steps differ by more than a tenth, in 95 of 100 such runs."""
+    ranked_right: int
+
+
+def summarize(rows: Sequence[Row]) -> Summary:
+    """Compare what was predicted with what was measured."""
+    sent = [
+        _error(row.predicted_bytes, row.measured_bytes)
+        for row in rows
+        if row.kind == "bytes"
+        and row.measured_bytes
+        and row.direction != WORST
+        and row.counted != min(_COUNTED)
+    ]
+    placed = [row for row in rows if row.kind == "time" and row.predicted_ms is not None]
+    errors = [_error(row.predicted_ms, row.measured_ms) for row in placed]
+    right = [
+        _as_predicted(one, other, way)
+        for group in grouped(placed, _setting).values()
+        for one, other in combinations(group, 2)
+        if (way := _differ(one, other))
+    ]
+    return Summary(
+        bytes_error=max(sent, default=0.0),
+        median_error=statistics.median(errors) if errors else 0.0,
+        worst_error=max(errors, default=0.0),
+        predictions=len(errors),
+        pairs=len(right),
+        ranked_right=sum(right),
+    )
+
+
+def races_of(rows: Sequence[Row]) -> list[Race]:
+    """Find who was fastest beside the plan, wherever both were timed."""
+    timed = [row for row in rows if row.kind == "time"]
+    here = {(row.data, row.rate_mbit, row.placement): row.measured_ms or 0.0 for row in timed}
+    races = []
+    for (data, rate, codec), group in grouped(
+        (r for r in timed if r.placement not in _NOT_PLACED), _setting
+    ).items():
+        planned = next(row for row in group if row.placement == "planned")
+        others = [r for r in group if r is not planned and not r.placement.startswith(_STALE)]
+        if not others:
+            continue
+        best = min(others, key=lambda row: row.measured_ms or 0.0)
+        plain, alone = here[data, rate, "plain"], here[data, rate, "alone"]
+        races.append(
+            Race(
+                data=data,
+                rate_mbit=rate,
+                codec=codec,
+                communicates=1 - alone / plain,
+                faster_than_plain=plain / (planned.measured_ms or 1.0),
+                other=best.placement,
+                over_other=(planned.measured_ms or 0.0) / (best.measured_ms or 1.0),
+                interval=best.planned_over,
+            )
         )
+    return races
 
 
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows for machines."""
-    return [asdict(row) for row in rows]
+def _setting(row: Row) -> tuple[str, float, str]:
+    return row.data, row.rate_mbit or 0.0, row.codec
+
+
+def _differ(one: Row, other: Row) -> int:
+    """Return 1 if the first surely takes a tenth longer, -1 if the second does, 0 if neither is sure."""
+    turns = one.turn_ms or (), other.turn_ms or ()
+    if min(map(len, turns)) < 2:
+        return 0
+    _, low, high = ratios_of_turns(*turns)
+    return (low > _DIFFERS) - (high < 1 / _DIFFERS)
+
+
+def _as_predicted(one: Row, other: Row, way: int) -> bool:
+    difference = (one.predicted_ms or 0.0) - (other.predicted_ms or 0.0)
+    return difference * way > 0
+
+
+def _error(predicted: float | None, measured: float | None) -> float:
+    return abs((predicted or 0.0) / (measured or 1.0) - 1)
+
+
+def render(rows: Sequence[Row], by_time: Sequence[ByTime] = ()) -> RenderableType:
+    """One table of bytes for each data set, and one of times for each rate; all that was simulated; and what it comes to."""
+    timed, simulated = ([row for row in rows if row.kind == kind] for kind in ("time", "simulated"))
+    sent = grouped((row for row in rows if row.kind == "bytes"), lambda row: (row.data, row.counted))
+    tables: list[RenderableType] = [_bytes_table(group) for group in sent.values()]
+    tables += [_time_table(group) for group in grouped(timed, lambda row: (row.data, row.rate_mbit)).values()]
+    if simulated:
+        tables.append(_simulated_table(simulated))
+    if by_time:
+        tables.append(_by_time_table(by_time))
+    if timed:
+        tables += [_races_table(races_of(rows)), _in_words(summarize(rows))]
+    return Group(*tables)
+
+
+def _bytes_table(rows: Sequence[Row]) -> Table:
+    """One line for each placement: errors by direction, and how much is sent."""
+    counted = "" if rows[0].counted is None else f", {rows[0].counted:.0%} of lookups counted"
+    lines = [
+        {row.direction: row for row in group}
+        for group in grouped(rows, lambda row: (row.hosts, row.placement)).values()
+    ]
+
+    def sent(line: dict[str | None, Row]) -> str:
+        total = sum(row.measured_bytes or 0.0 for name, row in line.items() if name != WORST)
+        return f"{total / 1e3:,.1f} kB"
+
+    return table_of(
+        f"bytes per step and rank: {rows[0].data}, exact{counted}; predicted / sent - 1",
+        lines,
+        ("placement", lambda line: line["ids"].placement),
+        ("ranks", lambda line: str(line["ids"].hosts)),
+        ("sent", sent),
+        ("ids", lambda line: _off(line["ids"])),
+        ("rows", lambda line: _off(line["forward"])),
+        ("gradients", lambda line: _off(line["backward"])),
+        (WORST, lambda line: _off(line[WORST])),
+    )
+
+
+def _off(row: Row) -> str:
+    """Write what was predicted over what was measured."""
+    predicted = row.predicted_bytes if row.predicted_ms is None else row.predicted_ms
+    measured = row.measured_bytes if row.predicted_ms is None else row.measured_ms
+    return f"{(predicted or 0.0) / measured - 1:+.1%}" if measured else ""
+
+
+def _time_table(rows: Sequence[Row]) -> Table:
+    first = rows[0]
+    alone, plain = (
+        next(row.measured_ms or 0.0 for row in rows if row.placement == name) for name in _NOT_PLACED
+    )
+    return table_of(
+        f"step time: {first.data}, {first.hosts} hosts, {first.rate_mbit:.0f} Mbit/s, "
+        f"plain communicates {1 - alone / plain:.1%}",
+        rows,
+        ("placement", lambda row: row.placement),
+        ("codec", lambda row: row.codec),
+        ("predicted", lambda row: "" if row.predicted_ms is None else f"{row.predicted_ms:.1f} ms"),
+        ("measured", lambda row: f"{row.measured_ms:.1f} ms"),
+        ("error", lambda row: "" if row.predicted_ms is None else _off(row)),
+        ("plain /", lambda row: f"{plain / (row.measured_ms or 1.0):.2f}x"),
+        ("samples/s", lambda row: f"{row.samples_per_s:,.0f}"),
+        ("planned / (95 %)", lambda row: _interval(row.planned_over)),
+    )
+
+
+def _interval(ratio: tuple[float, float, float] | None) -> str:
+    return "" if ratio is None else "{:.3f} ({:.3f} - {:.3f})".format(*ratio)
+
+
+def _simulated_table(rows: Sequence[Row]) -> Table:
+    def figure(row: Row, nbytes: float | None, ms: float | None) -> str:
+        return f"{nbytes or 0.0:,.0f} B" if row.predicted_ms is None else f"{ms:.1f} ms"
+
+    return table_of(
+        "laconic simulate against what was measured: bytes of embeddings per step and rank, and steps",
+        rows,
+        ("data", lambda row: row.data),
+        ("ranks", lambda row: str(row.hosts)),
+        ("Mbit/s", lambda row: "" if row.rate_mbit is None else f"{row.rate_mbit:.0f}"),
+        ("methods", lambda row: row.placement),
+        ("predicted", lambda row: figure(row, row.predicted_bytes, row.predicted_ms)),
+        ("measured", lambda row: figure(row, row.measured_bytes, row.measured_ms)),
+        ("error", _off),
+    )
+
+
+def _by_time_table(measured: Sequence[ByTime]) -> Table:
+    return table_of(
+        "distinct rows, batches in order of time",
+        measured,
+        ("data", lambda m: m.data),
+        ("batch", lambda m: str(m.batch)),
+        ("c (range)", lambda m: f"{m.least:.2f} .. {m.most:.2f}"),
+        ("error at c = 1", lambda m: f"{m.independent:+.1%}"),
+        ("error at c of batch 2048", lambda m: f"{m.correlated:+.1%}"),
+    )
+
+
+def _races_table(races: Sequence[Race]) -> Table:
+    return table_of(
+        "how much of a step plain training waits; its step over the plan's, and that over the fastest other's",
+        races,
+        ("data", lambda race: race.data),
+        ("Mbit/s", lambda race: f"{race.rate_mbit:.0f}"),
+        ("waits", lambda race: f"{race.communicates:.1%}"),
+        ("codec", lambda race: race.codec),
+        ("plain /", lambda race: f"{race.faster_than_plain:.2f}x"),
+        ("other", lambda race: race.other),
+        ("/ other", lambda race: f"{race.over_other:.3f}"),
+        ("in turns (95 %)", lambda race: _interval(race.interval)),
+    )
+
+
+def _in_words(summary: Summary) -> str:
+    return (
+        f"Steps were predicted within {summary.median_error:.1%} (median) and {summary.worst_error:.1%} (worst) of {summary.predictions}; "
+        f"bytes within {summary.bytes_error:.1%}. Of {summary.pairs} pairs of placements that surely differ by more than a tenth, "
+        f"{summary.ranked_right} were ranked as they are."
+    )

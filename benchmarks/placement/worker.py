@@ -1,4 +1,8 @@
-"""One rank of the placement benchmark; started by ``WorkerPool`` as ``python -m benchmarks.placement.worker``."""
+"""One rank of the placement benchmark; started by ``WorkerPool`` as ``python -m benchmarks.placement.worker``.
+
+Contenders take short turns, and all begin with the same pretrained model: what codecs make of rows and gradients
+depends on how much was learned. They take part in other numbers of steps, so they learn no more.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +11,132 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
-import torch
-
-from benchmarks.placement.jobs import Contender, Placed, PlacedSteps
-from benchmarks.placement.taught import NO_RATE, copy_state, taught
 from benchmarks.worker import serve
 from laconic.adapt.settings import ExchangeSettings
-from laconic.data import Samples, open_source
+from laconic.config import Settings
+from laconic.data import DataSettings, Samples, open_source
 from laconic.exchange.world import GroupWorld
+from laconic.nn import ShardedEmbeddings
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
-from laconic.train.settings import DenseSettings, EmbeddingSettings, RunSettings
+from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings
 from laconic.train.trainer import Trainer
 
+__all__ = [
+    "NO_RATE",
+    "Codec",
+    "Contender",
+    "Placed",
+    "PlacedSteps",
+    "Sends",
+    "copy_state",
+    "leaders",
+    "pretrained",
+]
+
+NO_RATE = 1e-12
+"""Learning rate of those who take steps, but learn no more."""
+_PRETRAINED_STEPS = 48
 _BATCHES = 64  # read before the clock starts, used in turn
 _CLOSE = 1.1  # times the fastest: a few rounds do not tell such apart
 
+Codec = Literal["plain", "exact", "coded"]
 
-def main() -> None:
-    """Work until told to stop."""
-    torch.set_num_threads(1)
-    with process_group(timeout_s=600) as ranks:
-        timed = _Timed(ranks)
-        serve(ranks, {PlacedSteps: timed.measure})
+
+class Sends(Settings):
+    """What travels as what; one of ``ExchangeSettings.kind`` and ``DenseSettings.send`` each."""
+
+    rows: Literal["exact", "lossless", "bounded"] = "exact"
+    """Rows and their gradients."""
+
+    dense: Literal["exact", "lossless", "levels"] = "exact"
+    """Dense gradients."""
+
+
+class Contender(Settings):
+    """One way to place tables and to send what they need."""
+
+    placement: str
+    """``alone``: a rank's batch on that rank, nothing sent; ``plain``: tables whole on ranks, pooled, as DLRM does."""
+
+    codec: Codec
+    """``plain``: float32, raw ids, torch's all-to-all; ``exact``: the same bits, coded where that pays, and coded ids;
+    ``coded``: Laconic's defaults."""
+
+    sends: Sends = Sends()
+    """What the codec means."""
+
+    plan: Path | None = None
+    """Plan that says where tables are."""
+
+    @property
+    def name(self) -> str:
+        """Different for each."""
+        return f"{self.placement} {self.codec} {self.sends.rows} {self.sends.dense}"
+
+
+class PlacedSteps(Settings):
+    """A job: time steps of contenders, in turns."""
+
+    data: DataSettings
+    batch: int
+    """Samples of a rank in a step."""
+    model: ModelSettings
+    contenders: tuple[Contender, ...]
+    """What fills links for long disturbs the next one even after a step that is not counted: one that sends nothing
+    should be first, plain last."""
+    rounds: int
+    steps: int
+    """Steps of each contender in each round; one more before them is not counted."""
+    races: tuple[tuple[str, ...], ...] = ()
+    """Names of contenders that are compared with one another, the planner's first."""
+    further_rounds: int = 0
+    """Rounds of those that lead their race: of several that are alike, one is lucky in a few rounds."""
+
+
+class Placed(Settings):
+    """Figures of one contender, averaged over ranks where they differ."""
+
+    name: str
+    turn_ms: tuple[float, ...]
+    """Mean step of each turn, in which all ranks do the same steps from the same moment on."""
+    bytes: dict[str, float]
+    """Bytes sent per step and rank, by direction."""
+    before: dict[str, float]
+    """The same uncompressed."""
+    codec_ms: dict[str, float]
+    """Milliseconds of encoding and decoding rows and gradients, per step."""
+    dense_bytes: float
+    """Bytes of dense gradients, as they are: not what a rank sends of them."""
+    dense_sent: float
+    """Bytes of dense gradients sent per step and rank."""
+    dense_work_ms: float
+    """Milliseconds that a rank computed for them in a step; 0 where gloo sums them as they are."""
+
+
+def pretrained(data: DataSettings, batch: int, model: ModelSettings) -> Trainer:
+    """Train alone for a while, on the same samples on every rank."""
+    source = open_source(data)
+    trainer = Trainer(RunSettings(data=data, model=model), source.schema, Ranks(0, 1))
+    for samples in islice(source.batches("train", global_batch=batch, rank=0, ranks=1), _PRETRAINED_STEPS):
+        trainer.step(samples)
+    return trainer
+
+
+def copy_state(source: Trainer, target: Trainer) -> None:
+    """Give one the weights and rows of another that has whole tables; state of optimizers is left out."""
+    target.model.load_state_dict(source.model.state_dict())
+    for table in source.embeddings.layout.tables:
+        _, whole_RD, _ = source.embeddings.table_shard(table.name)
+        ids, rows_RD, _ = target.embeddings.table_shard(table.name)
+        rows_RD.copy_(whole_RD[ids.start : ids.stop : ids.step])
+        if isinstance(target.embeddings, ShardedEmbeddings):
+            hot_ids, copies_RD, _ = target.embeddings.hot_rows(table.name)
+            copies_RD.copy_(whole_RD[hot_ids])
 
 
 @dataclass(slots=True)
@@ -43,7 +147,7 @@ class _Kept:
     every: int
     """Steps in which its copies of hot rows become equal."""
     done: int = 0
-    """Steps."""
+    """Steps that it took."""
 
     def step(self, batches: Sequence[Samples]) -> None:
         """Train on the next of these batches, in turn."""
@@ -59,7 +163,7 @@ class _Timed:
         self.ranks = ranks
         self._data = ""
         self._batches: list[Samples] = []
-        self._taught: Trainer
+        self._pretrained: Trainer
         self._kept: dict[str, _Kept] = {}
 
     def measure(self, job: PlacedSteps) -> list[Placed]:
@@ -77,7 +181,10 @@ class _Timed:
     def _take_turns(
         self, turns: dict[str, list[float]], names: Sequence[str], rounds: int, steps: int
     ) -> None:
-        """Let the first follow the last, and the others each other in random order: the same on every rank, another in each round."""
+        """Let the first follow the last, and the others each other in random order.
+
+        The order is the same on every rank, and another in each round.
+        """
         order = random.Random(rounds)
         between = names[1:-1]
         for _ in range(rounds):
@@ -94,12 +201,12 @@ class _Timed:
                 "train", global_batch=job.batch * ranks.count, rank=ranks.rank, ranks=ranks.count
             )
             self._batches = list(islice(parts, _BATCHES))
-            self._taught = taught(job.data, job.batch, job.model)
+            self._pretrained = pretrained(job.data, job.batch, job.model)
         self._forget({contender.name for contender in job.contenders})  # tables of all rates would not fit
         for contender in job.contenders:
             if contender.name not in self._kept:
                 kept = self._kept[contender.name] = _contending(contender, job, self.ranks)
-                copy_state(self._taught, kept.trainer)
+                copy_state(self._pretrained, kept.trainer)
 
     def _forget(self, wanted: set[str]) -> None:
         for name in [name for name in self._kept if name not in wanted]:
@@ -134,32 +241,28 @@ class _Timed:
         def mean(direction: str, figure: str) -> float:
             return float(sum(part[direction][figure] for part in everyone)) / len(everyone)
 
-        codec_ms = {
-            figure: mean("forward", f"{figure}_ms") + mean("backward", f"{figure}_ms")
-            for figure in ("encode", "decode")
-        }
+        compressor = trainer.compressor
+        worked = compressor is not None and compressor.step
         return Placed(
             name=name,
             turn_ms=tuple(turn_ms),
             bytes={direction: mean(direction, "bytes_sent") for direction in rows},
             before={direction: mean(direction, "bytes_before") for direction in rows},
-            codec_ms=codec_ms,
+            codec_ms={
+                figure: mean("forward", f"{figure}_ms") + mean("backward", f"{figure}_ms")
+                for figure in ("encode", "decode")
+            },
             dense_bytes=4 * sum(parameter.numel() for parameter in trainer.model.parameters()),
             dense_sent=trainer.dense_bytes if trainer.ranks.count > 1 else 0,
-            dense_work_ms=_dense_work_ms(trainer),
+            dense_work_ms=1e3 * compressor.work_s / compressor.step if compressor and worked else 0.0,
         )
 
 
 def leaders(race: Sequence[str], took: Mapping[str, float]) -> list[str]:
-    """Those who may be the fastest of a race: two of them, all that are about as fast, and the first named, about which it is."""
+    """Contenders to time longer: the two fastest, all within 10 % of the fastest, and the first, the planner's own."""
     order = sorted(race, key=lambda name: took[name])
     most = _CLOSE * took[order[0]]
     return [name for name in order if name in (*order[:2], race[0]) or took[name] <= most]
-
-
-def _dense_work_ms(trainer: Trainer) -> float:
-    compressor = trainer.compressor
-    return 1e3 * compressor.work_s / compressor.step if compressor is not None and compressor.step else 0.0
 
 
 def _contending(contender: Contender, job: PlacedSteps, ranks: Ranks) -> _Kept:
@@ -176,6 +279,12 @@ def _contending(contender: Contender, job: PlacedSteps, ranks: Ranks) -> _Kept:
     placement = make_placement(settings, schema, ranks.count, contender.plan)
     world = GroupWorld(pairwise=contender.codec != "plain")
     return _Kept(Trainer(settings, schema, ranks, world=world, placement=placement), placement.hot_every)
+
+
+def main() -> None:
+    """Work until told to stop."""
+    with process_group(timeout_s=600) as ranks:
+        serve(ranks, {PlacedSteps: _Timed(ranks).measure})
 
 
 if __name__ == "__main__":

@@ -7,16 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.placement import timing
-from benchmarks.placement.calibration import DenseCost, Engine, Links, fit_links
-from benchmarks.placement.case import Case
-from benchmarks.placement.jobs import Sends
-from benchmarks.placement.row import Row
-from benchmarks.placement.simulated import simulate_bytes, simulate_times
-from benchmarks.placement.tables import render
-from benchmarks.placement.timing import time_placements
-from benchmarks.placement.traffic import measure_traffic
-from benchmarks.placement.worker import leaders
+from benchmarks.placement.benchmark import render, time_placements
+from benchmarks.placement.case import Case, Row
+from benchmarks.placement.engine import DenseCost, Engine, Links, Turns, fit_links
+from benchmarks.placement.prediction import WORST, measure_traffic, simulate_bytes, simulate_times
+from benchmarks.placement.worker import Sends, leaders
 from laconic.data import SyntheticSettings
 from laconic.train.settings import ModelSettings
 
@@ -32,12 +27,15 @@ def test_predicted_bytes_are_those_of_a_rehearsal(case):
     assert {(row.hosts, row.placement, row.direction) for row in rows} == {
         (hosts, placement, direction)
         for hosts in (2, 3)
-        for placement in ("table", "row", "threshold")
-        for direction in ("ids", "forward", "backward")
+        for placement in ("table", "table_rows", "row", "small_replicated", "threshold")
+        for direction in ("ids", "forward", "backward", WORST)
     }
     for row in rows:
-        if row.direction != "ids":  # which of so few rows are few bytes, and headers count
-            assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=0.05)
+        if (
+            row.direction != "ids"
+        ):  # which of so few rows are few bytes, and headers count; also where copies are
+            rel = 0.1 if row.direction == WORST else 0.05
+            assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=rel)
     simulated = simulate_bytes([case], rows)
     assert [(row.hosts, row.placement) for row in simulated] == [
         (2, "none"),
@@ -124,18 +122,9 @@ def test_those_who_lead_have_further_rounds():
     assert leaders(["e"], took) == ["e"]
 
 
-def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path, monkeypatch):
-    monkeypatch.setattr(timing, "_FITTING", 0)
-    rows = time_placements(
-        [replace(case, batch=64)],
-        [500.0],
-        hosts=2,
-        match_profile=False,
-        rounds=2,
-        steps=1,
-        folder=tmp_path,
-        say=lambda _: None,
-    )
+def test_every_contender_is_timed_at_every_rate(case, machine, tmp_path):
+    turns = Turns(rounds=2, steps=1, further_rounds=2, fitting=0)
+    rows = time_placements([replace(case, batch=64)], [500.0], turns, tmp_path, lambda _: None)
     here = [row for row in rows if row.rate_mbit == 500.0]
     assert len(here) == len(rows)
     for codec in ("exact", "coded"):

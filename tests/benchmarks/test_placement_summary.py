@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.placement.row import Row
-from benchmarks.placement.summary import races_of, summarize
+from benchmarks.placement.benchmark import races_of, summarize
+from benchmarks.placement.case import Row
 
 
 def timed(placement: str, predicted: float | None, turns: tuple[float, ...], codec: str = "exact") -> Row:

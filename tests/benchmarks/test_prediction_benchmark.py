@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.prediction.benchmark import PLACEMENTS, run_prediction_benchmark
-from benchmarks.prediction.by_time import MEASURED_AT, measure_by_time
+from benchmarks.placement.case import find_cases
+from benchmarks.placement.prediction import MEASURED_AT, WORST, measure_by_time, measure_traffic
 from laconic.data.synthetic import zipf_rows
+from laconic.train.settings import ModelSettings
 
 
 def write(folder, repeats: int) -> None:
@@ -26,12 +29,15 @@ def write(folder, repeats: int) -> None:
 
 
 def test_predictions_of_shuffled_batches_are_close(tmp_path):
+    """Lookups are counted on the first half; batches of the second half are sent."""
     write(tmp_path, repeats=1)
-    outcomes = list(run_prediction_benchmark(tmp_path, ranks=(2,), batch=512, dim=4, steps=4, counted=(0.5,)))
-    assert [outcome.placement for outcome in outcomes[::2]] == list(PLACEMENTS)
-    assert [outcome.correlated for outcome in outcomes[:2]] == [False, True]
+    case = replace(find_cases(tmp_path, tmp_path)[0], batch=512, model=ModelSettings(dim=4), counted=0.5)
+    rows = measure_traffic([case], (2,), steps=4, say=lambda _: None)
+    assert {row.placement for row in rows} >= {"table", "table_rows", "row", "small_replicated"}
+    assert {(row.data, row.counted, row.measured_bytes > 0) for row in rows} == {("small", 0.5, True)}
     # rows that the first half did not have are few, but there are some
-    assert all(abs(e) < 0.06 for outcome in outcomes for e in (outcome.forward, outcome.backward))
+    sent = [row for row in rows if row.direction in ("forward", "backward", WORST)]
+    assert all(abs(row.predicted_bytes / row.measured_bytes - 1) < 0.06 for row in sent)
 
 
 def test_batches_in_order_of_time_show_their_correlation(tmp_path):

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.prediction.by_time import correlation_of
+from benchmarks.placement.prediction import correlation_of
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError

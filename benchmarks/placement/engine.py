@@ -1,11 +1,12 @@
-"""What the engine takes on this machine: fitted to a few placements at two rates, which are not those that are reported.
+"""What the engine takes on this machine with one data set: measured, and handed to the planner as a problem.
 
-A step beyond what it computes is ``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients travel beside the backward pass, which
-hides ``w`` of them. What the links carry less than their rate makes
-``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that hides some of the rest. Dense
-gradients that are coded travel in another way than torch's all-reduce of the others, and have figures of their own. What
-codecs take and how small dense gradients get is measured on a placement by rows, and so is the share of computation during which
-rows of the next step can travel: what looking ahead gains where that is most.
+It is fitted to a few placements at two rates, which are not those that are reported. A step beyond what it computes is
+``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients travel beside the backward pass, which hides
+``w`` of them. What the links carry less than their rate makes ``efficiency``; ``k`` is the latency of rounds, or, if it
+is negative, computation that hides some of the rest. Dense gradients that are coded travel in another way than torch's
+all-reduce of the others, and have figures of their own. What codecs take and how small dense gradients get is measured
+on a placement by rows, and so is the share of computation during which rows of the next step can travel: what looking
+ahead gains where that is most.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.placement.case import Case
-from benchmarks.placement.contenders import Chosen, choose_places
-from benchmarks.placement.jobs import Codec, Contender, Placed, PlacedSteps, Sends
+from benchmarks.placement.case import Case, Chosen, choose_places
+from benchmarks.placement.worker import Contender, Placed, PlacedSteps, Sends
 from benchmarks.worker_pool import WorkerPool
+from laconic.cost.link import ring_bytes
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.timeline import ROUNDS
 from laconic.cost.topology import Cluster
@@ -30,11 +31,13 @@ from laconic.plan.solve.planner import plan_tables
 from laconic.plan.solve.problem import Problem
 
 __all__ = [
+    "ALONE",
     "CODED",
     "MEMORY_SHARE",
     "DenseCost",
     "Engine",
     "Links",
+    "Turns",
     "calibrate",
     "fit_links",
     "time_contenders",
@@ -42,7 +45,7 @@ __all__ = [
 ]
 
 MEMORY_SHARE = 0.6
-"""Of all tables that each host has room for."""
+"""Share of all tables that each host has room for."""
 ALONE = Contender(placement="alone", codec="exact")
 CODED = Sends(rows="bounded", dense="levels")
 _LOSSLESS = Sends(rows="lossless", dense="lossless")
@@ -52,13 +55,28 @@ _LEAST_SHARE = 0.1  # of what a coded exchange computes that is the codec's, wha
 
 
 @dataclass(frozen=True, slots=True)
+class Turns:
+    """How long contenders are timed."""
+
+    rounds: int = 3
+    steps: int = 2
+    """Steps of a turn. What disturbs a shared machine lasts longer: many short turns dodge it better than few long ones."""
+    further_rounds: int = 0
+    """Rounds of those that lead a race."""
+    fitting: int = 2
+    """More rounds where all predictions depend on what is measured."""
+    match_profile: bool = False
+    """Whether to look for the rate at which plain communicates as much as in SC'24's profile."""
+
+
+@dataclass(frozen=True, slots=True)
 class DenseCost:
-    """Of dense gradients in a step."""
+    """What dense gradients take in a step."""
 
     bytes: float
-    """Of the tensors, as they travel."""
+    """Bytes of the tensors, as they travel."""
     work_s: float
-    """That a rank computes for it."""
+    """Seconds that a rank computes for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +141,19 @@ class Engine:
         return min(every, key=lambda sends: self.problem(case, hosts, rate_mbit, sends).step(choices).step_s)
 
 
-def calibrate(
-    crew: WorkerPool, case: Case, folder: Path, say: Callable[[str], None], *, rounds: int, steps: int
-) -> Engine:
-    """Measure; the crew has links whose rate may be set."""
+def calibrate(pool: WorkerPool, case: Case, folder: Path, say: Callable[[str], None], turns: Turns) -> Engine:
+    """Measure; the pool has links whose rate may be set."""
     nothing = DenseCost(0.0, 0.0)
     ideal = Links()
     engine = Engine(50.0, ideal, ideal, {"exact": nothing, "levels": nothing}, {"bounded": (2.0, 3.0)})
-    sent: dict[Codec, Sends] = {"exact": Sends(), "coded": CODED}
-    chosen = {
-        codec: {
-            name: places
-            for places in choose_places(
-                case, engine.problem(case, crew.ranks, 300, sends), codec, sends, folder / codec
-            )
-            for name in places.names
-        }
-        for codec, sends in sent.items()
-    }
+    chosen = {}
+    for contender in (
+        Contender(placement="", codec="exact"),
+        Contender(placement="", codec="coded", sends=CODED),
+    ):
+        problem = engine.problem(case, pool.ranks, 300, contender.sends)
+        found = choose_places(case, problem, contender, folder / contender.codec)
+        chosen[contender.codec] = {name: places for places in found for name in places.names}
     fitting = [name for name in ("row", "table", "threshold") if name in chosen["exact"]]  # in memory
     exact = [chosen["exact"][name] for name in fitting[:2]]
     row, coded = chosen["exact"]["row"].contender, chosen["coded"]["row"].contender
@@ -150,8 +163,8 @@ def calibrate(
     answers: dict[float, dict[str, Placed]] = {}
     for rate in _RATES:
         say(f"{case.name}: calibrating at {rate:.0f} Mbit/s")
-        crew.set_rate(rate)
-        answers[rate] = time_contenders(crew, case, contenders, rounds=rounds, steps=steps)
+        pool.set_rate(rate)
+        answers[rate] = time_contenders(pool, case, contenders, turns)
     last = answers[_RATES[-1]]
     engine = Engine(
         statistics.fmean(usual_ms(found[ALONE.name]) for found in answers.values()),
@@ -159,8 +172,8 @@ def calibrate(
         ideal,
         dense={
             "exact": DenseCost(last[row.name].dense_bytes, 0.0),
-            "lossless": _dense_cost(last[lossless.name], crew.ranks),
-            "levels": _dense_cost(last[coded.name], crew.ranks),
+            "lossless": _dense_cost(last[lossless.name], pool.ranks),
+            "levels": _dense_cost(last[coded.name], pool.ranks),
         },
         codec_gb_s={
             "lossless": _codec_gb_s(last[lossless.name], last[row.name]),
@@ -177,7 +190,7 @@ def calibrate(
         points = []
         for rate, found in answers.items():
             for name, sends, places in timed:
-                step = engine.problem(case, crew.ranks, rate, sends).step(places.choices)
+                step = engine.problem(case, pool.ranks, rate, sends).step(places.choices)
                 dense_ms, took = 1e3 * step.phases["dense"], usual_ms(found[name])
                 waited = took - usual_ms(found[ALONE.name]) - 1e3 * (step.busy_s - step.compute_s)
                 points.append((1e3 * step.wire_s - dense_ms, dense_ms, waited, took))
@@ -231,7 +244,7 @@ def _window(dim: int, alone: Placed, without: Placed, ahead: Placed) -> float:
 
 
 def _dense_cost(answer: Placed, ranks: int) -> DenseCost:
-    return DenseCost(answer.dense_sent * ranks / (2 * (ranks - 1)), 1e-3 * answer.dense_work_ms)
+    return DenseCost(answer.dense_sent / ring_bytes(1.0, ranks), 1e-3 * answer.dense_work_ms)
 
 
 def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
@@ -244,14 +257,11 @@ def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
 
 
 def time_contenders(
-    crew: WorkerPool,
+    pool: WorkerPool,
     case: Case,
     contenders: Sequence[Contender],
-    *,
-    rounds: int,
-    steps: int,
+    turns: Turns,
     races: Sequence[Sequence[Contender]] = (),
-    further_rounds: int = 0,
 ) -> dict[str, Placed]:
     """Time all of them, in turns, and those that lead a race for longer."""
     job = PlacedSteps(
@@ -259,12 +269,12 @@ def time_contenders(
         batch=case.batch,
         model=case.model,
         contenders=tuple(contenders),
-        rounds=rounds,
-        steps=steps,
+        rounds=turns.rounds,
+        steps=turns.steps,
         races=tuple(tuple(contender.name for contender in race) for race in races),
-        further_rounds=further_rounds,
+        further_rounds=turns.further_rounds,
     )
-    return {answer.name: answer for answer in crew.ask(job, Placed)}
+    return {answer.name: answer for answer in pool.ask(job, Placed)}
 
 
 def usual_ms(answer: Placed) -> float:

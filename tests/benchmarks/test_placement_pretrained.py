@@ -1,4 +1,4 @@
-"""All contenders begin with what one has learnt, wherever their rows are."""
+"""All contenders begin with what one has learned, wherever their rows are."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.placement.taught import NO_RATE, copy_state, taught
+from benchmarks.placement.worker import NO_RATE, copy_state, pretrained
 from laconic.data import SyntheticSettings, open_source
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
@@ -24,12 +24,12 @@ FROZEN = RunSettings(
 
 
 @pytest.fixture(scope="module")
-def learnt():
-    return taught(DATA, BATCH, MODEL)
+def learned():
+    return pretrained(DATA, BATCH, MODEL)
 
 
 @pytest.mark.parametrize("kind", ["rehearsed", "hot"])
-def test_state_is_taken_over_and_kept(learnt, kind):
+def test_state_is_taken_over_and_kept(learned, kind):
     source = open_source(DATA)
     names = [feature.name for feature in source.schema.categorical]
     samples = next(iter(source.batches("train", global_batch=BATCH, rank=0, ranks=1)))
@@ -38,8 +38,8 @@ def test_state_is_taken_over_and_kept(learnt, kind):
     ranks = Ranks(0, 1, rehearsed=2 if kind == "rehearsed" else None)
     pupil = Trainer(FROZEN, source.schema, ranks, placement=None if kind == "rehearsed" else placement)
     before = pupil.predict(samples)
-    copy_state(learnt, pupil)
-    expected = learnt.predict(samples)
+    copy_state(learned, pupil)
+    expected = learned.predict(samples)
     assert not torch.allclose(before, expected, atol=1e-3)
     assert torch.equal(pupil.predict(samples), expected)
     pupil.step(samples)

@@ -1,0 +1,367 @@
+"""Predicted bytes against those that are sent, and what the simulator says of the same steps.
+
+**Bytes** are predicted by the model that plans, from lookups that were counted on a part of an epoch. The batches behind
+it are rehearsed, which sends what as many ranks would, bit for bit.
+
+**Batches in order of time.** Training shuffles, so its batches are nearly independent; a stream is not. How far
+such batches are from independent lookups is one number for each table, its correlation; whether it serves all batch sizes
+is measured too. Frequencies are those of the whole file.
+
+**The simulator** has equal devices and ideal placements, so three choices of methods have a counterpart here::
+
+    simulated                  measured
+    none                       plain: whole tables, pooled float32
+    dedup                      row, exact; with bounded and dense for codecs that lose nothing, where such ones were used
+    dedup + bounded + dense    row, coded
+
+The simulator is told what its user may know: how often rows are looked up, computing alone, how fast codecs are and how
+small they make rows and dense gradients, the rate of links and what headers take of it. It is not told what any placement
+took, nor what was fitted to placements: dense gradients travel beside the share of computation that is its default, and
+nothing else hides behind computation.
+
+Shape legend: ``T`` tables, ``R`` samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, isclose, log
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.placement.case import Case, Row
+from benchmarks.placement.engine import CODED, MEMORY_SHARE, Engine
+from benchmarks.placement.worker import Codec, Sends
+from laconic.cost.frequencies import Frequencies
+from laconic.cost.load import Place, Resource
+from laconic.cost.measure import CodecFigures
+from laconic.cost.needed_rows import distinct_rows
+from laconic.cost.speeds import EngineSpeeds
+from laconic.cost.topology import Cluster
+from laconic.cost.workload import Workload
+from laconic.errors import ConfigError
+from laconic.exchange import Sgd, Table
+from laconic.exchange.ledger import Ledger
+from laconic.nn import RehearsedEmbeddings
+from laconic.plan.access.access import hottest_ids
+from laconic.plan.simulate import Fabric, Methods, ModelLoad, step_cost
+from laconic.plan.solve.baselines import row_wise, threshold
+from laconic.plan.solve.problem import Problem
+
+__all__ = [
+    "MEASURED_AT",
+    "WORST",
+    "ByTime",
+    "correlation_of",
+    "measure_by_time",
+    "measure_traffic",
+    "simulate_bytes",
+    "simulate_times",
+]
+
+WORST = "worst table"
+"""Direction of rows about one table."""
+MEASURED_AT = 2048
+"""Batch that correlations are measured at."""
+_RATE = 200.0  # Mbit/s that plans are made for
+_SMALL_ROWS = 2000
+_LARGE_SHARE = 0.01  # of all bytes, from which on the error of a table counts
+_BATCHES = (256, 1024, 2048, 8192, 32768)
+_MOST_BATCHES = 100
+_BISECTIONS = 100
+_ANY_LINK = Fabric(bytes_per_s=1.0, latency_s=0.0, message_s=0.0)
+_LATENCY_S, _MESSAGE_S = 20e-6, 2e-6  # as simulate has it unless told
+_PAYLOAD = 1448 / 1514  # of a full frame, as the lab counts it
+_GLOO_ALL_TO_ALL = 0.5  # torch's, which plain training uses, takes a link in one direction at a time
+_BOTH_WAYS = ("forward", "backward")
+_SENDS = {"ids": Resource.IDS_OUT, "forward": Resource.FORWARD_OUT, "backward": Resource.BACKWARD_OUT}
+
+
+def measure_traffic(
+    cases: Sequence[Case], ranks: Sequence[int], *, steps: int, say: Callable[[str], None]
+) -> list[Row]:
+    """Compare whole tables, dealt rows, and copies of small tables or frequent rows, on so many ranks."""
+    rows = []
+    for case in cases:
+        workload = case.workload(Sends(), dense_bytes=0.0)
+        memory = MEMORY_SHARE * workload.table_bytes / 1e9
+        for count in ranks:
+            say(f"{case.name}: bytes of {count} ranks")
+            problem = Problem(Cluster.alike(count, memory_gb=memory, mbps=_RATE), workload)
+            tables = range(len(workload.tables))
+            placements = {
+                "table": [Place("table", "pooled", owner=t % count) for t in tables],
+                "table_rows": [Place("table", owner=t % count) for t in tables],
+                "row": row_wise(problem),
+                "small_replicated": [
+                    Place("replicated" if table.rows <= _SMALL_ROWS else "row") for table in workload.tables
+                ],
+                "threshold": threshold(problem),
+            }
+            for name, choices in placements.items():
+                rows += _compare(case, problem, name, choices, steps)
+    return rows
+
+
+def _compare(case: Case, problem: Problem, name: str, choices: Sequence[Place], steps: int) -> list[Row]:
+    ledger, taken = _rehearse(case, problem, choices, steps)
+    ranks, total_KN = problem.ranks, problem.total_KN(choices)
+    compared = {
+        direction: (float(total_KN[resource].mean()), account.sent / (taken * ranks))
+        for (direction, resource), account in zip(_SENDS.items(), ledger.accounts.values(), strict=True)
+    }
+    sent = {table.name: 0.0 for table in problem.workload.tables}
+    for direction, account in ledger.accounts.items():
+        for part, nbytes in zip(ledger.names, account.after_T.tolist(), strict=True):
+            table = part.removesuffix(" (hot)")
+            if direction != "ids" or part != table:  # ids of few rows are few bytes, and headers count
+                sent[table] += nbytes / (taken * ranks)
+    expected = {}
+    for t, (load, choice) in enumerate(zip(problem.workload.tables, choices, strict=True)):
+        told = problem.load(t, choice).sent
+        expected[load.name] = told.forward + told.backward + told.hot
+    large = [table for table, nbytes in sent.items() if nbytes > _LARGE_SHARE * sum(sent.values())]
+    worst = max(large, key=lambda table: abs(expected[table] / sent[table] - 1))
+    compared[WORST] = (expected[worst], sent[worst])
+    return [
+        Row(
+            kind="bytes",
+            data=case.name,
+            hosts=ranks,
+            placement=name,
+            codec="exact",
+            counted=case.counted,
+            direction=direction,
+            predicted_bytes=predicted,
+            measured_bytes=measured,
+        )
+        for direction, (predicted, measured) in compared.items()
+    ]
+
+
+def _rehearse(case: Case, problem: Problem, choices: Sequence[Place], steps: int) -> tuple[Ledger, int]:
+    """Let as many ranks send; returns what they sent, and in how many steps."""
+    placed = list(zip(problem.workload.tables, choices, strict=True))
+    tables = [
+        Table(name=load.name, rows=load.rows, sharding=choice.sharding, send=choice.send, owner=choice.owner)
+        for load, choice in placed
+    ]
+    hot = {
+        load.name: hottest_ids(case.access.table(load.name), choice.hot)
+        for load, choice in placed
+        if choice.hot
+    }
+    rehearsed = RehearsedEmbeddings(
+        tables, case.model.dim, problem.ranks, optimizer=Sgd(rate=0.0), hot=hot
+    ).train()
+    taken = 0
+    for lookups in case.batches(problem.ranks, steps):
+        rehearsed(lookups).sum().backward()
+        taken += 1
+    return rehearsed.ledger, taken
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime:
+    """All tables of one data set at one batch size."""
+
+    data: str
+    batch: int
+    least: float
+    most: float
+    """Correlations of tables, measured at this size."""
+    independent: float
+    """Error of the predicted distinct rows of all tables, with correlations of 1."""
+    correlated: float
+    """The same with those that were measured at another size."""
+
+
+def measure_by_time(data: Path) -> Iterator[ByTime]:
+    """Yield what each file of a folder shows; it needs columns ``time`` and ``c_*``."""
+    import pyarrow.parquet as pq
+
+    for file in sorted(data.glob("*.parquet")):
+        names = [name for name in pq.read_schema(file).names if name.startswith("c_") or name == "time"]
+        columns = pq.read_table(file, columns=names).to_pydict()
+        order = np.argsort(np.array(columns.pop("time")), kind="stable")
+        ids_TR = [np.array(ids, np.int64)[order] for ids in columns.values()]
+        frequencies_T = [Frequencies.from_counts(np.bincount(ids)) for ids in ids_TR]
+        c_T = _correlations(frequencies_T, MEASURED_AT, _distinct(ids_TR, MEASURED_AT))
+        for batch in _BATCHES:
+            distinct_T = _distinct(ids_TR, batch)
+            here_T = _correlations(frequencies_T, batch, distinct_T)
+            independent, correlated = (
+                sum(distinct_rows(f, batch, float(c)) for f, c in zip(frequencies_T, cs, strict=True))
+                for cs in (np.ones_like(c_T), c_T)
+            )
+            total = float(distinct_T.sum())
+            yield ByTime(
+                file.stem,
+                batch,
+                float(here_T.min()),
+                float(here_T.max()),
+                independent / total - 1,
+                correlated / total - 1,
+            )
+
+
+def correlation_of(frequencies: Frequencies, lookups: float, distinct: float) -> float:
+    """Find the correlation at which so many lookups have so many distinct rows, as was measured.
+
+    1 where independent lookups do as well, as in a table so small that any batch has all of its rows. Between 1e-3 and 1e6: a batch
+    with a row that these frequencies exclude fits none.
+    """
+    if not 0 <= distinct <= lookups:
+        raise ConfigError(
+            f"distinct: expected at most as many distinct rows as lookups, {lookups!r}, got {distinct!r}"
+        )
+    if isclose(distinct_rows(frequencies, lookups), distinct, rel_tol=1e-6):
+        return 1.0
+    low, high = log(1e-3), log(1e6)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if distinct_rows(frequencies, lookups, exp(middle)) > distinct:
+            low = middle
+        else:
+            high = middle
+    return exp(high)
+
+
+def _distinct(ids_TR: Sequence[NDArray[np.int64]], batch: int) -> NDArray[np.float64]:
+    """Mean distinct ids of batches that are spread over the file."""
+    starts = np.arange(0, len(ids_TR[0]) - batch, batch)
+    starts = starts[:: max(len(starts) // _MOST_BATCHES, 1)]
+    return np.array([np.mean([len(np.unique(ids[s : s + batch])) for s in starts]) for ids in ids_TR])
+
+
+def _correlations(
+    frequencies_T: Sequence[Frequencies], batch: int, distinct_T: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return np.array(
+        [correlation_of(f, batch, float(u)) for f, u in zip(frequencies_T, distinct_T, strict=True)]
+    )
+
+
+def simulate_bytes(cases: Sequence[Case], measured: Sequence[Row]) -> list[Row]:
+    """Compare bytes of embeddings per step and rank with those of rows of kind ``bytes``.
+
+    Ids of pooled vectors are left out: the simulator's travel raw, those measured coded.
+    """
+    rows = []
+    for case in cases:
+        workload = case.workload(Sends(), dense_bytes=0.0)
+        model = _model(workload, compute_s=0.0)
+        sent = {
+            (row.hosts, row.placement, row.direction): row.measured_bytes or 0.0
+            for row in measured
+            if (row.kind, row.data, row.counted) == ("bytes", case.name, case.counted)
+        }
+        for ranks in dict.fromkeys(hosts for hosts, _, _ in sent):
+            pooled = step_cost(model, _ANY_LINK, ranks, Methods()).rows_bytes
+            dealt = step_cost(model, _ANY_LINK, ranks, Methods(dedup=True))
+            for methods, place, directions, predicted in (
+                (Methods(), "table", _BOTH_WAYS, pooled),
+                (Methods(dedup=True), "row", ("ids", *_BOTH_WAYS), dealt.rows_bytes + dealt.ids_bytes),
+            ):
+                rows.append(
+                    Row(
+                        kind="simulated",
+                        data=case.name,
+                        hosts=ranks,
+                        placement=methods.text,
+                        codec="exact",
+                        counted=case.counted,
+                        direction=" + ".join(directions),
+                        predicted_bytes=predicted,
+                        measured_bytes=sum(sent[ranks, place, direction] for direction in directions),
+                    )
+                )
+    return rows
+
+
+def simulate_times(case: Case, engine: Engine, exact: Sends, measured: Sequence[Row]) -> list[Row]:
+    """Compare steps at one rate with those that were timed; ``exact`` is what exact contenders sent."""
+    timed = {(row.placement, row.codec): row for row in measured}
+    alone_s = 1e-3 * (timed["alone", "exact"].measured_ms or 0.0)
+    rows = []
+    compared: tuple[tuple[str, Codec, Sends], ...] = (
+        ("plain", "plain", Sends()),
+        ("row", "exact", exact),
+        ("row", "coded", CODED),
+    )
+    for placement, codec, sends in compared:
+        found = timed.get((placement, codec))
+        # dealt rows need memory for a share of all tables, and may lack it
+        if found is None or found.rate_mbit is None:
+            continue
+        methods = Methods(
+            dedup=placement == "row", bounded=sends.rows != "exact", dense=sends.dense != "exact"
+        )
+        network = Fabric(
+            bytes_per_s=_PAYLOAD * found.rate_mbit * 1e6 / 8,
+            latency_s=_LATENCY_S,
+            message_s=_MESSAGE_S,
+            all_to_all=_GLOO_ALL_TO_ALL if codec == "plain" else 1.0,
+        )
+        model = _model(case.workload(sends, dense_bytes=engine.dense["exact"].bytes), alone_s, engine, sends)
+        cost = step_cost(model, network, found.hosts, methods)
+        rows.append(
+            Row(
+                kind="simulated",
+                data=case.name,
+                hosts=found.hosts,
+                rate_mbit=found.rate_mbit,
+                placement=methods.text,
+                codec=codec,
+                predicted_bytes=cost.ids_bytes + cost.rows_bytes + cost.dense_bytes,
+                measured_bytes=found.measured_bytes,
+                predicted_ms=1e3 * cost.step_s,
+                measured_ms=found.measured_ms,
+                samples_per_s=found.samples_per_s,
+            )
+        )
+    return rows
+
+
+def _model(
+    workload: Workload, compute_s: float, engine: Engine | None = None, sends: Sends | None = None
+) -> ModelLoad:
+    """Describe what is trained; without an engine nothing is coded."""
+    sends = sends or Sends()
+    ratio, seconds = 1.0, 0.0
+    if engine is not None and sends.dense != "exact":
+        dense = engine.dense[sends.dense]
+        ratio, seconds = workload.dense_bytes / dense.bytes, dense.work_s / workload.dense_bytes
+    speeds = engine.codec_gb_s.get(sends.rows) if engine is not None else None
+    row_s = 0.0 if speeds is None else sum(1e-9 * workload.vector_bytes / gb_s for gb_s in speeds)
+    needed_T = [
+        distinct_rows(table.frequencies, workload.batch * table.frequencies.lookups_per_sample)
+        for table in workload.tables
+    ]
+
+    def figures(ratio_T: Sequence[float]) -> CodecFigures:
+        """Return those of a row of average size; what blocks take is part of the ratios and speeds."""
+        sent = sum(needed / ratio for needed, ratio in zip(needed_T, ratio_T, strict=True))
+        return CodecFigures(
+            row_bytes=workload.vector_bytes * sent / sum(needed_T), block_bytes=0.0, row_s=row_s, block_s=0.0
+        )
+
+    return ModelLoad(
+        frequencies_T=tuple(table.frequencies for table in workload.tables),
+        dim=workload.dim,
+        samples=workload.batch,
+        compute_s=compute_s,
+        dense_bytes=workload.dense_bytes,
+        forward=figures([table.forward.ratio for table in workload.tables]),
+        backward=figures([table.backward.ratio for table in workload.tables]),
+        codec_threads=1.0,
+        dense_ratio=ratio,
+        dense_s_per_byte=seconds,
+        hot_bytes=0.0,
+        sync_every=1,
+        overlap=0.0,
+        dense_overlap=EngineSpeeds().dense_overlap,
+    )
