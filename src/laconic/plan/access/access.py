@@ -10,9 +10,11 @@ Shape legend: ``H`` rows of the head, ``R`` runs of the tail, ``G`` runs of equa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.id_bytes import IdOrder
@@ -33,6 +35,11 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Some = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(ge=0)]
+_CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)  # where a file says so
 _RANKED = 0.5  # correlation of ids with places in the order of frequency, from which on they count as ranked
 
 
@@ -40,9 +47,10 @@ _RANKED = 0.5  # correlation of ids with places in the order of frequency, from 
 class DistinctRows:
     """How many rows were looked up at all; all three are the same where that was counted."""
 
-    rows: int
-    lower: int
-    upper: int
+    __pydantic_config__ = _CHECKED
+    rows: Count
+    lower: Count
+    upper: Count
     """Five standard errors away, or as far as rows and lookups allow."""
 
 
@@ -50,11 +58,12 @@ class DistinctRows:
 class Zipf:
     """The k-th most frequent row is looked up in proportion to ``k ** -exponent``, among the first ``ranks`` rows."""
 
-    exponent: float
-    ks: float
+    __pydantic_config__ = _CHECKED
+    exponent: Positive
+    ks: Share
     """Kolmogorov-Smirnov distance: largest difference between the shares of lookups that the k most frequent of these
     rows have, and should have."""
-    ranks: int
+    ranks: Some
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +74,9 @@ class Drift:
     the first third is seen in the last.
     """
 
-    distance: float
-    noise: float
+    __pydantic_config__ = _CHECKED
+    distance: Share
+    noise: Positive
     """Standard deviation of ``distance`` without drift."""
 
 

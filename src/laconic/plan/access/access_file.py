@@ -5,49 +5,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laconic.errors import ConfigError, FormatError
 from laconic.files import whole_file
-from laconic.plan.access.access import Access, DistinctRows, Drift, TableAccess, Zipf
+from laconic.plan.access.access import Access, Count, DistinctRows, Drift, Some, TableAccess, Zipf
 
 __all__ = ["KEY", "read_access", "write_access"]
 
 KEY = b"laconic.access"
-_LARGEST = 2**63 - 1
 _COLUMNS = ("table", "id", "count", "missed")
 
 Ints = NDArray[np.int64]
-Count = Annotated[int, Field(ge=0, le=_LARGEST)]
-Some = Annotated[int, Field(ge=1, le=_LARGEST)]
-Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class _Distinct(_Record):
-    rows: Count
-    lower: Count
-    upper: Count
-
-
-class _Zipf(_Record):
-    exponent: Annotated[float, Field(ge=0)]
-    ks: Part
-    ranks: Some
-
-
-class _Drift(_Record):
-    distance: Part
-    noise: Annotated[float, Field(ge=0)]
 
 
 class _Table(_Record):
@@ -57,10 +35,10 @@ class _Table(_Record):
     head: Count
     tail: tuple[tuple[Some, Some], ...]
     sampled: Count
-    distinct: _Distinct
+    distinct: DistinctRows
     bags: tuple[tuple[Count, Some], ...]
-    zipf: _Zipf | None
-    drift: _Drift | None
+    zipf: Zipf | None
+    drift: Drift | None
 
 
 class _Header(_Record):
@@ -110,10 +88,10 @@ def _header(access: Access) -> _Header:
                 head=table.ids_H.size,
                 tail=tuple(zip(table.tail_rows_R.tolist(), table.tail_lookups_R.tolist(), strict=True)),
                 sampled=table.sampled,
-                distinct=_Distinct(**asdict(table.distinct)),
+                distinct=table.distinct,
                 bags=table.bags,
-                zipf=None if table.zipf is None else _Zipf(**asdict(table.zipf)),
-                drift=None if table.drift is None else _Drift(**asdict(table.drift)),
+                zipf=table.zipf,
+                drift=table.drift,
             )
             for table in access.tables
         ),
@@ -203,10 +181,10 @@ def _table(table: _Table, samples: int, ids_H: Ints, counts_H: Ints, missed_H: I
         tail_rows_R=tail[:, 0].copy(),
         tail_lookups_R=tail[:, 1].copy(),
         sampled=table.sampled,
-        distinct=DistinctRows(**table.distinct.model_dump()),
+        distinct=table.distinct,
         bags=table.bags,
-        zipf=None if table.zipf is None else Zipf(**table.zipf.model_dump()),
-        drift=None if table.drift is None else Drift(**table.drift.model_dump()),
+        zipf=table.zipf,
+        drift=table.drift,
     )
 
 
@@ -244,8 +222,10 @@ def _check_sums(table: _Table, samples: int, head_lookups: int) -> None:
         raise FormatError(
             f"{where}: expected {table.distinct.rows} rows of {table.rows} in head and tail, got {seen}"
         )
-    if not table.distinct.lower <= table.distinct.rows <= table.distinct.upper <= table.rows:
-        raise FormatError(f"{where}: expected bounds around the number of rows, got {table.distinct}")
+    found = table.distinct
+    if not found.lower <= found.rows <= found.upper <= table.rows:
+        got = f"rows={found.rows} lower={found.lower} upper={found.upper}"
+        raise FormatError(f"{where}: expected bounds around the number of rows, got {got}")
     bagged = sum(count for _, count in table.bags)
     if bagged != samples:
         raise FormatError(f"{where}: expected bags of {samples} samples, got {bagged}")
