@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.extras import EXTRAS, need, remedy
+from laconic.cli.output import EXTRAS, need, remedy
 from tests.cli.forked import laconic
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"

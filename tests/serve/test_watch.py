@@ -19,11 +19,10 @@ from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query
 from laconic.serve.refusal import Refusal
 from laconic.serve.settings import Watching
-from laconic.serve.watch.alerts import Alerts
 from laconic.serve.watch.input_drift import Bins, InputDrift, chance, psi
 from laconic.serve.watch.labels import Outcomes
 from laconic.serve.watch.score_drift import ScoreDrift, exceeded, score_figures
-from laconic.serve.watch.watch import Watch
+from laconic.serve.watch.watch import Alerts, Watch
 from tests.serve.served import PATIENCE_S, ROWS, Question, damage, load_from, running
 
 NOTICED_WITHIN = 2000

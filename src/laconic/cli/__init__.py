@@ -11,9 +11,9 @@ from laconic import __version__
 from laconic.cli import (
     aggregator,
     bench,
-    extras,
     inspect,
     lab,
+    output,
     plan,
     prepare,
     profile,
@@ -82,7 +82,7 @@ def run(commands: typer.Typer) -> None:
         sys.exit(1)
     except ModuleNotFoundError as error:
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "laconic")
-        text = extras.remedy(error, command)
+        text = output.remedy(error, command)
         if text is None:
             raise
         typer.echo(f"laconic: {text}", err=True)

@@ -1,16 +1,16 @@
-"""What commands share: options, the check of files before a run, tables for people, JSON, and a progress bar."""
+"""What commands share: options, what must be installed and writable, tables for people, JSON, a progress bar."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from laconic.cli.extras import need
 from laconic.errors import ConfigError
 from laconic.files import json_text
 
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from laconic.report import AnyResult
+
+EXTRAS = {
+    "data": ("pyarrow",),
+    "lab": ("pyroute2",),
+    "report": ("plotly",),
+    "plan": ("scipy",),
+    "tune": ("scipy",),
+    "quantize": ("safetensors", "scipy"),
+    "xdp": ("ziglang",),
+    "serve": ("fastapi", "prometheus_client", "safetensors", "uvicorn"),
+    "bench": ("blosc2", "lz4", "onnx", "onnxruntime", "pysz", "torchao", "zfpy", "zstandard"),
+}
+"""What ``pip install 'laconic[EXTRA]'`` brings, by the names one imports; a test compares it with pyproject.toml."""
 
 JsonFile = Annotated[
     Path | None,
@@ -36,6 +49,22 @@ Overrides = Annotated[
     ),
 ]
 RunFile = Annotated[Path, typer.Argument(metavar="RUN.TOML", help="Settings of the run.")]
+
+
+def need(package: str) -> None:
+    """Say at the beginning of a command what would be missing at its end."""
+    if find_spec(package) is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+
+def remedy(error: ModuleNotFoundError, command: str) -> str | None:
+    """Name the package and the line that installs it; None where no extra brings it."""
+    package = (error.name or "").partition(".")[0]
+    extras = [extra for extra, packages in EXTRAS.items() if package in packages]
+    if not extras:
+        return None
+    extra = command if command in extras else extras[0]
+    return f"{command}: needs {package}; pip install 'laconic[{extra}]'"
 
 
 def check_outputs(**files: Path | None) -> None:

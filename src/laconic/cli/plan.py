@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from laconic.cli.extras import need
 from laconic.cli.output import (
     JsonFile,
     Overrides,
     check_new_toml,
     check_outputs,
     console_for,
+    need,
     write_json,
 )
 from laconic.cli.plan_output import comparison, plan_result, show_plan

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from laconic.cli.extras import need
 from laconic.cli.output import (
     JsonFile,
     Overrides,
     ReportFile,
     check_outputs,
     console_for,
+    need,
     plain_table,
     work_bars,
     write_json,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from laconic.cli.extras import need
 from laconic.cli.output import (
     JsonFile,
     ReportFile,
     check_outputs,
     console_for,
+    need,
     plain_table,
     work_bars,
     write_json,

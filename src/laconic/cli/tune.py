@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from laconic.adapt.tune import BUDGET, MOST_STEPS, SHARE
-from laconic.cli.extras import need
 from laconic.cli.output import (
     JsonFile,
     Overrides,
@@ -18,6 +17,7 @@ from laconic.cli.output import (
     check_new_toml,
     check_outputs,
     console_for,
+    need,
     plain_table,
     work_bars,
     write_result,

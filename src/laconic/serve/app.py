@@ -33,7 +33,7 @@ from starlette.requests import ClientDisconnect
 
 from laconic.serve.deployment import Deployment, Repository
 from laconic.serve.metrics import Metrics
-from laconic.serve.refusal import Refusal, bears_token
+from laconic.serve.refusal import Refusal, bad_request, bears_token
 from laconic.serve.settings import Limits, ServerSettings
 from laconic.serve.tensors import read_header_length, read_inference, read_json
 from laconic.serve.watch.labels import read_labels
@@ -184,7 +184,7 @@ class _Routes:
         """Take outcomes of earlier requests."""
         watch = self._deployment(request).watch
         if watch is None:
-            raise Refusal(400, "labels: the watch is switched off; start with watch.enabled=true")
+            raise bad_request("labels: the watch is switched off; start with watch.enabled=true")
         with self._bodies.room() as room:
             body = await self._bodies.read(request, room)
             outcome = watch.label(read_labels(read_json(body, "labels")))
@@ -269,7 +269,7 @@ class Bodies:
                 408, f"request: its body was not there after {self._limits.body_s:g} s; send it faster"
             ) from None
         except ClientDisconnect:
-            raise Refusal(400, "request: the client went away") from None
+            raise bad_request("request: the client went away") from None
         return body if encoding == "identity" else self._decompress(body, encoding, room)
 
     async def _collect(self, request: Request, room: _Room) -> bytes:
@@ -294,13 +294,13 @@ class Bodies:
         try:
             plain = decoder.decompress(body, self._most + 1)
         except zlib.error as error:
-            raise Refusal(
-                400, f"request: expected a body in {encoding}, got something else: {error}"
+            raise bad_request(
+                f"request: expected a body in {encoding}, got something else: {error}"
             ) from None
         self._check(len(plain))
         if not decoder.eof or decoder.unused_data:
             what = "more bytes behind its end" if decoder.eof else "less than all of it"
-            raise Refusal(400, f"request: expected one stream of {encoding}, got {what}")
+            raise bad_request(f"request: expected one stream of {encoding}, got {what}")
         room.take(len(plain))
         return plain
 

@@ -24,7 +24,7 @@ from laconic.serve.batcher import Batcher
 from laconic.serve.engine import Scorer
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, read_query
-from laconic.serve.refusal import Refusal
+from laconic.serve.refusal import Refusal, bad_request
 from laconic.serve.settings import ServerSettings
 from laconic.serve.tensors import Answer, Inference, write_answer
 from laconic.serve.watch.watch import Watch
@@ -40,11 +40,10 @@ def not_finite(scorer: Scorer, query: Query, probability_B: NDArray[np.float32])
     if not np.isfinite(scorer.score(np.zeros_like(one.dense_BF), lookups)).all():
         return Refusal(500, f"model: sample {sample}: the score is not a number; the artifact may be damaged")
     feature = int(np.argmax(np.abs(one.dense_BF[0])))
-    return Refusal(
-        400,
+    return bad_request(
         f"request: sample {sample}: expected dense features that the model can compute with, got "
         f"{scorer.signature.schema.dense[feature]!r} = {one.dense_BF[0, feature]:g} (as the model takes it), which makes the "
-        "score not a number; send values as large as those it was trained on",
+        "score not a number; send values as large as those it was trained on"
     )
 
 
@@ -179,7 +178,7 @@ class Repository:
                 _log.error(
                     "reload failed, version %s stays: %s", self._current and self._current.version, error
                 )
-                raise Refusal(400, f"reload: {error}; the version that was loaded stays") from error
+                raise bad_request(f"reload: {error}; the version that was loaded stays") from error
             self._metrics.reloads.labels("done").inc()
             _log.info("version %s answers now", new.version)
             return new.version

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from laconic.data import Categorical
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.serve.refusal import Refusal
+from laconic.serve.refusal import Refusal, bad_request
 from laconic.serve.settings import Limits
 from laconic.serve.signature import DENSE, LENGTHS, RAW, RAW_VALUES, Signature
 
@@ -133,7 +133,7 @@ def _check_names(tensors: Mapping[str, Array], signature: Signature) -> None:
     raw |= {RAW: DENSE} if signature.schema.dense and signature.raw is not None else {}
     for instead, name in raw.items():
         if instead in tensors and name in tensors:
-            raise Refusal(400, f"request: has both {name!r} and {instead!r}; leave one out")
+            raise bad_request(f"request: has both {name!r} and {instead!r}; leave one out")
     needed = [DENSE] if signature.schema.dense else []
     needed += [feature.name for feature in features]
     given = {raw.get(name, name) for name in tensors}
@@ -141,20 +141,18 @@ def _check_names(tensors: Mapping[str, Array], signature: Signature) -> None:
     for name in [name for name in tensors if name not in known]:
         table = name.removesuffix(RAW_VALUES)
         if name == RAW and DENSE in needed:
-            raise Refusal(
-                400,
+            raise bad_request(
                 f"input {RAW!r}: the artifact does not say how raw values become {DENSE!r}; send {DENSE!r}, or prepare, "
-                "train and quantize again",
+                "train and quantize again"
             )
         if name != table and table in needed:
-            raise Refusal(
-                400,
-                f"input {name!r}: the artifact has neither hash nor vocabulary for {table!r}; send ids as {table!r}",
+            raise bad_request(
+                f"input {name!r}: the artifact has neither hash nor vocabulary for {table!r}; send ids as {table!r}"
             )
     if missing := [name for name in needed if name not in given]:
-        raise Refusal(400, f"request: lacks {len(missing)} inputs, the first is {missing[0]!r}")
+        raise bad_request(f"request: lacks {len(missing)} inputs, the first is {missing[0]!r}")
     if strange := [name for name in tensors if name not in known]:
-        raise Refusal(400, f"request: no input {strange[0][:80]!r} (known: {', '.join(needed)})")
+        raise bad_request(f"request: no input {strange[0][:80]!r} (known: {', '.join(needed)})")
 
 
 def _dense(
@@ -168,10 +166,9 @@ def _dense(
     given_BF = tensors[name]
     allowed = ("float32",) if raw is None else ("float32", "float64")
     if given_BF.dtype.name not in allowed or given_BF.shape != (samples, len(features)):
-        raise Refusal(
-            400,
+        raise bad_request(
             f"input {name!r}: expected {kind} of shape [{samples}, {len(features)}], got {given_BF.dtype.name} of shape "
-            f"{list(given_BF.shape)}",
+            f"{list(given_BF.shape)}"
         )
     missing_BF = np.isnan(given_BF) if raw is not None else np.zeros(given_BF.shape, bool)
     _refuse(~np.isfinite(given_BF) & ~missing_BF, given_BF, signature, name, "a finite number")
@@ -194,10 +191,9 @@ def _refuse(
 ) -> None:
     if wrong_BF.any():
         sample, feature = np.argwhere(wrong_BF)[0]
-        raise Refusal(
-            400,
+        raise bad_request(
             f"input {name!r}: sample {sample}, feature {signature.schema.dense[feature]!r}: expected {expected}, got "
-            f"{given_BF[sample, feature]}",
+            f"{given_BF[sample, feature]}"
         )
 
 
@@ -209,7 +205,7 @@ def _looked_up(
     try:
         ids_L = signature.raw_ids[feature.name](tensors[name].reshape(-1))
     except ConfigError as error:
-        raise Refusal(400, f"input {name!r}: {error}") from None
+        raise bad_request(f"input {name!r}: {error}") from None
     return ids_L, int(np.count_nonzero(ids_L == feature.rows - 1))
 
 
@@ -223,38 +219,35 @@ def _lengths(
     ids, kind = tensors[name], "BYTES" if raw is not None and raw.text else "INT64"
     if ids.dtype.kind != ("O" if kind == "BYTES" else "i"):
         got = "BYTES" if ids.dtype.kind == "O" else ids.dtype.name
-        raise Refusal(400, f"input {name!r}: expected {kind}, got {got}")
+        raise bad_request(f"input {name!r}: expected {kind}, got {got}")
     if raw is None and np.ma.is_masked(ids):
-        raise Refusal(400, f"input {name!r}: expected integers, got null among them")
+        raise bad_request(f"input {name!r}: expected integers, got null among them")
     given = tensors.get(table + LENGTHS)
     if given is None:
         if ids.shape[0] != samples or (ids.ndim == 2 and ids.shape[1] != 1 and not feature.bag):
             hint = " or [B, k]" if feature.bag else ""
-            raise Refusal(
-                400,
-                f"input {name!r}: expected shape [{samples}]{hint}, B being {samples}, got {list(ids.shape)}",
+            raise bad_request(
+                f"input {name!r}: expected shape [{samples}]{hint}, B being {samples}, got {list(ids.shape)}"
             )
         return np.full(samples, ids.shape[1] if ids.ndim == 2 else 1, dtype=np.int64)
     if not feature.bag:
-        raise Refusal(
-            400, f"input {table + LENGTHS!r}: table {table!r} takes one id a sample; leave the lengths out"
+        raise bad_request(
+            f"input {table + LENGTHS!r}: table {table!r} takes one id a sample; leave the lengths out"
         )
     if given.dtype.kind != "i" or given.shape != (samples,) or ids.ndim != 1:
-        raise Refusal(
-            400,
+        raise bad_request(
             f"input {table + LENGTHS!r}: expected INT32 of shape [{samples}] beside ids of shape [L], got "
-            f"{given.dtype.name} of shape {list(given.shape)} beside {list(ids.shape)}",
+            f"{given.dtype.name} of shape {list(given.shape)} beside {list(ids.shape)}"
         )
     lengths_B = given.astype(np.int64)
     if samples and lengths_B.min() < 0:
         sample = int(np.argmin(lengths_B))
-        raise Refusal(
-            400,
-            f"input {table + LENGTHS!r}: sample {sample}: expected a length >= 0, got {lengths_B[sample]}",
+        raise bad_request(
+            f"input {table + LENGTHS!r}: sample {sample}: expected a length >= 0, got {lengths_B[sample]}"
         )
     if (total := sum(lengths_B.tolist())) != ids.size:
-        raise Refusal(
-            400, f"input {table + LENGTHS!r}: lengths add up to {total}, but there are {ids.size} ids"
+        raise bad_request(
+            f"input {table + LENGTHS!r}: lengths add up to {total}, but there are {ids.size} ids"
         )
     return lengths_B
 
@@ -270,8 +263,7 @@ def _known(
     if row is None:
         place = int(np.argmax(strange_L))
         sample = int(np.searchsorted(np.cumsum(lengths_B), place, side="right"))
-        raise Refusal(
-            400,
-            f"input {feature.name!r}: sample {sample}: expected an id in [0, {feature.rows}), got {ids_L[place]}",
+        raise bad_request(
+            f"input {feature.name!r}: sample {sample}: expected an id in [0, {feature.rows}), got {ids_L[place]}"
         )
     return np.where(strange_L, row, ids_L), count

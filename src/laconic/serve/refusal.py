@@ -6,7 +6,7 @@ import hmac
 
 from laconic.errors import LaconicError
 
-__all__ = ["Refusal", "bears_token"]
+__all__ = ["Refusal", "bad_request", "bears_token"]
 
 
 class Refusal(LaconicError):  # noqa: N818 -- an answer like any other
@@ -16,6 +16,11 @@ class Refusal(LaconicError):  # noqa: N818 -- an answer like any other
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+def bad_request(message: str) -> Refusal:
+    """Refuse with 400 what is wrong about the request itself."""
+    return Refusal(400, message)
 
 
 def bears_token(authorization: str, token: bytes | None) -> bool:

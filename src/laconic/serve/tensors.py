@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from laconic.serve.refusal import Refusal
+from laconic.serve.refusal import bad_request
 from laconic.serve.signature import OUTPUT, RAW, RAW_VALUES
 
 __all__ = ["Answer", "Inference", "read_header_length", "read_inference", "write_answer"]
@@ -71,10 +71,9 @@ def read_header_length(text: str | None, body_bytes: int) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > body_bytes:
-        raise Refusal(
-            400,
+        raise bad_request(
             f"Inference-Header-Content-Length: expected a number of at most {body_bytes}, the length of the body, "
-            f"got {text[:40]!r}",
+            f"got {text[:40]!r}"
         )
     return int(text)
 
@@ -84,9 +83,9 @@ def read_json(text: bytes | memoryview, where: str) -> dict[str, Any]:
     try:
         tree = from_json(bytes(text))
     except ValueError as error:
-        raise Refusal(400, f"{where}: expected JSON, got something else: {error}") from None
+        raise bad_request(f"{where}: expected JSON, got something else: {error}") from None
     if not isinstance(tree, dict):
-        raise Refusal(400, f"{where}: expected a JSON object, got {_kind(tree)}")
+        raise bad_request(f"{where}: expected a JSON object, got {_kind(tree)}")
     return tree
 
 
@@ -95,16 +94,16 @@ def read_inference(body: bytes, header_bytes: int | None) -> Inference:
     view = memoryview(body)
     tree = read_json(view[:header_bytes], "request")
     if strange := [key for key in tree if key not in _KNOWN]:
-        raise Refusal(400, f"request: no such field {strange[0][:80]!r} (known: {', '.join(_KNOWN)})")
+        raise bad_request(f"request: no such field {strange[0][:80]!r} (known: {', '.join(_KNOWN)})")
     inputs = tree.get("inputs")
     if not isinstance(inputs, list) or not inputs:
-        raise Refusal(400, f"inputs: expected a list of at least one tensor, got {_kind(inputs)}")
+        raise bad_request(f"inputs: expected a list of at least one tensor, got {_kind(inputs)}")
     rest = _Rest(view[len(view) if header_bytes is None else header_bytes :])
     tensors: dict[str, Array] = {}
     for number, entry in enumerate(inputs):
         name, array = _tensor(entry, f"inputs[{number}]", rest)
         if name in tensors:
-            raise Refusal(400, f"inputs[{number}]: {name!r} was given before")
+            raise bad_request(f"inputs[{number}]: {name!r} was given before")
         tensors[name] = array
     rest.expect_end()
     return Inference(read_id(tree.get("id")), tensors, _binary_answer(tree))
@@ -115,9 +114,8 @@ def read_id(value: Any) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > _LONGEST_ID:
-        raise Refusal(
-            400,
-            f"id: expected a string of at most {_LONGEST_ID} characters, got {_kind(value)} {str(value)[:40]!r}",
+        raise bad_request(
+            f"id: expected a string of at most {_LONGEST_ID} characters, got {_kind(value)} {str(value)[:40]!r}"
         )
     return value
 
@@ -131,24 +129,23 @@ class _Rest:
     def take(self, count: int, where: str) -> memoryview:
         left = len(self._view) - self._taken
         if count > left:
-            raise Refusal(
-                400,
-                f"{where}.binary_data_size: expected at most {left} bytes, what the body has left, got {count}",
+            raise bad_request(
+                f"{where}.binary_data_size: expected at most {left} bytes, what the body has left, got {count}"
             )
         self._taken += count
         return self._view[self._taken - count : self._taken]
 
     def expect_end(self) -> None:
         if left := len(self._view) - self._taken:
-            raise Refusal(400, f"request: {left} bytes behind the JSON belong to no tensor")
+            raise bad_request(f"request: {left} bytes behind the JSON belong to no tensor")
 
 
 def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
     if not isinstance(entry, dict):
-        raise Refusal(400, f"{where}: expected an object, got {_kind(entry)}")
+        raise bad_request(f"{where}: expected an object, got {_kind(entry)}")
     name = entry.get("name")
     if not isinstance(name, str):
-        raise Refusal(400, f"{where}.name: expected a string, got {_kind(name)}")
+        raise bad_request(f"{where}.name: expected a string, got {_kind(name)}")
     where = f"input {name[:80]!r}"
     datatype, raw = entry.get("datatype"), name == RAW or name.endswith(RAW_VALUES)
     types = _TYPES if not raw else _RAW_DENSE_TYPES if name == RAW else _RAW_TYPES
@@ -158,18 +155,18 @@ def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
             if datatype == "BYTES" and not raw
             else "convert before sending"
         )
-        raise Refusal(
-            400, f"{where}: expected datatype {', '.join(types)}, got {str(datatype)[:40]!r}; {remedy}"
+        raise bad_request(
+            f"{where}: expected datatype {', '.join(types)}, got {str(datatype)[:40]!r}; {remedy}"
         )
     shape = _shape(entry.get("shape"), where)
     parameters = entry.get("parameters") or {}
     if not isinstance(parameters, dict):
-        raise Refusal(400, f"{where}.parameters: expected an object, got {_kind(parameters)}")
+        raise bad_request(f"{where}.parameters: expected an object, got {_kind(parameters)}")
     if "shared_memory_region" in parameters:
-        raise Refusal(400, f"{where}: shared memory is not supported; send the data in the body")
+        raise bad_request(f"{where}: shared memory is not supported; send the data in the body")
     if (size := parameters.get("binary_data_size")) is not None:
         if "data" in entry:
-            raise Refusal(400, f"{where}: has both data and binary_data_size; leave one out")
+            raise bad_request(f"{where}: has both data and binary_data_size; leave one out")
         if types[datatype] == _TEXT:
             return name, _texts_from_bytes(size, shape, where, rest)
         return name, _from_bytes(size, types[datatype], shape, where, rest)
@@ -179,8 +176,8 @@ def _tensor(entry: Any, where: str, rest: _Rest) -> tuple[str, Array]:
 def _shape(value: Any, where: str) -> tuple[int, ...]:
     fits = isinstance(value, list) and 1 <= len(value) <= 2
     if not fits or any(type(size) is not int or not 0 <= size < 1 << 31 for size in value):
-        raise Refusal(
-            400, f"{where}: expected a shape of one or two sizes from 0 to 2^31 - 1, got {str(value)[:80]}"
+        raise bad_request(
+            f"{where}: expected a shape of one or two sizes from 0 to 2^31 - 1, got {str(value)[:80]}"
         )
     return tuple(value)
 
@@ -188,9 +185,8 @@ def _shape(value: Any, where: str) -> tuple[int, ...]:
 def _from_bytes(size: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, rest: _Rest) -> Array:
     expected = prod(shape) * dtype.itemsize
     if type(size) is not int or size != expected:
-        raise Refusal(
-            400,
-            f"{where}: expected binary_data_size {expected} for {dtype.name} of shape {list(shape)}, got {str(size)[:40]}",
+        raise bad_request(
+            f"{where}: expected binary_data_size {expected} for {dtype.name} of shape {list(shape)}, got {str(size)[:40]}"
         )
     return np.frombuffer(rest.take(size, where), dtype=dtype).reshape(shape)
 
@@ -198,10 +194,9 @@ def _from_bytes(size: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: 
 def _texts_from_bytes(size: Any, shape: tuple[int, ...], where: str, rest: _Rest) -> Array:
     count = prod(shape)
     if type(size) is not int or size < 4 * count:
-        raise Refusal(
-            400,
+        raise bad_request(
             f"{where}: expected binary_data_size of at least {4 * count} for BYTES of shape {list(shape)}, got "
-            f"{str(size)[:40]}",
+            f"{str(size)[:40]}"
         )
     data, place = bytes(rest.take(size, where)), 0
     texts = np.empty(count, dtype=_TEXT)
@@ -209,10 +204,10 @@ def _texts_from_bytes(size: Any, shape: tuple[int, ...], where: str, rest: _Rest
         length = int.from_bytes(data[place : place + 4], "little")
         texts[number] = data[place + 4 : place + 4 + length]
         if place + 4 + length > size:
-            raise Refusal(400, f"{where}: text {number} ends beyond binary_data_size {size}")
+            raise bad_request(f"{where}: text {number} ends beyond binary_data_size {size}")
         place += 4 + length
     if place != size:
-        raise Refusal(400, f"{where}: {size - place} bytes behind the last of {count} texts")
+        raise bad_request(f"{where}: {size - place} bytes behind the last of {count} texts")
     return texts.reshape(shape)
 
 
@@ -224,21 +219,19 @@ def _from_list(
     Null is a missing value, where there may be some.
     """
     if not isinstance(data, list):
-        raise Refusal(400, f"{where}: expected data as a list, or binary_data_size, got {_kind(data)}")
+        raise bad_request(f"{where}: expected data as a list, or binary_data_size, got {_kind(data)}")
     if len(shape) == 2 and data and isinstance(data[0], list):
         if len(data) != shape[0] or any(not isinstance(row, list) or len(row) != shape[1] for row in data):
-            raise Refusal(
-                400, f"{where}: expected {shape[0]} lists of {shape[1]} numbers, got another nesting"
+            raise bad_request(
+                f"{where}: expected {shape[0]} lists of {shape[1]} numbers, got another nesting"
             )
         data = list(chain.from_iterable(data))
     if len(data) != prod(shape):
-        raise Refusal(
-            400, f"{where}: expected {prod(shape)} numbers for shape {list(shape)}, got {len(data)}"
-        )
+        raise bad_request(f"{where}: expected {prod(shape)} numbers for shape {list(shape)}, got {len(data)}")
     allowed, wanted = _JSON_TYPES[dtype.kind]
     kinds = set(map(type, data))
     if strange := kinds - allowed - ({type(None)} if missing else set()):
-        raise Refusal(400, f"{where}: expected {wanted}, got {_name(strange.pop())} among them")
+        raise bad_request(f"{where}: expected {wanted}, got {_name(strange.pop())} among them")
     try:
         if dtype == _TEXT:
             texts = np.empty(len(data), dtype=_TEXT)
@@ -251,9 +244,9 @@ def _from_list(
                 np.array(data, dtype=np.float64 if dtype.kind == "f" else dtype).astype(dtype).reshape(shape)
             )
     except UnicodeEncodeError:
-        raise Refusal(400, f"{where}: expected strings of Unicode characters, got half of a pair") from None
+        raise bad_request(f"{where}: expected strings of Unicode characters, got half of a pair") from None
     except OverflowError:
-        raise Refusal(400, f"{where}: a number is too large for {dtype.name}") from None
+        raise bad_request(f"{where}: a number is too large for {dtype.name}") from None
 
 
 def _with_missing(data: list[Any], dtype: np.dtype[Any]) -> Array:
@@ -270,30 +263,29 @@ def _binary_answer(tree: dict[str, Any]) -> bool:
     parameters = tree.get("parameters") or {}
     outputs = tree.get("outputs") or []
     if not isinstance(parameters, dict) or not isinstance(outputs, list):
-        raise Refusal(400, "request: expected parameters as an object and outputs as a list")
+        raise bad_request("request: expected parameters as an object and outputs as a list")
     binary = parameters.get("binary_data_output", False)
     for own in _output_parameters(outputs):
         if "classification" in own or "shared_memory_region" in own:
-            raise Refusal(400, "outputs: classification and shared memory are not supported; leave them out")
+            raise bad_request("outputs: classification and shared memory are not supported; leave them out")
         binary = own.get("binary_data", binary)
     if not isinstance(binary, bool):
-        raise Refusal(400, f"request: expected true or false for binary output, got {_kind(binary)}")
+        raise bad_request(f"request: expected true or false for binary output, got {_kind(binary)}")
     return binary
 
 
 def _output_parameters(outputs: list[Any]) -> Iterator[dict[str, Any]]:
     for number, entry in enumerate(outputs):
         if not isinstance(entry, dict):
-            raise Refusal(
-                400,
-                f'outputs[{number}]: expected an object, got {str(entry)[:80]!r}; send {{"name": "{OUTPUT}"}}',
+            raise bad_request(
+                f'outputs[{number}]: expected an object, got {str(entry)[:80]!r}; send {{"name": "{OUTPUT}"}}'
             )
         name = entry.get("name")
         if name != OUTPUT or number:
-            raise Refusal(400, f"outputs[{number}]: expected {OUTPUT!r}, once, got {str(name)[:80]!r}")
+            raise bad_request(f"outputs[{number}]: expected {OUTPUT!r}, once, got {str(name)[:80]!r}")
         own = entry.get("parameters") or {}
         if not isinstance(own, dict):
-            raise Refusal(400, f"outputs[{number}].parameters: expected an object, got {_kind(own)}")
+            raise bad_request(f"outputs[{number}].parameters: expected an object, got {_kind(own)}")
         yield own
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.serve.refusal import Refusal
+from laconic.serve.refusal import bad_request
 from laconic.serve.tensors import read_id
 
 __all__ = ["EntropyFigures", "Outcomes", "ScoredRequest", "read_labels"]
@@ -36,17 +36,17 @@ def read_labels(tree: dict[str, Any]) -> list[tuple[str, Scores]]:
     """Check what a client sent."""
     entries = tree.get("labels")
     if not isinstance(entries, list) or set(tree) != {"labels"}:
-        raise Refusal(
-            400, 'labels: expected {"labels": [{"id": ..., "label": [...]}, ...]}, got something else'
+        raise bad_request(
+            'labels: expected {"labels": [{"id": ..., "label": [...]}, ...]}, got something else'
         )
     read = []
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict) or set(entry) != {"id", "label"}:
-            raise Refusal(400, f"labels[{number}]: expected an object with id and label")
+            raise bad_request(f"labels[{number}]: expected an object with id and label")
         name, label = read_id(entry["id"]), entry["label"]
         label = label if isinstance(label, list) else [label]
         if name is None or any(type(value) is not int or value not in (0, 1) for value in label):
-            raise Refusal(400, f"labels[{number}]: expected an id, and labels 0 and 1")
+            raise bad_request(f"labels[{number}]: expected an id, and labels 0 and 1")
         read.append((name, np.array(label, dtype=np.float32)))
     return read
 
@@ -115,9 +115,8 @@ class Outcomes:
             for name, label_B in labels:
                 known = self._scored.get(name)
                 if known is not None and known.live_B.size != label_B.size:
-                    raise Refusal(
-                        400,
-                        f"labels: {name[:80]!r}: expected {known.live_B.size} labels, got {label_B.size}",
+                    raise bad_request(
+                        f"labels: {name[:80]!r}: expected {known.live_B.size} labels, got {label_B.size}"
                     )
             for name, label_B in labels:
                 scored = self._scored.pop(name, None)

@@ -6,11 +6,12 @@
                               `-> scores: a share, by the shadow as well --> alerts --> blame --> switch
     label ----> outcomes      --> normalized entropy                     --> alerts --> blame --> switch
 
-What finds no room in the queue is dropped and counted; no request waits for the watch. Input drift alone switches nothing: a
-model in fp32 knows the new inputs no better.
+What finds no room in the queue is dropped and counted; no request waits for the watch. Input drift
+alone switches nothing: a model in fp32 knows the new inputs no better.
 
-Clients must not be able to blind it, nor to fill its memory. Samples of which the shadow's score is no finite number are
-counted and left out of windows and evidence. Inputs that are kept are bounded in bytes, whatever the number of samples.
+Clients must not be able to blind it, nor to fill its memory. Samples of which the shadow's score is
+no finite number are counted and left out of windows and evidence. Inputs that are kept are bounded
+in bytes, whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -37,15 +38,65 @@ from laconic.serve.engine import Scorer
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, merged
 from laconic.serve.settings import Watching
-from laconic.serve.watch.alerts import Alerts
-from laconic.serve.watch.culprit import Evidence, Finding, settle
 from laconic.serve.watch.input_drift import FeatureFigures, InputDrift
 from laconic.serve.watch.labels import Outcomes, ScoredRequest
-from laconic.serve.watch.score_drift import ScoreDrift, exceeded
+from laconic.serve.watch.score_drift import Evidence, Finding, ScoreDrift, exceeded, settle
 
-__all__ = ["Watch"]
+__all__ = ["Alert", "Alerts", "Watch"]
 
 _log = logging.getLogger("laconic.serve.watch")
+_KEPT = 200
+"""Alerts, and findings, in a report."""
+"""Alerts, and findings, in a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One figure of one part, at the moment it exceeded its limit."""
+
+    unix_s: float
+    figure: str
+    part: str
+    value: float
+    limit: float
+    request: int
+    """How many requests the watch had been shown by then."""
+
+
+class Alerts:
+    """An alert is raised when a figure exceeds its limit, and again only after it was within it."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._active: dict[tuple[str, str], Alert] = {}
+        self._history: deque[Alert] = deque(maxlen=_KEPT)
+
+    def judge(self, figure: str, part: str, value: float, limit: float, request: int) -> bool:
+        """Take a figure; whether this is a new alert. NaN is no figure: nothing begins with it, and nothing ends."""
+        key = (figure, part)
+        self._metrics.drift.labels(figure, part).set(value)
+        if math.isnan(value):
+            return False
+        if value <= limit:
+            if self._active.pop(key, None) is not None:
+                _log.info("%s of %s is within its limit again: %.4g, limit %.4g", figure, part, value, limit)
+            return False
+        if key in self._active:
+            return False
+        alert = Alert(time.time(), figure, part, value, limit, request)
+        self._active[key] = alert
+        self._history.append(alert)
+        self._metrics.alerts.labels(figure, part).inc()
+        _log.warning("alert: %s of %s is %.4g, limit %.4g", figure, part, value, limit)
+        return True
+
+    def report(self) -> dict[str, Any]:
+        """Alerts that last, and the latest ones."""
+        return {
+            "active": [asdict(alert) for alert in list(self._active.values())],
+            "alerts": [asdict(alert) for alert in list(self._history)],
+        }
+
 
 _GATHER_S = 0.02
 """Requests of this time are looked at together: numpy costs the same for one and for fifty."""
@@ -56,8 +107,6 @@ _NICENESS = 10
 _MOST_WAITING_BYTES = 64 << 20
 _MOST_SAMPLE_BYTES = 64 << 10
 """Of a request's inputs, by sample: windows, evidence and reference count samples, and may keep this for each."""
-_KEPT = 200
-"""Findings in a report."""
 
 Scores = NDArray[np.float32]
 
