@@ -237,17 +237,11 @@ def _debug(options: _Options, what: Path) -> None:
 
 
 def _artifact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artifact:
-    from laconic.quantize.formats import Recipe, quantize_model, read_artifact
+    from laconic.quantize.formats import Recipe, read_artifact
+    from laconic.quantize.search.search import Drafts
 
     if not what.is_dir():
-        names = bench.trained.features.table_names
-        recipe = Recipe.load(what)
-        return quantize_model(
-            bench.trained,
-            recipe,
-            bench.observed,
-            say=lambda name: tell("quantizing tables", names.index(name), len(names)),
-        )
+        return Drafts(bench.trained, bench.observed, tell).artifact(Recipe.load(what))
     artifact = read_artifact(what)
     if (artifact.shape, artifact.features.table_names) != (
         bench.trained.shape,

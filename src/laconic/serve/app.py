@@ -34,7 +34,7 @@ from starlette.requests import ClientDisconnect
 from laconic.serve.deployment import Deployment, Repository
 from laconic.serve.metrics import Metrics
 from laconic.serve.refusal import Refusal, bad_request, bears_token
-from laconic.serve.settings import Limits, ServerSettings
+from laconic.serve.settings import RequestLimits, ServerSettings
 from laconic.serve.tensors import read_header_length, read_inference, read_json
 from laconic.serve.watch.labels import read_labels
 
@@ -238,7 +238,7 @@ _WINDOWS = {"gzip": 31, "deflate": 15}
 class Bodies:
     """All bodies that are at hand, whose bytes have a common limit."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._most = int(limits.body_mb * _MB)
         self._room = int(limits.bodies_mb * _MB)

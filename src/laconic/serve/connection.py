@@ -40,7 +40,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from laconic.serve.deployment import Repository
 from laconic.serve.metrics import Metrics
 from laconic.serve.refusal import Refusal, bears_token
-from laconic.serve.settings import Limits, ServerSettings
+from laconic.serve.settings import RequestLimits, ServerSettings
 
 __all__ = ["Overload", "Refused", "connection_class"]
 
@@ -142,7 +142,7 @@ _PARTING_S = 1.0
 
 
 class _Connection(H11Protocol):
-    limits: Limits
+    limits: RequestLimits
     metrics: Metrics
     overload: Overload
 
@@ -255,6 +255,6 @@ class _Connection(H11Protocol):
             timer.cancel()
 
 
-def connection_class(limits: Limits, metrics: Metrics, overload: Overload) -> type[Any]:
+def connection_class(limits: RequestLimits, metrics: Metrics, overload: Overload) -> type[Any]:
     """Return a protocol for Uvicorn, with these limits."""
     return type("Connection", (_Connection,), {"limits": limits, "metrics": metrics, "overload": overload})

@@ -17,7 +17,7 @@ from laconic.data import Categorical
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.serve.refusal import Refusal, bad_request
-from laconic.serve.settings import Limits
+from laconic.serve.settings import RequestLimits
 from laconic.serve.signature import DENSE, LENGTHS, RAW, RAW_VALUES, Signature
 
 __all__ = ["Noted", "Query", "merged", "read_query"]
@@ -80,7 +80,7 @@ class Query:
         return self.ids_L[begin : begin + int(self.lengths_TB[table].sum())]
 
 
-def read_query(tensors: Mapping[str, Array], signature: Signature, limits: Limits) -> Query:
+def read_query(tensors: Mapping[str, Array], signature: Signature, limits: RequestLimits) -> Query:
     """Check every size and every value; the first that is wrong is named, with its table and sample."""
     schema = signature.schema
     _check_names(tensors, signature)

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from laconic.config import Settings
 
-__all__ = ["Batching", "Limits", "ServerSettings", "Watching"]
+__all__ = ["Batching", "RequestLimits", "ServerSettings", "Watching"]
 
 
-class Limits(Settings):
+class RequestLimits(Settings):
     """What a client cannot exceed."""
 
     body_mb: float = Field(default=8.0, gt=0)
@@ -120,6 +120,6 @@ class ServerSettings(Settings):
     threads: int = Field(default=1, ge=1)
     """Threads that score a batch."""
 
-    limits: Limits = Limits()
+    limits: RequestLimits = RequestLimits()
     batching: Batching = Batching()
     watch: Watching = Watching()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -21,24 +21,24 @@ def quantize_model(
     observed: Mapping[str, Observed] | None = None,
     *,
     metrics: Mapping[str, float] | None = None,
-    say: Callable[[str], None] = lambda name: None,
+    tables: Mapping[str, Tensor] | None = None,
 ) -> Artifact:
     """Quantize every table and layer as the recipe says. ``observed`` comes from ``observe``.
 
-    ``say`` is called with the name of each table before it is quantized.
+    ``tables``: rows that are stored as the recipe says already, by name of their table.
     """
     recipe.check(trained.features.table_names, trained.shape.layer_names())
     layers = quantize_layers(trained, recipe, observed)
-    tables = {}
+    stored = dict(tables or {})
     for name in trained.features.table_names:
-        say(name)
-        choice = recipe.tables[name]
-        tables[name] = quantize_rows(trained.tables[name], choice.format, choice.ranges)
+        if name not in stored:
+            choice = recipe.tables[name]
+            stored[name] = quantize_rows(trained.tables[name], choice.format, choice.ranges)
     return Artifact(
         shape=trained.shape,
         features=trained.features,
         recipe=recipe,
-        tables=tables,
+        tables={name: stored[name] for name in trained.features.table_names},
         layers=layers,
         metrics=dict(metrics or {}),
         vocabularies=trained.vocabularies,

@@ -18,7 +18,7 @@ from laconic.quantize.formats.result import (
     QuantizePart,
 )
 from laconic.quantize.search.candidates import recipe_of
-from laconic.quantize.search.sensitivity import Measurement
+from laconic.quantize.search.sensitivity import MeasuredCandidate
 
 __all__ = ["Chosen", "choose", "explain_part", "harm_figures", "pareto"]
 
@@ -30,7 +30,7 @@ _OTHER = 0.03  # weight of the objective that was not asked for
 class Chosen:
     """A choice for every part, and what it is predicted to take and to harm."""
 
-    parts: tuple[Measurement, ...]
+    parts: tuple[MeasuredCandidate, ...]
     budget: float
     gap: float
     """Share by which the best choice within the budget may be better; 0 where the solver came to its end."""
@@ -56,7 +56,7 @@ class Chosen:
         return sum(max(measurement.harm.estimate, 0.0) for measurement in self.parts)
 
 
-def choose(parts: Sequence[Sequence[Measurement]], budget: float, objective: Objective) -> Chosen:
+def choose(parts: Sequence[Sequence[MeasuredCandidate]], budget: float, objective: Objective) -> Chosen:
     """Choose a candidate of every part, so that all together take least and harm no more than the budget.
 
     The other objective counts for a thirtieth: nobody wants a model that is a kilobyte smaller and takes a layer's
@@ -73,7 +73,7 @@ def choose(parts: Sequence[Sequence[Measurement]], budget: float, objective: Obj
     return Chosen(picked, budget, gap if gap > 1e-6 else 0.0)
 
 
-def _costs(parts: Sequence[Sequence[Measurement]], objective: Objective) -> list[list[float]]:
+def _costs(parts: Sequence[Sequence[MeasuredCandidate]], objective: Objective) -> list[list[float]]:
     """Bytes as a share of the model in fp32, time as a share of all that choices can make a difference of."""
     exact = sum(part[0].bytes for part in parts) or 1
     fastest = [min(m.us for m in part) for part in parts]
@@ -85,7 +85,7 @@ def _costs(parts: Sequence[Sequence[Measurement]], objective: Objective) -> list
     ]
 
 
-def pareto(parts: Sequence[Sequence[Measurement]], budget: float) -> list[ParetoPoint]:
+def pareto(parts: Sequence[Sequence[MeasuredCandidate]], budget: float) -> list[ParetoPoint]:
     """Say what budgets from a hundredth of this one to a hundred times buy, for either objective."""
     points: list[ParetoPoint] = []
     objectives: tuple[Objective, Objective] = ("size", "latency")
@@ -109,7 +109,7 @@ def pareto(parts: Sequence[Sequence[Measurement]], budget: float) -> list[Pareto
 
 
 def explain_part(
-    part: Sequence[Measurement], chosen: Measurement, objective: Objective, rows: int | None
+    part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, objective: Objective, rows: int | None
 ) -> QuantizePart:
     """Say what a part got, why, and what else it could have had; ``rows`` are those of a table."""
     return QuantizePart(
@@ -143,7 +143,7 @@ def harm_figures(harm: Harm) -> HarmFigures | None:
     )
 
 
-def _reason(part: Sequence[Measurement], chosen: Measurement, objective: Objective) -> str:
+def _reason(part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, objective: Objective) -> str:
     """Say what the choice saves and harms, and what the one next in line would."""
     exact = part[0]
     saved = (
@@ -164,7 +164,9 @@ def _reason(part: Sequence[Measurement], chosen: Measurement, objective: Objecti
     return "; ".join(words)
 
 
-def _runner_up(part: Sequence[Measurement], chosen: Measurement, objective: Objective) -> Measurement | None:
+def _runner_up(
+    part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, objective: Objective
+) -> MeasuredCandidate | None:
     """Of the candidates that take less, the one that harms least."""
     if objective == "size":
         cheaper = [m for m in part if m.bytes < chosen.bytes]

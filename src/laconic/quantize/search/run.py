@@ -25,7 +25,7 @@ from laconic.quantize.search.debugger import PartError, debug
 from laconic.quantize.search.latency import Stopwatch, engine_us
 from laconic.quantize.search.probe import Probe
 from laconic.quantize.search.search import Drafts, Found, Half, Scored, score, search
-from laconic.quantize.search.sensitivity import Measurement, MeasurementFile, measure_candidates
+from laconic.quantize.search.sensitivity import MeasuredCandidate, MeasurementFile, measure_candidates
 from laconic.quantize.search.workbench import Tell, Workbench, thinned
 from laconic.serve.query import Query
 from laconic.serve.watch.input_drift import InputDrift
@@ -94,7 +94,7 @@ class Searched:
 
     artifact: Artifact
     found: Found
-    parts: list[list[Measurement]]
+    parts: list[list[MeasuredCandidate]]
     """Every candidate of every part."""
 
 
@@ -139,7 +139,7 @@ def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile
 
 def _measure(
     bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell
-) -> list[list[Measurement]]:
+) -> list[list[MeasuredCandidate]]:
     some = thinned(bench.halves.search, settings.probe)
     probe = Probe(bench.trained, some, bench.observed)
     stopwatch = Stopwatch(bench.trained, bench.halves.search, bench.observed, settings.batch)

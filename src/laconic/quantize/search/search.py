@@ -23,14 +23,13 @@ from torch import Tensor
 from laconic.adapt.harm import Harm, measure_harm
 from laconic.data import Samples
 from laconic.errors import PlanError
-from laconic.quantize.formats import Artifact, Recipe, TableChoice
+from laconic.quantize.formats import Artifact, Recipe, TableChoice, quantize_model
 from laconic.quantize.formats.layers import Observed
-from laconic.quantize.formats.quantize import quantize_layers
 from laconic.quantize.formats.result import Attempt, Objective
 from laconic.quantize.formats.rows import quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel
 from laconic.quantize.search.choose import Chosen, choose, harm_figures
-from laconic.quantize.search.sensitivity import Measurement
+from laconic.quantize.search.sensitivity import MeasuredCandidate
 from laconic.quantize.search.workbench import Tell, check_finite, labels
 from laconic.serve import Engine
 from laconic.train.metrics import Evaluation, Predictions
@@ -67,14 +66,8 @@ class Drafts:
             self._tables[name] = choice, quantize_rows(trained.tables[name], choice.format, choice.ranges)
         if changed:
             self._tell("quantizing tables", len(changed), len(changed))
-        return Artifact(
-            shape=trained.shape,
-            features=trained.features,
-            recipe=recipe,
-            tables={name: self._tables[name][1] for name in trained.features.table_names},
-            layers=quantize_layers(trained, recipe, self._observed),
-            vocabularies=trained.vocabularies,
-        )
+        tables = {name: stored for name, (_, stored) in self._tables.items()}
+        return quantize_model(trained, recipe, self._observed, tables=tables)
 
     def _has(self, name: str, choice: TableChoice) -> bool:
         return name in self._tables and self._tables[name][0] == choice
@@ -139,7 +132,7 @@ class Found:
 
 
 def search(
-    parts: Sequence[Sequence[Measurement]],
+    parts: Sequence[Sequence[MeasuredCandidate]],
     budget: float,
     objective: Objective,
     search_half: Half,

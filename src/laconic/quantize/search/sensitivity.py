@@ -27,13 +27,13 @@ from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import Candidate, candidates
 from laconic.quantize.search.probe import Probe
 
-__all__ = ["Measurement", "MeasurementFile", "measure_candidates", "stored_bytes"]
+__all__ = ["MeasuredCandidate", "MeasurementFile", "measure_candidates", "stored_bytes"]
 
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class MeasuredCandidate:
     """One candidate."""
 
     candidate: Candidate
@@ -68,14 +68,14 @@ class MeasurementFile:
     def __len__(self) -> int:
         return len(self._found)
 
-    def get(self, candidate: Candidate) -> Measurement | None:
+    def get(self, candidate: Candidate) -> MeasuredCandidate | None:
         """Return what was measured before."""
         line = self._found.get((candidate.part.kind, candidate.part.name, candidate.label))
         if line is None:
             return None
-        return Measurement(candidate, line["bytes"], line["us"], Harm(**line["harm"]))
+        return MeasuredCandidate(candidate, line["bytes"], line["us"], Harm(**line["harm"]))
 
-    def add(self, measurement: Measurement) -> None:
+    def add(self, measurement: MeasuredCandidate) -> None:
         """Write a measurement down at once."""
         part, harm = measurement.candidate.part, asdict(measurement.harm)
         line: dict[str, Any] = {"kind": part.kind, "name": part.name, "label": measurement.candidate.label}
@@ -112,17 +112,17 @@ def measure_candidates(
     latency_us: Callable[[Candidate], float],
     file: MeasurementFile,
     done: Callable[[Candidate], None] = lambda candidate: None,
-) -> list[list[Measurement]]:
+) -> list[list[MeasuredCandidate]]:
     """Measure what the file does not have yet; candidates of each part stand together.
 
     ``done`` is called with every candidate, measured now or before.
     """
     trained = probe.trained
-    parts: dict[Any, list[Measurement]] = {}
+    parts: dict[Any, list[MeasuredCandidate]] = {}
     for candidate in candidates(probe.names, trained.shape.layer_names()):
         found = file.get(candidate)
         if found is None:
-            found = Measurement(
+            found = MeasuredCandidate(
                 candidate, stored_bytes(trained, candidate), latency_us(candidate), _harm(probe, candidate)
             )
             file.add(found)
