@@ -47,8 +47,7 @@ class _Output:
     def show(self, tables: Any, rows: Iterable[Any]) -> None:
         """Print tables, and write rows where that was asked for."""
         self.console.print(tables)
-        if self._file is not None:
-            write_json([row if isinstance(row, dict) else asdict(row) for row in rows], self._file)
+        write_json([row if isinstance(row, dict) else asdict(row) for row in rows], self._file)
 
 
 @app.callback()
@@ -77,8 +76,7 @@ def codecs(
     with Progress(*columns, console=console, transient=True) as progress:
         result = run_codec_benchmark(data=data, repeats=repeats, quick=quick, progress=progress)
     console.print(render(result))
-    if json_file is not None:
-        write_json(result.rows, json_file)
+    write_json(result.rows, json_file)
 
 
 @app.command("train")
@@ -139,16 +137,8 @@ def adapt(
 ) -> None:
     """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
     from benchmarks.adaptation.benchmark import render, run_adaptation_benchmark
-    from laconic.errors import ConfigError
 
-    try:
-        rates_mbit = [
-            None if rate.strip() == "loopback" else float(rate) for rate in rates.split(",") if rate.strip()
-        ]
-    except ValueError as error:
-        raise ConfigError(
-            f"--rates: expected numbers or loopback, separated by commas, got {rates!r}"
-        ) from error
+    rates_mbit = [None if rate == "loopback" else rate for rate in _rates(rates, "loopback")]
     out = _Output(json_file, 120)
     with out.status() as say:
         result = run_adaptation_benchmark(data=data, seeds=seeds, rates_mbit=rates_mbit, full=full, say=say)
@@ -250,13 +240,16 @@ def serve(
     out.show(render(result), result.all_rows())
 
 
-def _rates(text: str) -> list[float]:
+def _rates(text: str, *words: str) -> list[Any]:
+    """Read rates, in Mbit/s, and words that may stand for one."""
     from laconic.errors import ConfigError
 
+    parts = [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return [float(rate) for rate in text.split(",") if rate.strip()]
+        return [part if part in words else float(part) for part in parts]
     except ValueError as error:
-        raise ConfigError(f"--rates: expected numbers separated by commas, got {text!r}") from error
+        allowed = " or ".join(("numbers", *words)) + ("," if words else "")
+        raise ConfigError(f"--rates: expected {allowed} separated by commas, got {text!r}") from error
 
 
 if __name__ == "__main__":

@@ -27,17 +27,6 @@ from laconic.errors import ConfigError
 from laconic.machine import cores
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 
-__all__ = [
-    "Recipe",
-    "append_line",
-    "data_parser",
-    "data_sets",
-    "in_processes",
-    "real_data_sets",
-    "recipe_for",
-    "run_settings",
-]
-
 _CONVENTION = """label = "label"
 
 [[dense]]

@@ -15,20 +15,6 @@ from rich.table import Table
 from laconic import kernels
 from laconic.machine import cores, cpu_model
 
-__all__ = [
-    "Interval",
-    "Machine",
-    "figures_table",
-    "grouped",
-    "link_text",
-    "megabytes",
-    "paired_ratios",
-    "print_wide",
-    "ratios_of_turns",
-    "standard_error",
-    "table_of",
-]
-
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 

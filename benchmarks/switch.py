@@ -25,8 +25,6 @@ from benchmarks.results import grouped, link_text, table_of
 from laconic.lab import Lab, Rate
 from laconic.reduce.network.client import ADDRESS_VARIABLE, InNetwork
 
-__all__ = ["METHODS", "Row", "render", "run_switch_benchmark"]
-
 METHODS = {"ring (gloo)": None, "user space": "user", "XDP": "xdp"}
 _TIMEOUT_S = 600
 

@@ -31,8 +31,6 @@ from numpy.typing import NDArray
 
 from laconic.demo.measure import turns
 
-__all__ = ["BestTimes", "Times", "Trial", "best_times", "one_core", "one_thread", "time_calls"]
-
 Times = NDArray[np.float64]
 _LONG_NS = 10_000_000
 _FEW = 5  # calls: fewer of them make no median

@@ -29,8 +29,6 @@ from laconic.config import Settings
 from laconic.errors import ConfigError
 from laconic.train.ranks import Ranks
 
-__all__ = ["Measured", "MethodFigures", "bytes_sent", "fingerprint", "measure", "serve"]
-
 _SENT = 8  # column of bytes sent, after eight of what was received
 
 

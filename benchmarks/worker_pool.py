@@ -19,8 +19,6 @@ from laconic.config import Settings
 from laconic.errors import CommError
 from laconic.lab import Lab
 
-__all__ = ["WorkerPool"]
-
 Answer = TypeVar("Answer", bound=Settings)
 
 

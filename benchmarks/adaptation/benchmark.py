@@ -38,17 +38,6 @@ from laconic.adapt.tune.measure import Measured
 from laconic.data import DataSettings, SyntheticSettings, open_source
 from laconic.demo.measure import RunFigures, step_ms
 
-__all__ = [
-    "AdaptationResult",
-    "Parts",
-    "Row",
-    "accuracy_rows",
-    "bar",
-    "parts_of",
-    "render",
-    "run_adaptation_benchmark",
-]
-
 _GENERATED = SyntheticSettings(kind="synthetic", samples=400_000)
 _HOSTS = 2
 _FIXED = ("plain_pairwise", "fp16_pairwise", "int8_pairwise", "rows_fp32_pairwise", "laconic_pairwise")

@@ -31,8 +31,6 @@ from laconic.data import Samples, Source
 from laconic.exchange.coder import Coder
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
 
-__all__ = ["EncoderRow", "compare_encoders", "encoder_table"]
-
 _SAMPLES = (256, 2048)  # of a rank: what is trained with, and what ``benchmarks train`` counts bytes with
 _BATCHES = 4
 _VECTOR_LZ, _HUFFMAN = 5, 6  # forms of a block, docs/formats/sc24.md

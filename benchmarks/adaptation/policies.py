@@ -36,24 +36,6 @@ from laconic.train.rehearse import rehearse
 from laconic.train.settings import ModelSettings, RunSettings
 from laconic.train.trainer import Trainer
 
-__all__ = [
-    "GLOBAL_BOUNDS",
-    "KEEPS_AUC",
-    "MODEL",
-    "RANKS",
-    "TUNE_SHARES",
-    "PolicyOutcome",
-    "PolicyTrial",
-    "auto",
-    "decayed",
-    "exact",
-    "global_bound",
-    "measure_set",
-    "run_trial",
-    "settings_for",
-    "tuned",
-]
-
 RANKS = 4
 MODEL = ModelSettings(dim=16, bottom=(128, 64), top=(128, 64))
 _BATCH = 1024 // RANKS

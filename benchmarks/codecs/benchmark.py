@@ -26,17 +26,6 @@ from benchmarks.results import Machine
 from benchmarks.timing import BestTimes, Trial, best_times
 from laconic.errors import ConfigError
 
-__all__ = [
-    "CaseResult",
-    "Entry",
-    "Figures",
-    "Result",
-    "max_error",
-    "measure",
-    "render",
-    "run_codec_benchmark",
-]
-
 LARGE_BYTES = 64 << 20
 LARGE_ROUNDS = 2
 SHORTEST_TURN_S = 0.016

@@ -29,17 +29,6 @@ from torch import Tensor
 
 from laconic.errors import ConfigError
 
-__all__ = [
-    "Case",
-    "Dump",
-    "Generator",
-    "find_dumps",
-    "generators",
-    "ideal_ratio",
-    "parse_dump",
-    "relative_case",
-]
-
 OF_RANGE = "of the range"
 OF_RMS = "of the RMS"
 ABSOLUTE = "absolute"

@@ -18,8 +18,6 @@ from benchmarks.timing import Trial
 from laconic.codecs import Batch, BoundedRows, Huffman, Hybrid, Lossless, VectorLz
 from laconic.codecs.codec import Codec
 
-__all__ = ["DITHERED", "MATRIX", "ONE_BLOCK", "OURS", "ZSTD_1", "Contender", "contenders_for"]
-
 OURS = "BoundedRows"
 ZSTD_1 = "quantize+zstd-1"
 EXACT_ZSTD_1 = "zstd-1, exact"

@@ -24,8 +24,6 @@ from benchmarks.worker_pool import WorkerPool
 from laconic.config import Settings
 from laconic.errors import CommError, ConfigError
 
-__all__ = ["Plan", "Row", "parts_of", "render", "rows_of", "run_reduction_benchmark", "usual_plan"]
-
 _WORKER = "benchmarks.reduction.worker"
 _LOOPBACK_HOSTS = 2
 _LOOPBACK_ROUNDS, _LOOPBACK_STEPS = 8, 4  # times as many: differences are small

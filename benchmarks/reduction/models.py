@@ -37,8 +37,6 @@ from laconic.data.synthetic import zipf_rows
 from laconic.models import DLRM
 from laconic.models.mlp import linear, mlp
 
-__all__ = ["BOOK_CROSSING", "AnyTask", "Batch", "Dlrm", "Encoder", "Lstm", "Mlp", "Ncf", "Task"]
-
 BOOK_CROSSING = "book_crossing.parquet"
 _DENSE = 13
 _MASK, _IGNORE = 0, -100  # a masked word; torch's mark of one that is not to be guessed

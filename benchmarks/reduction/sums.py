@@ -43,19 +43,6 @@ from laconic.config import Settings
 from laconic.reduce import Method as Way
 from laconic.reduce import Reducer
 
-__all__ = [
-    "METHODS",
-    "AnyWorkload",
-    "Generated",
-    "Recorded",
-    "Setting",
-    "Sum",
-    "Summed",
-    "Supports",
-    "Truth",
-    "record",
-]
-
 Floats = NDArray[np.float32]
 Supports = Literal["identical", "independent"]
 _RELATIVE = 1e-6

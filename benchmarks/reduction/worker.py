@@ -32,8 +32,6 @@ from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.reduce import Reducer
 from laconic.train.ranks import Ranks, process_group
 
-__all__ = ["Answer", "Iterations", "Sums"]
-
 _RATE = 0.01
 _BATCHES = 8  # made before the clock starts, used in turn
 

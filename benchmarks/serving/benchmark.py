@@ -1,22 +1,27 @@
-"""Whole models, engine by engine: throughput at large batches, latency of single samples, size, accuracy."""
+"""Whole models, engine by engine: throughput at large batches, latency of single samples, size, accuracy.
+
+And how much more model fits: five times the parameters and more FLOPs, in the memory and latency of a reference in fp32.
+The reference has layers of a usual size over tables of some million rows. The larger model has five times as many
+numbers in its tables, as int4 rows, and wider layers, in int8; widths are tried until they take too long. Layers are
+drawn, not trained: this is about memory and time alone.
+"""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
+from torch import Tensor
 
 from benchmarks.data_sets import data_sets
 from benchmarks.results import grouped, table_of
-from benchmarks.serving import complexity
-from benchmarks.serving.complexity import Fit, fits_table, measure_complexity
-from benchmarks.serving.engines import ENGINES, Contender, Row, forget_compiled
+from benchmarks.serving.engines import ENGINES, Contender, Row, engine_contender, forget_compiled
 from benchmarks.serving.models import (
     BATCH,
     GENERATED,
@@ -31,18 +36,43 @@ from benchmarks.serving.models import (
     trained_case,
     with_precisions,
 )
-from benchmarks.timing import one_core, one_thread, time_calls
+from benchmarks.timing import Times, one_core, one_thread, time_calls
 from laconic import kernels
-from laconic.quantize.formats import RowFormat, quantize_rows
+from laconic.quantize.formats import (
+    Artifact,
+    LayerChoice,
+    ModelShape,
+    Recipe,
+    RowFormat,
+    TableChoice,
+    TrainedModel,
+    quantize_rows,
+)
+from laconic.quantize.formats.quantize import quantize_layers
+from laconic.quantize.formats.trained_model import linear_layers
 from laconic.train.metrics import Evaluation, Predictions
-
-__all__ = ["Result", "measure_bags", "measure_engines", "render", "run_serving_benchmark"]
 
 _TIMED = 96  # batches to time with; all are evaluated on
 _TRAINING_STEPS = 100
 _LARGE_STEPS = 200  # its rows are many, and seldom looked up
 _DIM, _BAG, _BAGS, _BAG_ROWS = 64, 32, 256, 4_000_000
 _FORMATS = (RowFormat.FP32, RowFormat.INT8, RowFormat.INT4)
+_FIT_BATCH = 64
+_WIDTHS = (1.5, 2.0, 2.5, 3.0)
+"""Widths of layers, in multiples of the reference's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A model beside the reference."""
+
+    row: Row
+    parameters: int
+    flops: int
+
+    def fits(self, reference: Fit) -> bool:
+        """Whether it takes no more memory and no more time."""
+        return self.row.size_bytes <= reference.row.size_bytes and self.row.p50_ms <= reference.row.p50_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +101,7 @@ def run_serving_benchmark(
         runs["large"] = large_settings(), _LARGE_STEPS
         searched = SEARCH_PARTS if "laconic" in engines else 0
         each = TRAINING_PARTS + searched + (2 + len(batches)) * len(engines) + len(batches)
-        work = WorkItems(len(runs) * each + 1 + complexity.PARTS + 2 + len(_FORMATS), show)
+        work = WorkItems(len(runs) * each + 1 + 2 + len(_WIDTHS) + 2 + len(_FORMATS), show)
         for name, (settings, most) in runs.items():
             case, bench = trained_case(name, settings, most, work)
             if searched:
@@ -141,6 +171,80 @@ def _evaluate(contender: Contender, case: Case) -> Evaluation:
     return predictions.evaluate()
 
 
+def flops(shape: ModelShape) -> int:
+    """Count those of one sample, in the layers and in the dot products between vectors."""
+    layers = sum(2 * layer.weight.numel() for layer in linear_layers(shape.build()).values())
+    vectors = shape.tables + (shape.dense > 0)
+    return layers + vectors * (vectors - 1) * shape.dim
+
+
+def measure_complexity(
+    reference: Case, large: Case, rounds: int, work: WorkItems, widths: Sequence[float] = _WIDTHS
+) -> list[Fit]:
+    """Time the reference and larger models in turn; the reference comes first."""
+    work.begin("complexity: quantizing rows to int4")
+    names = large.trained.features.table_names
+    packed = {}
+    for number, name in enumerate(names):
+        packed[name] = quantize_rows(large.trained.tables[name], RowFormat.INT4)
+        work.within(number + 1, len(names))
+    contenders = {"reference": (reference, ENGINES["fp32"](reference))}
+    for width in widths:
+        work.begin(f"complexity: layers {width:g} times as wide")
+        case = _wider(large, width)
+        contenders[f"{width:g}"] = case, _contender(case.trained, packed)
+    work.begin(f"complexity: batch {_FIT_BATCH}, timing")
+    calls = {}
+    for key, (case, contender) in contenders.items():
+        parts = [part.first(_FIT_BATCH) for part in case.parts[:_TIMED]]
+        calls[key] = lambda i, score=contender.logits, parts=parts: score(parts[i % len(parts)])
+        calls[key](0)
+    seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=work.within)
+    first = reference.trained
+    return [
+        Fit(_row(case, contender, first, seconds[key]), _parameters(case.trained), flops(case.trained.shape))
+        for key, (case, contender) in contenders.items()
+    ]
+
+
+def _wider(large: Case, width: float) -> Case:
+    shape = large.trained.shape
+    wide = shape.model_copy(
+        update={
+            "bottom": tuple(int(width * size) for size in shape.bottom),
+            "top": tuple(int(width * size) for size in shape.top),
+        }
+    )
+    return replace(large, trained=replace(large.trained, shape=wide, state=wide.build().state_dict()))
+
+
+def _contender(trained: TrainedModel, packed: dict[str, Tensor]) -> Contender:
+    recipe = Recipe.uniform(
+        trained.features.table_names,
+        trained.shape.layer_names(),
+        table=TableChoice(format=RowFormat.INT4),
+        layer=LayerChoice(kind="int8_dynamic"),
+    )
+    layers = quantize_layers(trained, recipe)
+    return engine_contender(Artifact(trained.shape, trained.features, recipe, packed, layers))
+
+
+def _parameters(trained: TrainedModel) -> int:
+    tensors = [*trained.tables.values(), *trained.state.values()]
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def _row(case: Case, contender: Contender, reference: TrainedModel, seconds: Times) -> Row:
+    name = "complexity reference"
+    if case.trained is not reference:
+        more = _parameters(case.trained) / _parameters(reference)
+        work = flops(case.trained.shape) / flops(reference.shape)
+        name = f"complexity {more:.2f}x parameters, {work:.2f}x FLOPs"
+    return Row.of_times(
+        seconds, engine=contender.name, model=name, batch=_FIT_BATCH, size_bytes=contender.size_bytes
+    )
+
+
 def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[Row]:
     """Time torch's EmbeddingBag in fp32, and our kernel in fp32, int8 and int4, by themselves.
 
@@ -188,7 +292,7 @@ def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[Row]:
 def render(result: Result) -> RenderableType:
     """Make one table for each model and batch, and one for what fits."""
     tables = [_table(title, rows) for title, rows in grouped(result.rows, _title).items()]
-    return Group(*tables, *([fits_table(result.fits)] if result.fits else []))
+    return Group(*tables, *([_fits_table(result.fits)] if result.fits else []))
 
 
 def _title(row: Row) -> str:
@@ -214,4 +318,27 @@ def _table(title: str, rows: list[Row]) -> Table:
         ("NE", lambda row: "" if row.ne is None else f"{row.ne:.5f}"),
         ("change", change),
         ("AUC", lambda row: "" if row.auc is None else f"{row.auc:.5f}"),
+    )
+
+
+def _fits_table(fits: Sequence[Fit]) -> Table:
+    """Show models beside the reference, which comes first."""
+    first = fits[0]
+
+    def fit_text(fit: Fit) -> str:
+        return "" if fit is first else "yes" if fit.fits(first) else "no"
+
+    return table_of(
+        f"what fits into the memory and latency of fp32: batch {first.row.batch}, one core",
+        fits,
+        ("model", lambda fit: "fp32 reference" if fit is first else "laconic, int4 and int8"),
+        ("parameters", lambda fit: f"{fit.parameters / 1e6:,.0f} M"),
+        ("more", lambda fit: f"{fit.parameters / first.parameters:.2f}x"),
+        ("MFLOP/sample", lambda fit: f"{fit.flops / 1e6:.2f}"),
+        ("more", lambda fit: f"{fit.flops / first.flops:.2f}x"),
+        ("size", lambda fit: f"{fit.row.size_bytes / 1e6:,.0f} MB"),
+        ("of it", lambda fit: f"{fit.row.size_bytes / first.row.size_bytes:.2f}"),
+        ("median", lambda fit: f"{fit.row.p50_ms:.3f} ms"),
+        ("of it", lambda fit: f"{fit.row.p50_ms / first.row.p50_ms:.2f}"),
+        ("fits", fit_text),
     )

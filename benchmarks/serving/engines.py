@@ -26,8 +26,6 @@ from laconic.quantize.formats import Artifact, TrainedModel
 from laconic.quantize.formats.trained_model import linear_layers
 from laconic.serve import Engine
 
-__all__ = ["ENGINES", "Contender", "Row", "engine_contender", "forget_compiled"]
-
 Score = Callable[[Part], Tensor]
 
 

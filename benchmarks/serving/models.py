@@ -31,22 +31,6 @@ from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
-__all__ = [
-    "BATCH",
-    "GENERATED",
-    "SEARCH_PARTS",
-    "TRAINING_PARTS",
-    "Case",
-    "Part",
-    "WorkItems",
-    "drawn_case",
-    "large_settings",
-    "reference_case",
-    "run_settings",
-    "trained_case",
-    "with_precisions",
-]
-
 BATCH = 256
 """Samples of a part: what is scored at once where throughput counts."""
 

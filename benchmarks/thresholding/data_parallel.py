@@ -25,8 +25,6 @@ from laconic.demo.measure import RunFigures
 from laconic.errors import PlanError
 from laconic.train.settings import DenseSettings, ModelSettings
 
-__all__ = ["Pair", "measure_pairs"]
-
 _RANKS, _BATCH = 2, 1024
 _MODEL = ModelSettings(dim=16, bottom=(512, 256), top=(512, 256))
 

@@ -21,18 +21,6 @@ from benchmarks.worker_pool import WorkerPool
 from laconic.data import DataSettings, SyntheticSettings
 from laconic.train.settings import ModelSettings
 
-__all__ = [
-    "KAGGLE",
-    "SHARE",
-    "WIDE",
-    "Plan",
-    "Row",
-    "parts_of",
-    "render",
-    "run_hybrid_benchmark",
-    "usual_plans",
-]
-
 SHARE = 0.6
 """Share of a step that plain communicates for."""
 _HOSTS = 2 * PARTS

@@ -59,8 +59,6 @@ from laconic.reduce import LargeFirst
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import ModelSettings
 
-__all__ = ["METHODS", "PARTS", "HybridAnswer", "HybridSteps", "find_method"]
-
 PARTS = 2
 """Ranks that a replica is divided over; neighbors by number."""
 _RATE = 0.01

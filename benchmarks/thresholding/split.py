@@ -37,23 +37,6 @@ from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings
 from laconic.train.trainer import Trainer
 
-__all__ = [
-    "DROPPED",
-    "PLAIN",
-    "Form",
-    "Outcome",
-    "Row",
-    "SplitCase",
-    "Trial",
-    "default_cases",
-    "paper_cases",
-    "render",
-    "rows_of",
-    "run_thresholding_benchmark",
-    "run_trial",
-    "split_model",
-]
-
 DROPPED = (0.75, 0.9, 0.95, 0.98)
 """The levels of the paper's tables."""
 _MODEL = ModelSettings(dim=16, bottom=(64,), top=(256, 128))

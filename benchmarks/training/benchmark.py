@@ -31,16 +31,6 @@ from laconic.demo.measure import RunFigures, step_ms
 from laconic.machine import cores
 from laconic.train.settings import ModelSettings
 
-__all__ = [
-    "PROFILE_SHARE",
-    "TERABYTE",
-    "Comparison",
-    "Row",
-    "TrainingResult",
-    "render",
-    "run_training_benchmark",
-]
-
 PROFILE_SHARE = 0.855
 """Share of a step that SC'24's profile spends communicating."""
 TERABYTE = ModelSettings(dim=64, bottom=(512, 256), top=(512, 512, 256))

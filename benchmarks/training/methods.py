@@ -33,8 +33,6 @@ from laconic.data import Schema
 from laconic.errors import ConfigError
 from laconic.train.settings import EmbeddingSettings
 
-__all__ = ["GRADIENT_BOUND", "METHODS", "PAIRWISE", "Method", "find_method", "paper_bound"]
-
 ROW_BOUND, GRADIENT_BOUND = 0.01, 0.35
 """Of looked-up values, as a share of their block's range; of gradients, of its root mean square."""
 

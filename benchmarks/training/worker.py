@@ -24,8 +24,6 @@ from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
-__all__ = ["Epoch", "Steps", "TrainingPool"]
-
 
 class _Job(Settings):
     data: DataSettings

@@ -6,9 +6,15 @@ import pytest
 import torch
 
 from benchmarks import timing
-from benchmarks.serving import benchmark, complexity, models
-from benchmarks.serving.benchmark import Result, measure_bags, measure_engines, render
-from benchmarks.serving.complexity import flops, measure_complexity
+from benchmarks.serving import benchmark, models
+from benchmarks.serving.benchmark import (
+    Result,
+    flops,
+    measure_bags,
+    measure_complexity,
+    measure_engines,
+    render,
+)
 from benchmarks.serving.engines import ENGINES, forget_compiled
 from benchmarks.serving.models import WorkItems, with_precisions
 from laconic.data import SyntheticSettings
@@ -25,8 +31,7 @@ def short_turns():
         return timing.time_calls(calls, rounds=rounds, turn_s=turn_s / 20, tell=tell)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (benchmark, complexity):
-            patch.setattr(module, "time_calls", time_calls)
+        patch.setattr(benchmark, "time_calls", time_calls)
         patch.setattr(latency, "_ROUNDS", 1)
         yield
 
