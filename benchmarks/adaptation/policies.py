@@ -85,8 +85,8 @@ def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Rehearse
 
 def tuned(measured: Measured, share: float) -> ExchangeSettings:
     """Bounds of ``laconic tune`` that take back this share of what has been learnt, by way of its policy file."""
-    found = choose(measured, default_budget(measured, share))
-    return parse(policy_text(found, "the benchmark"), PolicyFile).exchange
+    found = choose(measured, "the benchmark", default_budget(measured, share))
+    return parse(policy_text(found), PolicyFile).exchange
 
 
 def settings_for(name: str, data: DataSettings, exchange: ExchangeSettings, seed: int) -> RunSettings:

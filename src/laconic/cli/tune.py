@@ -53,7 +53,7 @@ def tune(
     report: ReportFile = None,
 ) -> None:
     """Train briefly in one process as all ranks would, and choose bounds for every table."""
-    from laconic.adapt.tune.choose import choose, tune_result
+    from laconic.adapt.tune.choose import choose
     from laconic.adapt.tune.policy_file import policy_text
     from laconic.config import load
     from laconic.files import write_whole
@@ -64,9 +64,8 @@ def tune(
     check_new_toml(out, force=force, why="; a run knows it by that")
     check_outputs(out=out, json=json_file, report=report)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
-    tuned = choose(_measured(settings, ranks, steps), allowed)
-    result = tune_result(tuned, settings_file.name)
-    write_whole(out, policy_text(tuned, settings_file.name))
+    result = choose(_measured(settings, ranks, steps), settings_file.name, allowed)
+    write_whole(out, policy_text(result))
     write_result(result, json_file, report)
     _show(console_for(json_file), result, out, settings_file)
 
@@ -125,16 +124,19 @@ def _table(result: TuneResult) -> Table:
     """Two lines for every table: rows, gradients."""
     from rich.text import Text
 
-    from laconic.adapt.tune.curves import REFERENCE_BOUND
     from laconic.numerals import bytes_text
 
     figures = ("bound", "bytes", "sent", "harm", "per error")
     shown = plain_table("table, rows", "class", "", *figures, right=figures)
     for table in result.tables:
-        index = table.homogenization[table.forward.bounds.index(REFERENCE_BOUND)]
         lines = (
             ("rows", Text(table.name), table.paper_class, table.forward),
-            ("gradients", Text(f"{table.rows:,}", style="dim"), f"HI {index:.2f}", table.backward),
+            (
+                "gradients",
+                Text(f"{table.rows:,}", style="dim"),
+                f"HI {table.homogenization_index:.2f}",
+                table.backward,
+            ),
         )
         for kind, about, paper, direction in lines:
             chosen = direction.chosen

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from laconic.adapt.tune.choose import choose
 from laconic.adapt.tune.curves import Curve, TableCurves
+from laconic.adapt.tune.measure import Measured
 
 ROW_BOUNDS = (0.01, 0.03, 0.1)
 GRADIENT_BOUNDS = (0.25, 0.5)
@@ -27,3 +29,9 @@ def table(name="t", *, rows=1000, forward=None, backward=None, homogenization=(1
         name=name, rows=rows, forward=forward or rows_curve(), backward=backward or gradients_curve(),
         homogenization=homogenization,
     )  # fmt: skip
+
+
+def tuned_of(tables, budget=0.0005):
+    """Return what is chosen for these tables."""
+    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031, entropy=0.69)
+    return choose(measured, "run.toml", budget)

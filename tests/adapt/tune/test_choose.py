@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.adapt.tune.choose import MOST_ERROR, tune_bounds
+from laconic.adapt.tune.choose import MOST_ERROR
 from laconic.adapt.tune.curves import Curve
 from laconic.errors import ConfigError
-from tests.adapt.tune.curves import gradients_curve, rows_curve, table
+from tests.adapt.tune.curves import gradients_curve, rows_curve, table, tuned_of
+
+NONE, ALL = 1e-12, 0.999  # budgets: of nothing that is offered, and of everything
 
 
 def test_a_large_budget_allows_the_loosest_bounds():
-    tuned = tune_bounds([table()], budget=1.0)
-    assert (tuned.forward[0].bound, tuned.backward[0].bound) == (0.1, 0.5)
+    tuned = tuned_of([table()], budget=ALL)
+    assert (tuned.tables[0].forward.chosen.bound, tuned.tables[0].backward.chosen.bound) == (0.1, 0.5)
     assert tuned.bytes_sent == tuned.lower_bound == 250
     assert tuned.harm == pytest.approx(0.01 * 0.16 + 0.001 * 0.04, rel=1e-12)
 
 
 def test_no_budget_leaves_everything_exact():
-    tuned = tune_bounds([table()], budget=0.0)
-    assert (tuned.forward[0].bound, tuned.backward[0].bound) == (None, None)
+    tuned = tuned_of([table()], budget=NONE)
+    assert (tuned.tables[0].forward.chosen.bound, tuned.tables[0].backward.chosen.bound) == (None, None)
     assert tuned.bytes_sent == 2800
     assert tuned.harm == 0
 
@@ -27,21 +29,21 @@ def test_no_budget_leaves_everything_exact():
 @pytest.mark.parametrize("budget", [1e-5, 1e-4, 5e-4, 1e-3, 1e-2])
 def test_damage_never_exceeds_the_budget(budget):
     tables = [table(f"t{i}", forward=rows_curve(sensitivity=0.01 * 3**i)) for i in range(5)]
-    tuned = tune_bounds(tables, budget)
+    tuned = tuned_of(tables, budget)
     assert tuned.harm <= budget
     assert tuned.lower_bound <= tuned.bytes_sent
 
 
 def test_a_sensitive_table_gets_the_tighter_bound():
     calm, nervous = (table(name, forward=rows_curve(s)) for name, s in (("calm", 0.001), ("nervous", 0.1)))
-    tuned = tune_bounds([calm, nervous], budget=0.003)
-    assert (tuned.forward[0].bound, tuned.forward[1].bound) == (0.1, 0.01)
+    tuned = tuned_of([calm, nervous], budget=0.003)
+    assert (tuned.tables[0].forward.chosen.bound, tuned.tables[1].forward.chosen.bound) == (0.1, 0.01)
 
 
 def test_doubt_counts_as_harm():
     sure, doubtful = rows_curve(0.01), rows_curve(0.01, se=0.1)
-    tuned = tune_bounds([table("a", forward=sure), table("b", forward=doubtful)], budget=0.004)
-    assert tuned.forward[0].bound > tuned.forward[1].bound
+    tuned = tuned_of([table("a", forward=sure), table("b", forward=doubtful)], budget=0.004)
+    assert tuned.tables[0].forward.chosen.bound > tuned.tables[1].forward.chosen.bound
     assert doubtful.harm(0) == pytest.approx(0.11 * 0.01, rel=1e-12)
 
 
@@ -54,16 +56,22 @@ def test_errors_that_rival_the_signal_are_not_offered_whatever_their_harm():
         forward=rows_curve(0.0, error=(0.1, MOST_ERROR["forward"], MOST_ERROR["forward"] + 0.01)),
         backward=gradients_curve(0.0, error=(MOST_ERROR["backward"] + 0.01, 0.9)),
     )
-    tuned = tune_bounds([harmless], budget=0.5)
-    assert tuned.forward[0].bound == 0.03
-    assert tuned.backward[0].bound is None
+    tuned = tuned_of([harmless], budget=0.5)
+    assert tuned.tables[0].forward.chosen.bound == 0.03
+    assert tuned.tables[0].backward.chosen.bound is None
 
 
 def test_the_reason_says_what_the_next_bound_would_do():
-    tuned = tune_bounds([table()], budget=0.0005)
-    assert tuned.forward[0].reason == "8.0x fewer bytes; loss +0.0400%; 0.1 would save 50% more at +0.1200%"
-    assert tuned.backward[0].reason == "8.0x fewer bytes; loss +0.0040%; the loosest that is offered"
-    exact = tune_bounds([table()], budget=0.0).forward[0]
+    tuned = tuned_of([table()], budget=0.0005)
+    assert (
+        tuned.tables[0].forward.chosen.reason
+        == "8.0x fewer bytes; loss +0.0400%; 0.1 would save 50% more at +0.1200%"
+    )
+    assert (
+        tuned.tables[0].backward.chosen.reason
+        == "8.0x fewer bytes; loss +0.0040%; the loosest that is offered"
+    )
+    exact = tuned_of([table()], budget=NONE).tables[0].forward.chosen
     assert exact.reason == "exact; loss +0.0000%; 0.01 would save 75% more at +0.0100%"
 
 
@@ -72,8 +80,11 @@ def test_the_reason_says_when_the_next_bound_would_save_nothing():
         bounds=(0.01, 0.03), bytes_sent=(100.0, 104.0), bytes_exact=400.0, error=(0.01, 0.04),
         sensitivity=0.01, sensitivity_se=0.0,
     )  # fmt: skip
-    tuned = tune_bounds([table(forward=flat)], budget=1.0)
-    assert tuned.forward[0].reason == "4.0x fewer bytes; loss +0.0100%; 0.03 would save nothing more"
+    tuned = tuned_of([table(forward=flat, homogenization=(1.0, 0.75))], budget=ALL)
+    assert (
+        tuned.tables[0].forward.chosen.reason
+        == "4.0x fewer bytes; loss +0.0100%; 0.03 would save nothing more"
+    )
 
 
 def test_the_class_of_a_table_is_that_of_its_index_at_the_reference_bound():

@@ -8,8 +8,6 @@ import pytest
 
 from laconic.adapt.policy import make_policy
 from laconic.adapt.settings import PolicyFile, effective_exchange
-from laconic.adapt.tune.choose import Tuned, tune_bounds, tune_result
-from laconic.adapt.tune.measure import Measured
 from laconic.adapt.tune.policy_file import policy_text
 from laconic.adapt.tune.result import TuneResult
 from laconic.codecs import BoundedRows
@@ -18,21 +16,16 @@ from laconic.errors import ConfigError, FormatError
 from laconic.exchange.exchange_plan import TableCodecs
 from laconic.report import read_any
 from laconic.train.settings import RunSettings
-from tests.adapt.tune.curves import gradients_curve, rows_curve, table
+from tests.adapt.tune.curves import gradients_curve, rows_curve, table, tuned_of
 
 ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\x7f", "# comment", "größe 🙂")
 
 
-def tuned_of(tables, budget=0.0005):
-    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031, entropy=0.69)
-    return Tuned(measured, tune_bounds(tables, budget), budget)
-
-
 def plan_of(tuned, tmp_path, run=""):
     path = tmp_path / "policy.toml"
-    path.write_text(policy_text(tuned, "run.toml"), encoding="utf-8")
+    path.write_text(policy_text(tuned), encoding="utf-8")
     settings = parse(f'policy = "{path}"\n{run}\n[data]\nkind = "synthetic"', RunSettings)
-    names = [table.name for table in tuned.measured.tables]
+    names = [table.name for table in tuned.tables]
     return make_policy(effective_exchange(settings), names).plan
 
 
@@ -42,7 +35,7 @@ def expected(tuned):
             None if forward.bound is None else BoundedRows(bound=forward.bound, relative=True),
             None if backward.bound is None else BoundedRows(bound=backward.bound, relative="rms", dither=0),
         )
-        for forward, backward in zip(tuned.bounds.forward, tuned.bounds.backward, strict=True)
+        for forward, backward in ((table.forward.chosen, table.backward.chosen) for table in tuned.tables)
     )
 
 
@@ -69,7 +62,7 @@ def test_every_choice_comes_back(tmp_path):
 def test_tables_may_be_called_anything(tmp_path):
     tables = [table(name, forward=rows_curve(0.0001 * 4**i)) for i, name in enumerate(ODD_NAMES)]
     tuned = tuned_of(tables)
-    assert len({choice.bound for choice in tuned.bounds.forward}) > 1
+    assert len({table.forward.chosen.bound for table in tuned.tables}) > 1
     assert plan_of(tuned, tmp_path).tables == expected(tuned)
 
 
@@ -80,7 +73,7 @@ def test_bounds_of_the_run_do_not_mix_with_those_of_the_file(tmp_path):
 
 
 def test_the_file_says_what_was_measured_and_why():
-    assert policy_text(tuned_of([table("c_user", rows=92108)]), "run.toml") == (
+    assert policy_text(tuned_of([table("c_user", rows=92108)])) == (
         """# Bounds for "run.toml", from laconic tune. Edit as you like.
 #
 # measured   as 4 ranks, after 300 steps of exact training: loss 0.4813,
@@ -106,11 +99,11 @@ gradient_bound = 0.5    # 8.0x fewer bytes; loss +0.0040%; the loosest that is o
 
 
 def test_a_result_has_the_totals_of_the_choices():
-    tuned = tuned_of([table("a"), table("b", forward=rows_curve(0.1, error=(0.01, 0.04, 0.9)))])
-    result = tune_result(tuned, "run.toml")
+    result = tuned_of([table("a"), table("b", forward=rows_curve(0.1, error=(0.01, 0.04, 0.9)))])
+    chosen = [side.chosen for tuned in result.tables for side in (tuned.forward, tuned.backward)]
     assert TuneResult.model_validate_json(result.model_dump_json()) == result
-    assert result.bytes_sent == tuned.bounds.bytes_sent
-    assert result.harm == pytest.approx(tuned.bounds.harm, rel=1e-12)
+    assert result.bytes_sent == sum(choice.bytes_sent for choice in chosen)
+    assert result.harm == pytest.approx(sum(choice.harm for choice in chosen), rel=1e-12)
     assert result.bytes_exact == 2 * 2800
     assert result.tables[1].forward.offered == (True, True, False)
     assert result.tables[0].paper_class == "medium"
@@ -152,7 +145,7 @@ def test_a_file_along_principal_axes_is_refused_with_what_to_do():
 
 
 def test_a_result_that_names_its_own_axes_is_read_and_one_along_principal_axes_refused(tmp_path):
-    result = tune_result(tuned_of([table("a")]), "run.toml")
+    result = tuned_of([table("a")])
     path = tmp_path / "tune.json"
     path.write_text(json.dumps({"axes": "own", **result.model_dump(mode="json")}))
     assert read_any(path) == result

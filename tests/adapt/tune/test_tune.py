@@ -59,18 +59,19 @@ def test_rows_of_the_table_that_labels_follow_are_the_sensitive_ones(measured):
 
 
 def test_the_table_that_labels_ignore_gets_the_looser_bound(measured):
-    matters, ignored = choose(measured, 0.0002).bounds.forward
+    matters, ignored = (table.forward.chosen for table in choose(measured, "run", 0.0002).tables)
     assert matters.bound is None or matters.bound < ignored.bound
 
 
 @pytest.mark.parametrize("budget", [1e-5, 1e-4, 1e-3, 1e-2])
 def test_choices_stay_within_the_budget(measured, budget):
-    tuned = choose(measured, budget)
-    assert tuned.bounds.harm <= budget
-    assert tuned.bounds.lower_bound <= tuned.bounds.bytes_sent
-    for table, choice in zip(measured.tables, tuned.bounds.forward, strict=True):
-        if choice.bound is not None:
-            assert table.forward.error[FORWARD_BOUNDS.index(choice.bound)] <= MOST_ERROR["forward"]
+    tuned = choose(measured, "run", budget)
+    assert tuned.harm <= budget
+    assert tuned.lower_bound <= tuned.bytes_sent
+    for table in tuned.tables:
+        bound = table.forward.chosen.bound
+        if bound is not None:
+            assert table.forward.error[FORWARD_BOUNDS.index(bound)] <= MOST_ERROR["forward"]
 
 
 def test_a_rehearsal_repeats_to_the_last_bit_and_leaves_the_stage_as_training_made_it(measured):
@@ -97,7 +98,7 @@ def test_the_default_budget_is_a_share_of_what_was_learnt(measured):
     known = replace(measured, entropy=entropy, loss=0.8 * entropy)
     assert default_budget(known) == pytest.approx(0.0025 * 0.2 / 0.8, rel=1e-12)
     assert default_budget(known, 0.01) == pytest.approx(0.01 * 0.2 / 0.8, rel=1e-12)
-    assert choose(known).budget == default_budget(known)
+    assert choose(known, "run").budget == default_budget(known)
     nothing = replace(measured, entropy=entropy, loss=1.1 * entropy)
     assert default_budget(nothing) == 1e-5
 
@@ -112,4 +113,4 @@ def test_a_budget_is_a_share(measured, budget):
     with pytest.raises(
         ConfigError, match=r"^tune: expected a budget between 0 and 1, as 0\.0005 or 0\.05%, got "
     ):
-        choose(measured, budget)
+        choose(measured, "run", budget)

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from glob import escape
 
-from laconic.adapt.tune.choose import Tuned
-from laconic.adapt.tune.curves import TableCurves
-from laconic.adapt.tune.result import ChosenBound
+from laconic.adapt.tune.result import TunedTable, TuneResult
 from laconic.config import toml_string
 from laconic.numerals import bytes_text, share
 
@@ -30,26 +28,23 @@ __all__ = ["policy_text"]
 _COMMENT_AT = 24  # column in which reasons begin
 
 
-def policy_text(tuned: Tuned, title: str) -> str:
-    """Return the text of a policy file; ``title`` says what it is for."""
-    tables = zip(tuned.measured.tables, tuned.bounds.forward, tuned.bounds.backward, strict=True)
-    rules = [_rule(table, forward, backward) for table, forward, backward in tables]
-    return "\n\n".join([_header(tuned, title), _exchange(), *rules]) + "\n"
+def policy_text(tuned: TuneResult) -> str:
+    """Return the text of a policy file."""
+    return "\n\n".join([_header(tuned), _exchange(), *map(_rule, tuned.tables)]) + "\n"
 
 
-def _header(tuned: Tuned, title: str) -> str:
-    measured, bounds = tuned.measured, tuned.bounds
-    exact = sum(table.forward.bytes_exact + table.backward.bytes_exact for table in measured.tables)
-    fewer = f", {exact / bounds.bytes_sent:.1f}x fewer" if bounds.bytes_sent else ""
+def _header(tuned: TuneResult) -> str:
+    exact, sent = tuned.bytes_exact, tuned.bytes_sent
+    fewer = f", {exact / sent:.1f}x fewer" if sent else ""
     return "\n".join(
         [
-            f"# Bounds for {toml_string(title)}, from laconic tune. Edit as you like.",
+            f"# Bounds for {toml_string(tuned.title)}, from laconic tune. Edit as you like.",
             "#",
-            f"# measured   as {measured.ranks} ranks, after {measured.steps} steps of exact training: loss {measured.loss:.4f},",
-            f"#            falling by {share(measured.slope)} of itself while steps grow e-fold",
+            f"# measured   as {tuned.ranks} ranks, after {tuned.steps} steps of exact training: loss {tuned.loss:.4f},",
+            f"#            falling by {share(tuned.slope)} of itself while steps grow e-fold",
             f"# budget     loss +{share(tuned.budget)}",
-            f"# predicted  loss +{share(bounds.harm)}; {bytes_text(exact)} -> {bytes_text(bounds.bytes_sent)} a step by all ranks{fewer};",
-            f"#            no choice within the budget sends less than {bytes_text(bounds.lower_bound)}",
+            f"# predicted  loss +{share(tuned.harm)}; {bytes_text(exact)} -> {bytes_text(sent)} a step by all ranks{fewer};",
+            f"#            no choice within the budget sends less than {bytes_text(tuned.lower_bound)}",
             "#",
             "# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of",
             "# the root mean square. Behind each: what it saves and costs by itself, and what the next one would.",
@@ -68,7 +63,8 @@ def _exchange() -> str:
     )
 
 
-def _rule(table: TableCurves, forward: ChosenBound, backward: ChosenBound) -> str:
+def _rule(table: TunedTable) -> str:
+    forward, backward = table.forward.chosen, table.backward.chosen
     about = (
         f"{table.rows:,} rows; SC'24 class {table.paper_class}, "
         f"homogenization index {table.homogenization_index:.3f}"

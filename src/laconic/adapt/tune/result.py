@@ -30,6 +30,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from laconic.adapt.tune.curves import REFERENCE_BOUND
 from laconic.config import Bytes, Count, Settings, Text
 
 __all__ = ["ChosenBound", "TuneResult", "TunedDirection", "TunedTable"]
@@ -102,6 +103,11 @@ class TunedTable(Settings):
 
     backward: TunedDirection
     """Gradients."""
+
+    @property
+    def homogenization_index(self) -> float:
+        """Homogenization at the bound where the SC'24 paper's classes are told apart."""
+        return self.homogenization[self.forward.bounds.index(REFERENCE_BOUND)]
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
