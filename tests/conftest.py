@@ -20,7 +20,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist import is_xdist_controller
+from xdist import is_xdist_controller, is_xdist_worker
+
+from tests.distributed.ranks import fork_server
 
 gc.disable()  # until everything is imported: nothing of it is garbage
 
@@ -66,6 +68,8 @@ def pytest_sessionstart(session):
         import torch
 
         torch.manual_seed(0)
+    if is_xdist_worker(session) and not session.config.getoption("--quick"):
+        fork_server()
 
 
 def pytest_collection_finish():

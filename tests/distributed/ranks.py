@@ -8,8 +8,10 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
-from multiprocessing import get_context
+from importlib import import_module
+from multiprocessing import connection, forkserver, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,18 +42,50 @@ def _main(
     os._exit(0)  # a rank that failed must not wait for threads that wait for others
 
 
+# torch imports _dynamo, which takes a second or two, when its first optimizer is made; and every rank
+# imports the file of its test, or what a benchmark's worker needs
+NEEDED = [
+    *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
+    *("benchmarks.worker", "benchmarks.reduction.sums", "benchmarks.training.methods"),
+]
+
+
 def server() -> Any:
     """Where processes come from: forked from one that has imported torch and done nothing with it."""
     context = get_context("forkserver")
-    # torch imports _dynamo, which takes a second or two, when its first optimizer is made; and every rank
-    # imports the file of its test, or what a benchmark's worker needs
-    context.set_forkserver_preload(
-        [
-            *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
-            *("benchmarks.reduction.sums", "benchmarks.training.methods"),
-        ]
-    )
+    context.set_forkserver_preload(NEEDED)
     return context
+
+
+def fork_server() -> None:
+    """Make this process fork the server, before it does anything with torch: importing that again takes 5 s."""
+    for name in NEEDED:
+        with suppress(ImportError):  # then who needs it says so
+            import_module(name)
+    address = connection.arbitrary_address("AF_UNIX")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        ends, alive = os.pipe()  # the server ends when nobody has the other end any more
+        pid = os.fork()
+        if pid == 0:
+            _serve(listener.fileno(), ends)
+        os.close(ends)
+    known = forkserver._forkserver
+    known._forkserver_address, known._forkserver_alive_fd, known._forkserver_pid = address, alive, pid
+
+
+def _serve(listener: int, ends: int) -> None:
+    """Be the server, without the files of the process that it was forked from."""
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for file in map(int, os.listdir("/proc/self/fd")):
+            if file > 2 and file not in (listener, ends):
+                with suppress(OSError):  # of the listing itself
+                    os.dup2(nothing, file)  # not closed: an object of the other process may close it later
+        forkserver.main(listener, ends, [])
+    finally:
+        os._exit(0)
 
 
 def run_ranks(ranks: int, function: Callable[..., Any], *args: Any, check: bool = True) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -12,6 +12,7 @@ import pytest
 
 import laconic
 from laconic.kernels.cpu import _native
+from tests.distributed.ranks import NEEDED
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +44,11 @@ def test_vector_code_shares_no_symbol_with_code_for_other_machines():
     for path in objects:
         symbols = subprocess.run(["nm", "-C", path], capture_output=True, text=True, check=True).stdout
         assert re.findall(r" [WVu] .*", symbols) == []
+
+
+def test_what_is_imported_once_for_all_ranks_exists():
+    """Or every rank would import it by itself, and nobody would notice."""
+    assert [name for name in NEEDED if importlib.util.find_spec(name) is None] == []
 
 
 def test_no_module_is_a_warehouse():
