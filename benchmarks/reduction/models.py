@@ -35,7 +35,7 @@ from laconic.config import Settings
 from laconic.data import TERABYTE_ROWS
 from laconic.data.synthetic import zipf_rows
 from laconic.models import DLRM
-from laconic.models.mlp import linear, mlp
+from laconic.models.model import linear, mlp
 
 BOOK_CROSSING = "book_crossing.parquet"
 _DENSE = 13

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from laconic.errors import FormatError
 from laconic.kernels.blocks import BlockSpec, Kind
-from laconic.kernels.reference.blocks.describe import describe_block, describe_ids
+from laconic.kernels.reference.blocks.batch import describe_block, describe_ids
 from laconic.kernels.reference.byte_io import Field
 from tests.cases import each
 from tests.hostile.decoding import (

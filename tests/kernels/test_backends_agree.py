@@ -21,7 +21,7 @@ from torch import Tensor
 from laconic import kernels
 from laconic.errors import FormatError
 from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, BlockTable, Kind
-from laconic.kernels.reference.blocks.describe import Field, describe_block, describe_ids
+from laconic.kernels.reference.blocks.batch import Field, describe_block, describe_ids
 from laconic.kernels.reference.sequence.static_code import LEVELS, Shape, static_code
 from tests.cases import each
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from laconic.kernels.blocks import BlockSpec, Kind
-from laconic.kernels.reference.blocks.describe import describe_block
+from laconic.kernels.reference.blocks.batch import describe_block
 from tests.cases import each
 from tests.kernels.test_backends_agree import (
     REFERENCE,

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from laconic.adapt.settings import ExchangeSettings, RuleSettings
 from laconic.codecs import BoundedRows, Cast, Lossless
 from laconic.codecs.batch import BlockCodec
-from laconic.codecs.expected import expect_codec
+from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 

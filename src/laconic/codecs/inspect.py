@@ -13,7 +13,7 @@ from laconic import kernels
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.frame import Frame
 from laconic.errors import FormatError
-from laconic.kernels.reference.blocks.describe import Field, describe_block, describe_ids
+from laconic.kernels.reference.blocks.batch import Field, describe_block, describe_ids
 
 __all__ = ["Field", "explain"]
 

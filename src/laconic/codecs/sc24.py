@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from laconic.codecs.batch import BlockCodec
-from laconic.codecs.bound import check_bound, check_window
+from laconic.codecs.bounded_rows import check_bound, check_window
 from laconic.errors import ConfigError
 from laconic.kernels.blocks import RELATIVE, BlockSpec, Kind
 

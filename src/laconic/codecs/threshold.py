@@ -21,7 +21,7 @@ from laconic import kernels
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.bit_selection import BitSelection, bits_bytes
 from laconic.codecs.bounded_rows import Bounded, BoundedRows
-from laconic.codecs.expected import expect_codec
+from laconic.codecs.codec import expect_codec
 from laconic.codecs.selection import Selection
 from laconic.errors import ConfigError, FormatError
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from laconic.cost.frequencies import Frequencies
 from laconic.kernels.reference.sequence.coding import Statistics, choose_coding
-from laconic.kernels.reference.sequence.huffman_code import entropy_q16
+from laconic.kernels.reference.sequence.huffman import entropy_q16
 
 __all__ = ["EMPTY_LIST_BYTES", "IdOrder", "pooled_bytes", "sorted_ids_bytes", "unsorted_ids_bytes"]
 

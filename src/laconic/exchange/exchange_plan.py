@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from laconic.codecs.batch import BlockCodec
-from laconic.codecs.expected import expect_codec
+from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 
 __all__ = ["ExchangePlan", "Policy", "TableCodecs", "expect_policy"]

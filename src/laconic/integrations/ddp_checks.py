@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from laconic.codecs.expected import expect_codec
+from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 from laconic.reduce import LargeFirst, Levels
 

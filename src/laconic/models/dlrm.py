@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.errors import ConfigError
-from laconic.models.mlp import linear, mlp
-from laconic.models.model import check_embeddings, check_sizes
+from laconic.models.model import check_embeddings, check_sizes, linear, mlp
 
 __all__ = ["DLRM"]
 

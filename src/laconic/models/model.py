@@ -11,6 +11,7 @@ Shape legend: ``B`` samples (possibly none), ``F`` dense features (possibly none
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +19,26 @@ from torch import Tensor, nn
 
 from laconic.errors import ConfigError
 
-__all__ = ["Model", "check_embeddings", "check_sizes"]
+__all__ = ["Model", "check_embeddings", "check_sizes", "linear", "mlp"]
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    """One layer, without an activation."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, 0.0, math.sqrt(2 / (inputs + outputs)))
+    nn.init.normal_(layer.bias, 0.0, math.sqrt(1 / outputs))
+    return layer
+
+
+def mlp(where: str, inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
+    """Layers of these sizes, a ReLU after each; no sizes make the identity. ``where`` begins an error."""
+    if any(size < 1 for size in sizes):
+        raise ConfigError(f"{where}: expected layer sizes >= 1, got {tuple(sizes)!r}")
+    layers: list[nn.Module] = []
+    for size in sizes:
+        layers += [linear(inputs, size), nn.ReLU()]
+        inputs = size
+    return nn.Sequential(*layers)
 
 
 @runtime_checkable

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded
 from laconic.codecs.batch import BlockCodec
-from laconic.codecs.expected import expect_codec
+from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange.transport import bounds_of
 from laconic.reduce.channel import Channel

@@ -36,9 +36,27 @@ from laconic.kernels.reference.blocks.sc24_blocks import (
     encode_hybrid,
     encode_vector_lz,
 )
-from laconic.kernels.reference.byte_io import Reader, from_bytes, to_bytes
+from laconic.kernels.reference.byte_io import Field, Reader, from_bytes, to_bytes
 from laconic.kernels.reference.quantize.grid import BoundSpec, Relative
 from laconic.kernels.reference.sequence import id_list
+
+__all__ = ["Field", "describe_block", "describe_ids"]
+
+
+def describe_block(kind: Kind, block: Tensor, rows: int, cols: int) -> list[Field]:
+    """Fields of a block, without gap or overlap; ``FormatError`` if it cannot be decoded."""
+    trace: list[Field] = []
+    decode_block(kind, Reader(to_bytes(block), trace), rows, cols)
+    return sorted(trace, key=lambda field: field.offset)
+
+
+def describe_ids(block: Tensor) -> list[Field]:
+    """Fields of a list of ids, without gap or overlap; ``FormatError`` if it cannot be decoded."""
+    trace: list[Field] = []
+    data = to_bytes(block)
+    id_list.decode_ids(Reader(data, trace), id_list.count_ids(Reader(data)))
+    return sorted(trace, key=lambda field: field.offset)
+
 
 Array = NDArray[Any]
 

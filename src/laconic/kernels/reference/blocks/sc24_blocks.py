@@ -37,7 +37,7 @@ from laconic.kernels.reference.byte_io import Reader, Writer, expect, from_bytes
 from laconic.kernels.reference.quantize.grid import BoundSpec
 from laconic.kernels.reference.quantize.quantize import dequantize
 from laconic.kernels.reference.sequence.coding import Coding, Mode, count_symbols, with_two_symbols
-from laconic.kernels.reference.sequence.huffman_code import code_lengths
+from laconic.kernels.reference.sequence.huffman import code_lengths
 from laconic.kernels.reference.sequence.sequence import SequenceReader, write_symbols
 
 _WINDOW_ROWS = 2048

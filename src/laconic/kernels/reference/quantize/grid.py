@@ -9,6 +9,7 @@ Shapes: ``N`` values of the block.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -16,10 +17,40 @@ import torch
 from torch import Tensor
 
 from laconic.kernels.reference.quantize.quantize import Grid, nearest_code
-from laconic.kernels.reference.quantize.sample import sample
-from laconic.kernels.reference.quantize.squares import root_mean_square
 from laconic.kernels.reference.sequence.coding import count_symbols
-from laconic.kernels.reference.sequence.huffman_code import entropy_q16
+from laconic.kernels.reference.sequence.huffman import entropy_q16
+
+RUN = 1024
+
+
+def sample(x_N: Tensor, most: int) -> Tensor:
+    """All of ``x``, or about ``most`` of its values if it has more."""
+    n = len(x_N)
+    if n <= most:
+        return x_N
+    stride = RUN * -(-n // most)
+    return torch.cat([x_N[start : start + RUN] for start in range(0, n, stride)])
+
+
+_LANES = 8
+
+
+def sum_of_squares(x_N: Tensor) -> Tensor:
+    """Sum of all squares, a tensor without dimensions."""
+    lanes = x_N.new_zeros(_LANES)
+    for eight in torch.nn.functional.pad(x_N * x_N, (0, -len(x_N) % _LANES)).view(-1, _LANES):
+        lanes += eight
+    while len(lanes) > 1:
+        lanes = lanes[0::2] + lanes[1::2]
+    return lanes[0]
+
+
+def root_mean_square(x_N: Tensor) -> float:
+    """RMS of the finite values, in float64; those that are not finite count as 0 in their lane."""
+    finite = torch.isfinite(x_N)
+    total = sum_of_squares(torch.where(finite, x_N, 0.0).to(torch.float64))
+    return math.sqrt(float(total) / int(finite.sum()))
+
 
 _RANGE_ALL = 1 << 18  # values up to which an absolute bound's block is measured as a whole
 _SAMPLE = 4096

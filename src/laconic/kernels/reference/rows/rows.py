@@ -20,7 +20,7 @@ from torch import Tensor
 
 from laconic.kernels.optimizer import Optimizer
 from laconic.kernels.reference.blocks.batch import Array, check
-from laconic.kernels.reference.quantize.squares import sum_of_squares
+from laconic.kernels.reference.quantize.grid import sum_of_squares
 
 
 def add_rows(out_RD: Array, index_L: Array, source_GD: Array, source_index_L: Array | None) -> None:

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
-from laconic.kernels.reference.sequence.group import digit_bits
-from laconic.kernels.reference.sequence.huffman_code import (
+from laconic.kernels.reference.sequence.huffman import (
     Decoder,
     Lengths,
     canonical_codes,
     code_lengths,
     make_decoder,
 )
+from laconic.kernels.reference.sequence.numbers import digit_bits
 
 LEVELS = 16
 
