@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from laconic.data import TERABYTE_ROWS, Synthetic
 from laconic.data.hashing import key64, mix64
-from laconic.data.rank_slices import permute
+from laconic.data.source import permute
 from laconic.data.synthetic import zipf_rows
 from laconic.errors import ConfigError
 from tests.cases import each

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.data.criteo import hexadecimal
-from laconic.data.texts import Texts
-from laconic.data.value_index import ValueIndex
+from laconic.data.hashing import Texts
+from laconic.data.raw_source import ValueIndex
 from laconic.data.vocabulary import Counter, Hashed, Vocabulary, read_vocabulary
 from laconic.errors import ConfigError
 from tests.cases import each
@@ -95,7 +95,7 @@ def test_texts_are_found_by_their_bytes_even_where_all_hashes_are_equal(known, a
 
 
 def test_texts_of_many_pieces_hash_as_each_by_itself(monkeypatch):
-    monkeypatch.setattr("laconic.data.texts._PIECE_BYTES", 10)
+    monkeypatch.setattr("laconic.data.hashing._PIECE_BYTES", 10)
     texts = [b"", b"a", b"laconic " * 5, b"", b"b" * 9, b"a\0", b"\0a"]
     together = Texts.of(texts).hashes().tolist()
     assert together == [Texts.of([text]).hashes()[0] for text in texts]

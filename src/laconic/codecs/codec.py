@@ -1,4 +1,4 @@
-"""Protocols that cross layers."""
+"""What a codec is, and what to write where one is expected and something else was given."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Reading files needs pyarrow (the extra ``data``); generated samples do not.
 """
 
 from laconic.data.open import DataSettings, ParquetSettings, SyntheticSettings, open_source
-from laconic.data.schema import Categorical, Samples, Schema
-from laconic.data.source import Source
+from laconic.data.source import Categorical, Samples, Schema, Source
 from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.data.schema import Samples
+from laconic.data.source import Samples
 from laconic.lookups import Lookups
 
 __all__ = ["Bags", "Block"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from laconic.data.block import Bags, Block
 from laconic.data.dense import Dense
-from laconic.data.schema import Categorical, Schema
+from laconic.data.source import Categorical, Schema
 from laconic.data.vocabulary import IdMap
 from laconic.errors import FormatError
 

@@ -33,11 +33,10 @@ from laconic.data.decoder import Decoder, flat
 from laconic.data.dense import Dense
 from laconic.data.odd_counts import OddCounts
 from laconic.data.odd_values import OddValues
-from laconic.data.parquet import dense_features, id_map
+from laconic.data.parquet import RowGroups, dense_features, id_map
 from laconic.data.prepared import Parts, new_folder, schema_toml
 from laconic.data.raw_values import kind_of_values
-from laconic.data.row_groups import RowGroups
-from laconic.data.schema import Schema
+from laconic.data.source import Schema
 from laconic.data.vocabulary import Counter, Hashed, IdMap, Vocabulary
 from laconic.errors import ConfigError
 

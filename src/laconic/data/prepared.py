@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from laconic.config import Settings
 from laconic.data.columns import PREPARED, PreparedNumbers, PreparedValues, RandomSplit, TimeSplit
-from laconic.data.schema import Schema
+from laconic.data.source import Schema
 from laconic.errors import ConfigError
 
 __all__ = ["ROW_GROUP", "Parts", "new_folder", "schema_toml"]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from laconic.data.hashing import Words, key64, mix64, uniform
 from laconic.data.planted import IdColumns, Planted, nearly_normal
-from laconic.data.rank_slices import check_split, permute, rank_slices
-from laconic.data.schema import Categorical, Samples, Schema
+from laconic.data.source import Categorical, Samples, Schema, check_split, permute, rank_slices
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from laconic.data.hashing import hash_texts, mix64
-from laconic.data.texts import Texts
-from laconic.data.value_index import ValueIndex, Values
+from laconic.data.hashing import Texts, hash_texts, mix64
+from laconic.data.raw_source import ValueIndex, Values
 from laconic.errors import ConfigError, FormatError
 
 __all__ = ["Counter", "Hashed", "IdMap", "Known", "Vocabulary", "read_vocabulary"]

@@ -20,8 +20,7 @@ from contextlib import suppress
 
 from laconic.errors import CommError, ConfigError
 from laconic.lab.connection import Connection
-from laconic.lab.output import Output
-from laconic.lab.result import HostResult, Result
+from laconic.lab.result import HostResult, Output, Result
 
 
 class Job:

@@ -19,9 +19,8 @@ from laconic.lab.connection import Connection
 from laconic.lab.faults import Faults
 from laconic.lab.hosts import MOST_HOSTS, addresses, cores, environments
 from laconic.lab.job import Job
-from laconic.lab.output import Output, Screen
 from laconic.lab.rate import Rate
-from laconic.lab.result import Result
+from laconic.lab.result import Output, Result, Screen
 
 _KILL_AFTER_S = 3.0
 

@@ -1,9 +1,19 @@
-"""What a run gave: exit codes, bytes over the wire, output, time."""
+"""What a run gave: exit codes, bytes over the wire, output, time.
+
+Output is kept for the result, and shown while it comes. On a terminal, host 0 has a terminal too, so that its
+progress bars work, and writes as if it were alone; a line of another host carries its name. In a file or a
+pipe every line does, unless there is one host.
+"""
 
 from __future__ import annotations
 
+import codecs
+import fcntl
+import os
+import pty
+import termios
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from laconic.errors import CommError
 
@@ -82,3 +92,106 @@ class Result:
             "first_failure": self.first_failure,
             "hosts": [{field: getattr(host, field) for field in fields} for host in self.hosts],
         }
+
+
+_CHUNK_BYTES = 65536
+
+
+class Screen:
+    """Where the output of all hosts is shown; None shows nothing."""
+
+    def __init__(self, stream: TextIO | None, hosts: int) -> None:
+        self._stream = stream
+        self.terminal = stream is not None and stream.isatty()
+        self._plain = {0} if self.terminal or hosts == 1 else set()
+        self._width = max(len(f"host{host}") for host in range(hosts))
+        self._partial = dict.fromkeys(range(hosts), "")
+        self._in_line = False
+
+    def show(self, host: int, text: str) -> None:
+        """Show what a host wrote: at once for the one that writes plainly, line by line for others."""
+        if self._stream is None or not text:
+            return
+        if host in self._plain:
+            self._in_line = not text.endswith("\n")
+        else:
+            *lines, self._partial[host] = (self._partial[host] + text).split("\n")
+            if not lines:
+                return
+            text = "".join(f"{f'host{host}':<{self._width}} | {line}\n" for line in lines)
+            if self._in_line:  # leave the progress bar of host 0 whole
+                text = "\n" + text
+            self._in_line = False
+        self._stream.write(text)
+        self._stream.flush()
+
+    def finish(self, host: int) -> None:
+        """Show a last line that has no end."""
+        if self._partial[host]:
+            self.show(host, "\n")
+
+    def window_size(self) -> bytes | None:
+        """Rows and columns of the terminal, as the kernel packs them."""
+        if self._stream is None or not self.terminal:
+            return None
+        return fcntl.ioctl(self._stream.fileno(), termios.TIOCGWINSZ, bytes(8))
+
+
+class Output:
+    """What one host writes: a pipe, or a terminal of its own."""
+
+    def __init__(self, host: int, screen: Screen) -> None:
+        self.host = host
+        self._screen = screen
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._parts: list[str] = []
+        self._size: bytes | None = None
+        self._is_terminal = host == 0 and screen.terminal
+        if self._is_terminal:
+            self.source, self.theirs = pty.openpty()
+            attributes = termios.tcgetattr(self.theirs)
+            attributes[1] &= ~termios.OPOST  # the real terminal adds the carriage returns
+            termios.tcsetattr(self.theirs, termios.TCSANOW, attributes)
+            self._fit()
+        else:
+            self.source, self.theirs = os.pipe()
+        os.set_blocking(self.source, False)
+
+    def _fit(self) -> None:
+        size = self._screen.window_size()
+        if size is not None and size != self._size:
+            self._size = size
+            fcntl.ioctl(self.source, termios.TIOCSWINSZ, size)
+
+    def read(self) -> bool | None:
+        """Take what is there; None when nothing is yet, False when there will be nothing more."""
+        try:
+            data = os.read(self.source, _CHUNK_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:  # a terminal that all writers have closed
+            data = b""
+        if self._is_terminal:
+            self._fit()
+        self._take(self._decoder.decode(data, final=not data))
+        return bool(data)
+
+    def drain(self) -> None:
+        """Take the rest without waiting for writers."""
+        while self.read():
+            pass
+        self._screen.finish(self.host)
+
+    def close(self) -> None:
+        """Close our end."""
+        os.close(self.source)
+
+    def _take(self, text: str) -> None:
+        if text:
+            self._parts.append(text)
+            self._screen.show(self.host, text)
+
+    @property
+    def text(self) -> str:
+        """All that was written so far."""
+        return "".join(self._parts)

@@ -7,6 +7,10 @@
 
 Shape legend: ``B`` samples (possibly none), ``F`` dense features (possibly none), ``T`` tables,
 ``D`` numbers in an embedding.
+
+Layers are initialized as in the reference DLRM: weights are normal with variance ``2 / (inputs + outputs)``,
+biases with variance ``1 / outputs``; draws come from torch's global generator, so ranks that seed it alike
+start alike.
 """
 
 from __future__ import annotations

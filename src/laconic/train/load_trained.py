@@ -9,8 +9,7 @@ from torch import Tensor
 
 from laconic.config import parse_json
 from laconic.data import Source, open_source
-from laconic.data.raw_source import RawCategories, RawSource
-from laconic.data.value_index import Values
+from laconic.data.raw_source import RawCategories, RawSource, Values
 from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import DenseFeature, Features, ModelShape, TableFeature, TrainedModel
 from laconic.train.checkpoint import newest_checkpoint, read_checkpoint

@@ -28,8 +28,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from laconic.config import Settings, parse
-from laconic.data.texts import Texts
-from laconic.data.value_index import Values
+from laconic.data.hashing import Texts
+from laconic.data.raw_source import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats.features import Features, Population, check_vocabulary
 from laconic.quantize.formats.layers import part_shapes

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from laconic.config import Settings
-from laconic.data.hashing import hash_texts, mix64
-from laconic.data.texts import Texts
-from laconic.data.value_index import ValueIndex, Values
+from laconic.data.hashing import Texts, hash_texts, mix64
+from laconic.data.raw_source import ValueIndex, Values
 from laconic.errors import ConfigError
 
 __all__ = [

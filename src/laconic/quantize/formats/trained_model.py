@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from laconic.config import Settings
-from laconic.data.value_index import Values
+from laconic.data.raw_source import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2

@@ -1,6 +1,8 @@
 """Many blocks in one call: each its own kind, shape and bound, all in one buffer.
 
 Buffers are arrays of the caller's; tensors that share their memory are made here.
+
+What every byte of a block says is the decoder's own trace, in the order of the bytes.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from laconic.kernels.reference.quantize.grid import sample
+from laconic.kernels.reference.sequence.bits import digit_bits
 from laconic.kernels.reference.sequence.coding import count_symbols
 from laconic.kernels.reference.sequence.huffman import entropy_q16
-from laconic.kernels.reference.sequence.numbers import digit_bits
 
 _COUNT_ALL = 1 << 13
 FEW_OUTLIERS = 16

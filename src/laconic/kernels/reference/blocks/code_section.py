@@ -24,6 +24,7 @@ from torch import Tensor
 
 from laconic.kernels.reference.blocks.code_counts import FEW_OUTLIERS, CodeCounts, Grouping, choose_grouping
 from laconic.kernels.reference.byte_io import Reader, Writer, expect
+from laconic.kernels.reference.sequence.bits import group, pack_bits
 from laconic.kernels.reference.sequence.coding import (
     Mode,
     Statistics,
@@ -32,13 +33,7 @@ from laconic.kernels.reference.sequence.coding import (
     count_symbols,
 )
 from laconic.kernels.reference.sequence.huffman import entropy_q16
-from laconic.kernels.reference.sequence.numbers import (
-    choose_for_numbers,
-    group,
-    pack_bits,
-    read_numbers,
-    write_numbers,
-)
+from laconic.kernels.reference.sequence.numbers import choose_for_numbers, read_numbers, write_numbers
 from laconic.kernels.reference.sequence.sequence import (
     SequenceReader,
     write_packed,

@@ -28,6 +28,7 @@ from laconic.kernels.reference.blocks.quantized_block import (
     stored_block,
 )
 from laconic.kernels.reference.byte_io import Reader, Writer, expect
+from laconic.kernels.reference.sequence.bits import pack_bits, unpack_bits
 from laconic.kernels.reference.sequence.coding import (
     Mode,
     Statistics,
@@ -36,7 +37,6 @@ from laconic.kernels.reference.sequence.coding import (
     count_symbols,
 )
 from laconic.kernels.reference.sequence.huffman import entropy_q16
-from laconic.kernels.reference.sequence.numbers import pack_bits, unpack_bits
 from laconic.kernels.reference.sequence.sequence import (
     SequenceReader,
     write_packed,

@@ -5,6 +5,11 @@ rarely misses the bound. Codes are bytes around zero where the block's values al
 they are centered on the median, with as many low bits as make a sample cheapest.
 
 Shapes: ``N`` values of the block.
+
+Where a block is too large to look at every value before the choice of a form, runs of it are: 1024
+neighbors from multiples of ``1024 * ceil(n / most)`` on. Squares are summed in an order that vectors can
+follow, so that all kernels get the same bits: lane ``j`` of eight sums those of ``x[j], x[j + 8], ...``; then
+neighbors are added in pairs, ``((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))``, in the type of the values.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from laconic.kernels.reference.sequence.bits import digit_bits, group
 from laconic.kernels.reference.sequence.huffman import Lengths, code_lengths, entropy_q16
-from laconic.kernels.reference.sequence.numbers import digit_bits, group
 from laconic.kernels.reference.sequence.static_code import LEVELS, Shape, mean_distances_q8, static_code
 
 CHUNK_SYMBOLS = 32768

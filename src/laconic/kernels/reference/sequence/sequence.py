@@ -22,6 +22,7 @@ from torch import Tensor
 
 from laconic.errors import FormatError
 from laconic.kernels.reference.byte_io import Reader, Writer, expect, from_bytes
+from laconic.kernels.reference.sequence.bits import group, pack_bits, packed_size, ungroup, unpack_bits
 from laconic.kernels.reference.sequence.coding import CHUNK_SYMBOLS, MANY_STREAMS, Coding, Mode
 from laconic.kernels.reference.sequence.huffman import (
     MAX_CODE_LENGTH,
@@ -34,7 +35,6 @@ from laconic.kernels.reference.sequence.huffman import (
     is_complete,
     make_decoder,
 )
-from laconic.kernels.reference.sequence.numbers import group, pack_bits, packed_size, ungroup, unpack_bits
 from laconic.kernels.reference.sequence.static_code import Shape, static_code
 
 ONE_BYTE_SIZES = 1008

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
+from laconic.kernels.reference.sequence.bits import digit_bits
 from laconic.kernels.reference.sequence.huffman import (
     Decoder,
     Lengths,
@@ -25,7 +26,6 @@ from laconic.kernels.reference.sequence.huffman import (
     code_lengths,
     make_decoder,
 )
-from laconic.kernels.reference.sequence.numbers import digit_bits
 
 LEVELS = 16
 
