@@ -68,7 +68,7 @@ def data_sets(folder: Path | None, **generated: DataSettings) -> Iterator[Mappin
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TrainingRecipe:
     """Learning rates, and the steps over which they warm up."""
 
     rows: float = 0.02
@@ -76,12 +76,12 @@ class Recipe:
     warmup: int = 0
 
 
-_RECIPES = {"complete_journey": Recipe(rows=0.05, warmup=100)}
+_RECIPES = {"complete_journey": TrainingRecipe(rows=0.05, warmup=100)}
 
 
-def recipe_for(data: str) -> Recipe:
+def recipe_for(data: str) -> TrainingRecipe:
     """Return the recipe of a data set by its name."""
-    return _RECIPES.get(data, Recipe())
+    return _RECIPES.get(data, TrainingRecipe())
 
 
 def run_settings(

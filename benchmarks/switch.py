@@ -30,7 +30,7 @@ _TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class SwitchRow:
     """One method at one rate."""
 
     method: str
@@ -53,9 +53,9 @@ def run_switch_benchmark(
     rounds: int,
     turns: int,
     say: Callable[[str], Any],
-) -> list[Row]:
+) -> list[SwitchRow]:
     """Measure every method at every rate; the machine must be able to run XDP."""
-    rows: list[Row] = []
+    rows: list[SwitchRow] = []
     with ExitStack() as stack:
         labs = {
             method: stack.enter_context(Lab(hosts=hosts, aggregator=kind)) for method, kind in METHODS.items()
@@ -74,7 +74,7 @@ def run_switch_benchmark(
             ring_seconds, ring_bytes = best["ring (gloo)"]
             for method, (seconds, sent) in best.items():
                 rows.append(
-                    Row(
+                    SwitchRow(
                         method=method,
                         rate_mbit=rate_mbit,
                         hosts=hosts,
@@ -99,7 +99,7 @@ def _run(lab: Lab, values: int, rounds: int) -> tuple[float, float]:
     return min(slowest), sent
 
 
-def render(rows: Sequence[Row]) -> RenderableType:
+def render(rows: Sequence[SwitchRow]) -> RenderableType:
     """Make one table per rate."""
     return Group(
         *(

@@ -58,7 +58,7 @@ def _received(ranks: Ranks, pipe: Path) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCalls:
     """What all ranks found together."""
 
     times_ms: tuple[float, ...]
@@ -67,7 +67,7 @@ class Measured:
     """Bytes per call and host; two barriers of some hundred bytes are in it."""
 
 
-def measure(ranks: Ranks, call: Callable[[], object], calls: int = 1, *, skip: int = 0) -> Measured:
+def measure(ranks: Ranks, call: Callable[[], object], calls: int = 1, *, skip: int = 0) -> MeasuredCalls:
     """Call a function some times on all ranks at once; the first ``skip`` times are not in the figures.
 
     After the barrier at the end all that was sent has arrived, so that the counter has seen it.
@@ -87,7 +87,7 @@ def measure(ranks: Ranks, call: Callable[[], object], calls: int = 1, *, skip: i
     shared = ranks.count if _interface() == "lo" else 1
     sent = [seen / calls / shared for _, seen in everyone]
     slowest = tuple(max(each) for each in zip(*(times for times, _ in everyone), strict=True))
-    return Measured(slowest, statistics.fmean(sent))
+    return MeasuredCalls(slowest, statistics.fmean(sent))
 
 
 def bytes_sent() -> int:
@@ -119,7 +119,7 @@ class MethodFigures(Settings):
     """Bytes by one host for one sum or step: the mean of all hosts' counters, the median of all rounds."""
 
     @classmethod
-    def of(cls, method: str, measured: Sequence[Measured], **figures: Any) -> Self:
+    def of(cls, method: str, measured: Sequence[MeasuredCalls], **figures: Any) -> Self:
         """Take what was measured in each round."""
         times = tuple(turn.times_ms for turn in measured)
         sent = statistics.median(turn.bytes_sent for turn in measured)

@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class StepParts:
     """Milliseconds of a step."""
 
     forward: float
@@ -61,14 +61,14 @@ class Parts:
         return self.forward, self.backward, self.all_reduce, self.compute
 
 
-def parts_of(answer: RunFigures, alone: RunFigures) -> Parts:
+def parts_of(answer: RunFigures, alone: RunFigures) -> StepParts:
     """Divide the median step of a method; ``alone`` is one rank that sends nothing."""
     forward, backward = answer.ms_ids + answer.ms_forward, answer.ms_backward
     compute = step_ms(alone)
-    return Parts(forward, backward, max(step_ms(answer) - forward - backward - compute, 0.0), compute)
+    return StepParts(forward, backward, max(step_ms(answer) - forward - backward - compute, 0.0), compute)
 
 
-def bar(parts: Parts, longest_ms: float) -> str:
+def bar(parts: StepParts, longest_ms: float) -> str:
     """Draw a bar of as many characters as the parts deserve beside the longest."""
     ends = [0]
     passed = 0.0
@@ -80,7 +80,7 @@ def bar(parts: Parts, longest_ms: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class PolicyRow:
     """What was measured of one policy; None: not measured in rows of this kind."""
 
     data: str
@@ -102,7 +102,7 @@ class Row:
     step_ms: float | None = None
     ratio_to_best: Interval | None = None
     """Step time over that of the fastest other: mean of paired ratios and its 95 % interval."""
-    parts_ms: Parts | None = None
+    parts_ms: StepParts | None = None
     """What the step is made of."""
     bypassed_tables: int | None = None
     """Directions of tables that the economy does not compress."""
@@ -112,10 +112,10 @@ class Row:
 class AdaptationResult:
     """All rows; those of encoders name a ``table``."""
 
-    rows: list[Row]
+    rows: list[PolicyRow]
     encoders: list[EncoderRow]
 
-    def all_rows(self) -> list[Row | EncoderRow]:
+    def all_rows(self) -> list[PolicyRow | EncoderRow]:
         """Return rows of policies first."""
         return [*self.rows, *self.encoders]
 
@@ -124,7 +124,7 @@ def run_adaptation_benchmark(
     *, data: Path | None, seeds: int | None, rates_mbit: Sequence[float | None], full: bool, say: Say
 ) -> AdaptationResult:
     """Run all parts; ``seeds`` defaults to 5 pairs for the full benchmark and 2 otherwise."""
-    rows: list[Row] = []
+    rows: list[PolicyRow] = []
     encoders: list[EncoderRow] = []
     with data_sets(data, generated=_GENERATED) as sets:
         for name, settings in sets.items():
@@ -172,7 +172,7 @@ def _run(trials: Sequence[PolicyTrial], say: Say) -> Iterator[PolicyOutcome]:
         yield outcome
 
 
-def _named(rows: Sequence[Row]) -> list[Row]:
+def _named(rows: Sequence[PolicyRow]) -> list[PolicyRow]:
     """Call the best that keeps the AUC simply ``global`` and ``tuned``; of none that does, the most careful."""
     chosen = {}
     for family in ("global", "tuned"):
@@ -183,7 +183,7 @@ def _named(rows: Sequence[Row]) -> list[Row]:
     return [*rows, *(replace(row, policy=family) for family, row in chosen.items())]
 
 
-def accuracy_rows(outcomes: Sequence[PolicyOutcome]) -> list[Row]:
+def accuracy_rows(outcomes: Sequence[PolicyOutcome]) -> list[PolicyRow]:
     """Make one row for each data set and policy, paired with exact runs of the same seed."""
     exact = {(o.trial.name, o.trial.seed): o for o in outcomes if o.trial.policy == "exact"}
     rows = []
@@ -192,7 +192,7 @@ def accuracy_rows(outcomes: Sequence[PolicyOutcome]) -> list[Row]:
         pairs = [(o, exact[data, o.trial.seed]) for o in mine]
         aucs = [ours.auc - theirs.auc for ours, theirs in pairs]
         rows.append(
-            Row(
+            PolicyRow(
                 data=data,
                 policy=policy,
                 decay=decay,
@@ -208,9 +208,9 @@ def accuracy_rows(outcomes: Sequence[PolicyOutcome]) -> list[Row]:
     return rows
 
 
-def _time_policies(rates_mbit: Sequence[float | None], rounds: int, say: Say) -> list[Row]:
+def _time_policies(rates_mbit: Sequence[float | None], rounds: int, say: Say) -> list[PolicyRow]:
     """Time all policies at each rate; None: loopback."""
-    rows: list[Row] = []
+    rows: list[PolicyRow] = []
     limited = [rate for rate in rates_mbit if rate is not None]
     if limited:
         with TrainingPool(_HOSTS, rate_mbit=limited[-1]) as pool:
@@ -237,7 +237,7 @@ def _time(pool: TrainingPool, rounds: int) -> dict[str, RunFigures]:
     return pool.time_steps(job)
 
 
-def _timing_rows(answers: dict[str, RunFigures], rate: float | None) -> list[Row]:
+def _timing_rows(answers: dict[str, RunFigures], rate: float | None) -> list[PolicyRow]:
     best = min(_FIXED, key=lambda name: step_ms(answers[name]))
     rows = []
     for name, answer in answers.items():
@@ -249,7 +249,7 @@ def _timing_rows(answers: dict[str, RunFigures], rate: float | None) -> list[Row
             for direction in ("forward", "backward")
         )
         rows.append(
-            Row(
+            PolicyRow(
                 data="synthetic",
                 policy=name.removesuffix("_pairwise"),
                 rate_mbit=rate,
@@ -277,7 +277,7 @@ def render(result: AdaptationResult) -> RenderableType:
     return Group(*tables)
 
 
-def _accuracy_table(data: str, rows: list[Row]) -> Table:
+def _accuracy_table(data: str, rows: list[PolicyRow]) -> Table:
     return table_of(
         f"{data}: one epoch, 4 rehearsed ranks, {rows[0].pairs} paired runs",
         rows,
@@ -292,7 +292,7 @@ def _accuracy_table(data: str, rows: list[Row]) -> Table:
     )
 
 
-def _timing_table(rate: float | None, rows: list[Row]) -> Table:
+def _timing_table(rate: float | None, rows: list[PolicyRow]) -> Table:
     return table_of(
         f"step time: 2 hosts, {link_text(rate)}",
         rows,
@@ -306,7 +306,7 @@ def _timing_table(rate: float | None, rows: list[Row]) -> Table:
     )
 
 
-def _parts_table(rate: float | None, rows: list[Row]) -> Table:
+def _parts_table(rate: float | None, rows: list[PolicyRow]) -> Table:
     """Bars as the paper's; parts that overlap are counted twice, so a bar may be longer than its step."""
     divided = [(row.policy, row.parts_ms) for row in rows if row.parts_ms is not None]
     longest = max((sum(parts.each()) for _, parts in divided), default=0.0)

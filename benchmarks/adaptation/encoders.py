@@ -61,7 +61,7 @@ class EncoderRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _Encoded:
     """What all blocks of some batches became."""
 
     bytes_T: Ints
@@ -86,7 +86,7 @@ def _compare(name: str, run: RehearsedRun, batches: Sequence[Samples], samples: 
     pooled = [whole.route(batch.lookups, coded=False, ledger=None) for batch in batches]
     routed = [by_rows.route(batch.lookups, coded=False, ledger=None) for batch in batches]
 
-    def sent(make: Callable[[float], BlockCodec]) -> _Sent:
+    def sent(make: Callable[[float], BlockCodec]) -> _Encoded:
         return _encode(whole, pooled, [make(bound) for bound in bounds])
 
     ours = [BoundedRows(bound=bound, relative=True) for bound in bounds]
@@ -125,7 +125,7 @@ def _pooled(by_rows: Rehearsal) -> Rehearsal:
     return whole
 
 
-def _encode(exchange: Rehearsal, batches: Sequence[RehearsedBatch], codecs: Sequence[BlockCodec]) -> _Sent:
+def _encode(exchange: Rehearsal, batches: Sequence[RehearsedBatch], codecs: Sequence[BlockCodec]) -> _Encoded:
     """Encode the rows that travel, block by block."""
     coder = Coder(codecs, exchange.dim, torch.float32)
     bytes_T, lz_T, huffman_T = (np.zeros(len(codecs), np.int64) for _ in range(3))
@@ -139,7 +139,7 @@ def _encode(exchange: Rehearsal, batches: Sequence[RehearsedBatch], codecs: Sequ
         forms_MT[sizes_MT > 0] = payload[begins_MT[sizes_MT > 0]]
         lz_T += (forms_MT == _VECTOR_LZ).sum(axis=0)
         huffman_T += (forms_MT == _HUFFMAN).sum(axis=0)
-    return _Sent(bytes_T, lz_T, huffman_T)
+    return _Encoded(bytes_T, lz_T, huffman_T)
 
 
 def encoder_table(data: str, rows: Sequence[EncoderRow]) -> Table:

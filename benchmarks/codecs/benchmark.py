@@ -45,7 +45,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CodecEntry:
     """One line of a table."""
 
     codec: str
@@ -69,7 +69,7 @@ class CaseResult:
     unit: str
     bound: float
     ideal_ratio: float
-    entries: tuple[Entry, ...]
+    entries: tuple[CodecEntry, ...]
 
     def figures(self, codec: str) -> Figures | None:
         """Figures of a codec by name; None if it was absent or took no part."""
@@ -77,7 +77,7 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CodecResult:
     """All tables of one run."""
 
     machine: Machine
@@ -89,7 +89,7 @@ class Result:
         return [_record(case, entry) for case in self.cases for entry in case.entries]
 
 
-def _record(case: CaseResult, entry: Entry) -> dict[str, str | float | None]:
+def _record(case: CaseResult, entry: CodecEntry) -> dict[str, str | float | None]:
     figures = asdict(entry.figures) if entry.figures else {}
     numbers = {name: figures.get(name) for name in Figures.__slots__} | {"ideal_ratio": case.ideal_ratio}
     finite = {k: v if v is not None and math.isfinite(v) else None for k, v in numbers.items()}
@@ -98,7 +98,7 @@ def _record(case: CaseResult, entry: Entry) -> dict[str, str | float | None]:
 
 def run_codec_benchmark(
     data: Path | None = None, repeats: int = 7, quick: bool = False, progress: Progress | None = None
-) -> Result:
+) -> CodecResult:
     """Measure every codec on every dump in ``data`` and on generated data.
 
     ``repeats`` is the number of rounds; cases above 64 MB get at most two, with several calls each. ``quick`` makes
@@ -120,7 +120,7 @@ def run_codec_benchmark(
             meter.advance(share * each, what)
 
         results += [measure(case, contenders_for(case), rounds, advance) for case in cases]
-    return Result(Machine.this(), tuple(results))
+    return CodecResult(Machine.this(), tuple(results))
 
 
 def measure(
@@ -147,7 +147,7 @@ def measure(
     return CaseResult(
         **{name: getattr(case, name) for name in ("name", "rows", "dim", "blocks", "asked", "unit", "bound")},
         ideal_ratio=ideal,
-        entries=tuple(Entry(c.name, c.yardstick, figures.get(c.name)) for c in contenders),
+        entries=tuple(CodecEntry(c.name, c.yardstick, figures.get(c.name)) for c in contenders),
     )
 
 
@@ -210,7 +210,7 @@ class _Meter:
 _HEADINGS = "ratio", "of\nideal", "encode\nGB/s", "vs\nzstd-1", "decode\nGB/s", "vs\nzstd-1", "error\n/ bound"
 
 
-def render(result: Result) -> RenderableType:
+def render(result: CodecResult) -> RenderableType:
     """Show the machine, a table per case made for 100 columns, and how to read them."""
     parts: list[RenderableType] = [Text.assemble(("machine  ", "bold"), str(result.machine))]
     for case in result.cases:
@@ -247,7 +247,7 @@ def _table(case: CaseResult) -> Table:
     return table
 
 
-def _cells(case: CaseResult, entry: Entry, best: float) -> list[Text]:
+def _cells(case: CaseResult, entry: CodecEntry, best: float) -> list[Text]:
     figures, yardstick = entry.figures, case.figures(entry.yardstick)
     if figures is None:
         return [Text("absent", style="dim")]

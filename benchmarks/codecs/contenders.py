@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,58 +103,46 @@ def zfp(case: Case) -> Trial:
     return Trial(encode=lambda: zfpy.compress_numpy(x, tolerance=case.bound), decode=zfpy.decompress_numpy)
 
 
-def zstd(level: int) -> Callable[[Case], Trial]:
+def zstd(case: Case, level: int) -> Trial:
     """Quantize with numpy, compress with zstandard."""
+    import zstandard
 
-    def prepare(case: Case) -> Trial:
-        import zstandard
-
-        compress = zstandard.ZstdCompressor(level=level).compress
-        return _quantized(case, compress, zstandard.ZstdDecompressor().decompress)
-
-    return prepare
+    compress = zstandard.ZstdCompressor(level=level).compress
+    return _quantized(case, compress, zstandard.ZstdDecompressor().decompress)
 
 
-def zstd_exact(level: int) -> Callable[[Case], Trial]:
+def zstd_exact(case: Case) -> Trial:
     """Compress float32 as they are."""
+    import zstandard
 
-    def prepare(case: Case) -> Trial:
-        import zstandard
-
-        compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=level).compress
-        decompress = zstandard.ZstdDecompressor().decompress
-        x = case.values_RD.numpy()
-        return Trial(
-            encode=lambda: compress(x),
-            decode=lambda payload: np.frombuffer(decompress(payload), np.float32).reshape(x.shape),
-        )
-
-    return prepare
+    compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=1).compress
+    decompress = zstandard.ZstdDecompressor().decompress
+    x = case.values_RD.numpy()
+    return Trial(
+        encode=lambda: compress(x),
+        decode=lambda payload: np.frombuffer(decompress(payload), np.float32).reshape(x.shape),
+    )
 
 
-def zstd_blocks(level: int) -> Callable[[Case], Trial]:
+def zstd_blocks(case: Case) -> Trial:
     """Quantize and compress each block of a case in turn."""
+    import zstandard
 
-    def prepare(case: Case) -> Trial:
-        import zstandard
+    compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=1).compress
+    decompress = zstandard.ZstdDecompressor().decompress
+    x_BRD = case.values_RD.numpy().reshape(case.blocks, -1, case.dim)
+    codes, step, inverse = _grid(case)
+    shape = x_BRD.shape[1:]
 
-        compress: Callable[[Any], bytes] = zstandard.ZstdCompressor(level=level).compress
-        decompress = zstandard.ZstdDecompressor().decompress
-        x_BRD = case.values_RD.numpy().reshape(case.blocks, -1, case.dim)
-        codes, step, inverse = _grid(case)
-        shape = x_BRD.shape[1:]
+    def decode(payload: list[bytes]) -> Any:
+        parts = [np.frombuffer(decompress(part), codes).reshape(shape) * step for part in payload]
+        return np.concatenate(parts)
 
-        def decode(payload: list[bytes]) -> Any:
-            parts = [np.frombuffer(decompress(part), codes).reshape(shape) * step for part in payload]
-            return np.concatenate(parts)
-
-        return Trial(
-            encode=lambda: [compress(np.rint(x * inverse).astype(codes)) for x in x_BRD],
-            decode=decode,
-            size=lambda payload: sum(map(len, payload)),
-        )
-
-    return prepare
+    return Trial(
+        encode=lambda: [compress(np.rint(x * inverse).astype(codes)) for x in x_BRD],
+        decode=decode,
+        size=lambda payload: sum(map(len, payload)),
+    )
 
 
 def lz4(case: Case) -> Trial:
@@ -232,14 +221,14 @@ MATRIX = (
     Contender("Hybrid", bounded(Hybrid)),  # whichever of the two pays more
     Contender("SZ3", sz3),
     Contender("ZFP", zfp),
-    Contender(ZSTD_1, zstd(1)),
-    Contender("quantize+zstd-3", zstd(3)),
+    Contender(ZSTD_1, partial(zstd, level=1)),
+    Contender("quantize+zstd-3", partial(zstd, level=3)),
     Contender("quantize+LZ4", lz4),
     Contender("quantize+Blosc2", blosc2),
     Contender("FBGEMM int8", fbgemm_int8),
     Contender("fp16", fp16),
     Contender("Lossless", lossless, EXACT_ZSTD_1),
-    Contender(EXACT_ZSTD_1, zstd_exact(1), EXACT_ZSTD_1),
+    Contender(EXACT_ZSTD_1, zstd_exact, EXACT_ZSTD_1),
     Contender("memcpy", memcpy),
 )
 
@@ -248,8 +237,8 @@ DITHERED = Contender(OURS + ", dithered", dithered_rows)
 MANY_BLOCKS = (
     Contender(OURS, block_batch),
     Contender(OURS + ONE_BLOCK, bounded(BoundedRows), ZSTD_1 + ONE_BLOCK),
-    Contender(ZSTD_1, zstd_blocks(1)),
-    Contender(ZSTD_1 + ONE_BLOCK, zstd(1), ZSTD_1 + ONE_BLOCK),
+    Contender(ZSTD_1, zstd_blocks),
+    Contender(ZSTD_1 + ONE_BLOCK, partial(zstd, level=1), ZSTD_1 + ONE_BLOCK),
 )
 
 

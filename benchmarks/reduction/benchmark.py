@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.reduction.models import BOOK_CROSSING, AnyTask, Dlrm, Encoder, Lstm, Mlp, Ncf
 from benchmarks.reduction.sums import METHODS, AnyWorkload, Generated, Supports, record
-from benchmarks.reduction.worker import Answer, Iterations, Sums
+from benchmarks.reduction.worker import Iterations, SumAnswer, Sums
 from benchmarks.results import Interval, grouped, link_text, megabytes, paired_ratios, table_of
 from benchmarks.worker_pool import WorkerPool
 from laconic.config import Settings
@@ -30,7 +30,7 @@ _LOOPBACK_ROUNDS, _LOOPBACK_STEPS = 8, 4  # times as many: differences are small
 Say = Callable[[str], None]
 
 
-class Plan(Settings):
+class SumPlan(Settings):
     """All that the benchmark does, as a value."""
 
     methods: tuple[str, ...] = tuple(METHODS)
@@ -64,12 +64,12 @@ class Plan(Settings):
         return [(hosts, self.repeats), *many]
 
 
-def usual_plan(data: Path | None, *, full: bool, words: int = 1 << 24) -> Plan:
+def usual_plan(data: Path | None, *, full: bool, words: int = 1 << 24) -> SumPlan:
     """Return what ``python -m benchmarks reduce`` measures; ``full`` is what is published."""
     if data is not None and not (data / BOOK_CROSSING).exists():
         raise ConfigError(f"--data: no {BOOK_CROSSING} in {str(data)!r}; leave it out for generated ids")
     ncf = Ncf(data=None if data is None else data.resolve())
-    return Plan(
+    return SumPlan(
         words=words,
         repeats=15 if full else 5,
         recorded=(Dlrm(), ncf, Lstm(), Encoder()),
@@ -81,7 +81,7 @@ def usual_plan(data: Path | None, *, full: bool, words: int = 1 << 24) -> Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class SumRow:
     """What was measured of one method on one workload."""
 
     method: str
@@ -103,17 +103,17 @@ class Row:
     """Time over that of ``dense``, paired by repeat: mean and 95 % interval."""
 
 
-def parts_of(plan: Plan, hosts: int) -> int:
+def parts_of(plan: SumPlan, hosts: int) -> int:
     """Return how often ``run_reduction_benchmark`` says what it does."""
     sums = len(plan.generated()) + len(plan.recorded)
     return len(plan.recorded) + sums * len(plan.pools(hosts)) + 2
 
 
-def run_reduction_benchmark(plan: Plan, *, hosts: int, rate_mbit: float | None, say: Say) -> list[Row]:
+def run_reduction_benchmark(plan: SumPlan, *, hosts: int, rate_mbit: float | None, say: Say) -> list[SumRow]:
     """Measure everything; ``rate_mbit`` None: all on loopback, whose times say nothing about links."""
     if hosts < 2:
         raise ConfigError(f"--hosts: expected at least 2, got {hosts}; one has nobody to send to")
-    rows: list[Row] = []
+    rows: list[SumRow] = []
     with TemporaryDirectory(prefix="laconic-gradients-") as scratch:
         folder = Path(scratch)
         folder.chmod(0o755)
@@ -128,7 +128,7 @@ def run_reduction_benchmark(plan: Plan, *, hosts: int, rate_mbit: float | None, 
                     say(f"{count} hosts: {workload.name}, {workload.sparsity:.0%} zeros, {workload.supports}")
                     job = Sums(workload=workload, methods=plan.methods, repeats=repeats)
                     what = {name: getattr(workload, name) for name in ("sparsity", "supports")}
-                    rows += rows_of(pool.ask(job, Answer), workload=workload.name, **what, **links)
+                    rows += rows_of(pool.ask(job, SumAnswer), workload=workload.name, **what, **links)
                 if count == hosts:
                     say(f"training {plan.sparse_model.name} under DDP")
                     steps = Iterations(task=plan.sparse_model, rounds=plan.rounds, steps=plan.steps)
@@ -140,9 +140,9 @@ def run_reduction_benchmark(plan: Plan, *, hosts: int, rate_mbit: float | None, 
     return rows
 
 
-def _step_rows(pool: WorkerPool, job: Iterations, rate_mbit: float | None) -> list[Row]:
+def _step_rows(pool: WorkerPool, job: Iterations, rate_mbit: float | None) -> list[SumRow]:
     return rows_of(
-        pool.ask(job, Answer),
+        pool.ask(job, SumAnswer),
         workload=f"{job.task.name}, a step under DDP",
         supports="independent",
         hosts=pool.ranks,
@@ -150,7 +150,7 @@ def _step_rows(pool: WorkerPool, job: Iterations, rate_mbit: float | None) -> li
     )
 
 
-def rows_of(answers: Sequence[Answer], **setting: Any) -> list[Row]:
+def rows_of(answers: Sequence[SumAnswer], **setting: Any) -> list[SumRow]:
     """Make rows of one workload; ``setting`` has its other fields. The answers know a ``sparsity`` that it does not."""
     dense = next((answer for answer in answers if answer.method == "dense"), None)
     rows = []
@@ -161,7 +161,7 @@ def rows_of(answers: Sequence[Answer], **setting: Any) -> list[Row]:
                 f"counted {answer.bytes_sent:.0f}; ranks must talk over the interface GLOO_SOCKET_IFNAME names"
             )
         rows.append(
-            Row(
+            SumRow(
                 method=answer.method,
                 ms=answer.ms,
                 bytes_sent_per_host=answer.bytes_sent,
@@ -174,24 +174,24 @@ def rows_of(answers: Sequence[Answer], **setting: Any) -> list[Row]:
     return rows
 
 
-def _over(answer: Answer, dense: Answer | None) -> Interval | None:
+def _over(answer: SumAnswer, dense: SumAnswer | None) -> Interval | None:
     return None if dense is None or dense is answer else paired_ratios(answer.round_ms, dense.round_ms)
 
 
-def render(rows: Sequence[Row]) -> RenderableType:
+def render(rows: Sequence[SumRow]) -> RenderableType:
     """Make a table for each workload. *At least* is the other end of the 95 % interval of times over those of dense."""
     return Group(*(_table(title, here) for title, here in grouped(rows, _title).items()))
 
 
-def _title(row: Row) -> str:
+def _title(row: SumRow) -> str:
     link = link_text(row.rate_mbit)
     return f"{row.workload}: {row.sparsity:.1%} zeros, {row.supports} supports; {row.hosts} hosts, {link}"
 
 
-def _table(title: str, rows: list[Row]) -> Table:
+def _table(title: str, rows: list[SumRow]) -> Table:
     dense = next((row for row in rows if row.method == "dense"), None)
 
-    def fewer(row: Row) -> str:
+    def fewer(row: SumRow) -> str:
         return (
             f"{dense.bytes_sent_per_host / row.bytes_sent_per_host:.1f}x" if dense not in (None, row) else ""
         )
@@ -212,7 +212,7 @@ def _table(title: str, rows: list[Row]) -> Table:
     )
 
 
-def _faster(row: Row) -> str:
+def _faster(row: SumRow) -> str:
     if row.over_dense is None:
         return ""
     mean, _, high = row.over_dense

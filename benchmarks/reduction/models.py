@@ -45,7 +45,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class TaskBatch:
     """Arguments of the module, and what its result is compared with."""
 
     inputs: tuple[Tensor, ...]
@@ -67,7 +67,7 @@ class Task(Settings):
         """Make the module; draws come from torch's global generator."""
 
     @abstractmethod
-    def batch_of(self, rank: int, step: int) -> Batch:
+    def batch_of(self, rank: int, step: int) -> TaskBatch:
         """Return one rank's samples of one step."""
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Dlrm(Task):
         """Make tables and layers."""
         return _Dlrm([min(rows, self.cap) for rows in self.rows], self.dim)
 
-    def batch_of(self, rank: int, step: int) -> Batch:
+    def batch_of(self, rank: int, step: int) -> TaskBatch:
         """Return dense features, an id of every table, and labels."""
         draw = np.random.default_rng([1, rank, step])
         rows_T = [min(rows, self.cap) for rows in self.rows]
@@ -99,7 +99,7 @@ class Dlrm(Task):
         )
         dense_BF = draw.standard_normal((self.batch, _DENSE), np.float32)
         label_B = (draw.random(self.batch) < 0.25).astype(np.float32)
-        return Batch((torch.from_numpy(dense_BF), torch.from_numpy(ids_BT)), torch.from_numpy(label_B))
+        return TaskBatch((torch.from_numpy(dense_BF), torch.from_numpy(ids_BT)), torch.from_numpy(label_B))
 
 
 class _Dlrm(nn.Module):
@@ -128,13 +128,13 @@ class Encoder(Task):
         """Make embeddings and layers."""
         return _Encoder(self)
 
-    def batch_of(self, rank: int, step: int) -> Batch:
+    def batch_of(self, rank: int, step: int) -> TaskBatch:
         """Return sequences with some words masked, and which words those were."""
         words_BS = 1 + _zipf((0, rank, step), self.words - 1, (self.batch, self.length))
         masked_BS = np.random.default_rng([1, rank, step]).random(words_BS.shape) < _MASKED
         masked_BS[:, 0] = True  # a loss needs at least one
         given_BS = torch.from_numpy(np.where(masked_BS, _MASK, words_BS))
-        return Batch((given_BS,), torch.from_numpy(np.where(masked_BS, words_BS, _IGNORE)))
+        return TaskBatch((given_BS,), torch.from_numpy(np.where(masked_BS, words_BS, _IGNORE)))
 
 
 class _Encoder(nn.Module):
@@ -169,10 +169,10 @@ class Lstm(Task):
         """Make the embedding, the LSTM and the softmax's layer."""
         return _Lstm(self)
 
-    def batch_of(self, rank: int, step: int) -> Batch:
+    def batch_of(self, rank: int, step: int) -> TaskBatch:
         """Return sequences, and what follows each word."""
         words_BS = torch.from_numpy(_zipf((rank, step), self.words, (self.batch, self.length + 1)))
-        return Batch((words_BS[:, :-1],), words_BS[:, 1:])
+        return TaskBatch((words_BS[:, :-1],), words_BS[:, 1:])
 
 
 class _Lstm(nn.Module):
@@ -200,10 +200,10 @@ class Mlp(Task):
         layers = mlp("mlp", self.inputs, self.hidden)
         return nn.Sequential(layers, linear(self.hidden[-1], 1), nn.Flatten(0))
 
-    def batch_of(self, rank: int, step: int) -> Batch:
+    def batch_of(self, rank: int, step: int) -> TaskBatch:
         """Return normal numbers, and the sign of a sum of some."""
         x = np.random.default_rng([rank, step]).standard_normal((self.batch, self.inputs), np.float32)
-        return Batch((torch.from_numpy(x),), torch.from_numpy((x[:, :8].sum(1) > 0).astype(np.float32)))
+        return TaskBatch((torch.from_numpy(x),), torch.from_numpy((x[:, :8].sum(1) > 0).astype(np.float32)))
 
 
 class Ncf(Task):
@@ -230,7 +230,7 @@ class Ncf(Task):
         users, items, _ = _book_crossing(self.data)
         return _Ncf(int(users.max()) + 1, int(items.max()) + 1, self.dim, self.hidden)
 
-    def batch_of(self, rank: int, step: int) -> Batch:
+    def batch_of(self, rank: int, step: int) -> TaskBatch:
         """Return pairs of ids and whether the user took the item."""
         draw = np.random.default_rng([2, rank, step])
         if self.data is None:
@@ -242,7 +242,7 @@ class Ncf(Task):
             here = draw.integers(0, len(columns[0]), self.batch)
             users, items, labels = (column[here] for column in columns)
         ids = (torch.from_numpy(users), torch.from_numpy(items))
-        return Batch(ids, torch.from_numpy(labels.astype(np.float32)))
+        return TaskBatch(ids, torch.from_numpy(labels.astype(np.float32)))
 
 
 class _Ncf(nn.Module):

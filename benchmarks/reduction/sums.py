@@ -191,7 +191,7 @@ Sum = Callable[[Tensor], Summed]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class SumMethod:
     """One way to sum."""
 
     make: Callable[[Setting], Sum]
@@ -236,11 +236,11 @@ def _powersgd(setting: Setting) -> Sum:
 
 
 def _hooked(hook: Callable[[Any, Any], Any], state: Any, setting: Setting) -> Sum:
-    return lambda x: Summed(hook(state, _Bucket(x, setting.shapes)).wait())
+    return lambda x: Summed(hook(state, _FlatBucket(x, setting.shapes)).wait())
 
 
 @dataclass(frozen=True, slots=True)
-class _Bucket:
+class _FlatBucket:
     """All that torch's hooks ask of a bucket of DDP."""
 
     flat: Tensor
@@ -271,11 +271,11 @@ def _ours(way: Way, step: float | None = None) -> Callable[[Setting], Sum]:
     return make
 
 
-METHODS: dict[str, Method] = {
-    "dense": Method(_dense),
-    "fp16": Method(_fp16, averages=True),
-    "powersgd": Method(_powersgd, averages=True),
-    "topk": Method(_topk),
-    "sketch": Method(_ours("sketch", _STEP)),
-    "laconic": Method(_ours("auto")),
+METHODS: dict[str, SumMethod] = {
+    "dense": SumMethod(_dense),
+    "fp16": SumMethod(_fp16, averages=True),
+    "powersgd": SumMethod(_powersgd, averages=True),
+    "topk": SumMethod(_topk),
+    "sketch": SumMethod(_ours("sketch", _STEP)),
+    "laconic": SumMethod(_ours("auto")),
 }

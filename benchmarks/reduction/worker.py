@@ -22,9 +22,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.reduction.models import AnyTask, Batch, Task
+from benchmarks.reduction.models import AnyTask, Task, TaskBatch
 from benchmarks.reduction.sums import METHODS, AnyWorkload, Setting, Sum, Summed, Truth
-from benchmarks.worker import Measured, MethodFigures, fingerprint, measure, serve
+from benchmarks.worker import MeasuredCalls, MethodFigures, fingerprint, measure, serve
 from laconic.config import Settings
 from laconic.demo.measure import turns
 from laconic.errors import ConfigError
@@ -54,7 +54,7 @@ class Iterations(Settings):
     """Steps of each in each round; one more before them is not timed."""
 
 
-class Answer(MethodFigures):
+class SumAnswer(MethodFigures):
     """Figures of one method."""
 
     bytes_claimed: float | None = None
@@ -73,7 +73,7 @@ class _Sums:
 
     add: Sum
     averages: bool
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[MeasuredCalls] = field(default_factory=list)
     claimed: list[int] = field(default_factory=list)
     exact: bool = True
     way: str | None = None
@@ -89,7 +89,7 @@ class _Sums:
         self.way = summed.way
 
 
-def _sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[Answer]:
+def _sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[SumAnswer]:
     unknown = [name for name in job.methods if name not in METHODS]
     if unknown:
         raise ConfigError(f"bench: no such method {unknown[0]!r} (known: {', '.join(METHODS)})")
@@ -102,7 +102,7 @@ def _sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[Answer]:
         copy.copy_(own)
         sums[name].take_turn(copy, ranks, truth)
     return [
-        Answer.of(
+        SumAnswer.of(
             name,
             found.measured[1:],  # the first measures links and fills caches
             bytes_claimed=statistics.fmean(found.claimed) if found.claimed else None,
@@ -116,14 +116,14 @@ def _sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[Answer]:
 class _Trained:
     """One copy of the model, and what was measured of it."""
 
-    def __init__(self, task: Task, batches: list[Batch], *, ours: bool) -> None:
+    def __init__(self, task: Task, batches: list[TaskBatch], *, ours: bool) -> None:
         torch.manual_seed(0)
         self._task, self._batches = task, batches
         self._model = DistributedDataParallel(task.module(), gradient_as_bucket_view=True)
         self.compressor: Compressor | None = register_ddp(self._model) if ours else None
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_RATE, fused=True)
         self._steps = count()
-        self.measured: list[Measured] = []
+        self.measured: list[MeasuredCalls] = []
         self.exact = True
 
     def step(self) -> None:
@@ -143,12 +143,12 @@ class _Trained:
         self._backward(self._batches[0])
         return self._take_gradient()
 
-    def answer(self, name: str, sparsity: float, ranks: Ranks) -> Answer:
+    def answer(self, name: str, sparsity: float, ranks: Ranks) -> SumAnswer:
         """Put figures of all ranks together."""
         weights = fingerprint(torch.cat([p.detach().reshape(-1) for p in self._model.parameters()]))
         seen = ranks.gather((self.exact, weights))
         hook = self.compressor
-        return Answer.of(
+        return SumAnswer.of(
             name,
             self.measured,
             exact=all(exact for exact, _ in seen) and len({mark for _, mark in seen}) == 1,
@@ -156,7 +156,7 @@ class _Trained:
             sparsity=sparsity,
         )
 
-    def _backward(self, batch: Batch) -> None:
+    def _backward(self, batch: TaskBatch) -> None:
         self._task.loss(self._model(*batch.inputs), batch.target).backward()  # type: ignore[no-untyped-call]
 
     def _take_gradient(self) -> Tensor:
@@ -165,7 +165,7 @@ class _Trained:
         return flat
 
 
-def _iterate_by_turns(ranks: Ranks, job: Iterations) -> list[Answer]:
+def _iterate_by_turns(ranks: Ranks, job: Iterations) -> list[SumAnswer]:
     batches = [job.task.batch_of(ranks.rank, step) for step in range(_BATCHES)]
     both = {name: _Trained(job.task, batches, ours=name == "laconic") for name in ("dense", "laconic")}
     own = both["dense"].own_gradient()

@@ -21,14 +21,14 @@ from torch import Tensor
 
 from benchmarks.data_sets import data_sets
 from benchmarks.results import grouped, table_of
-from benchmarks.serving.engines import ENGINES, Contender, Row, engine_contender, forget_compiled
+from benchmarks.serving.engines import ENGINES, LoadedEngine, ServingRow, engine_contender, forget_compiled
 from benchmarks.serving.models import (
     BATCH,
     GENERATED,
     SEARCH_PARTS,
     TRAINING_PARTS,
-    Case,
-    Part,
+    EngineBatch,
+    ServedModel,
     WorkItems,
     large_settings,
     reference_case,
@@ -66,7 +66,7 @@ _WIDTHS = (1.5, 2.0, 2.5, 3.0)
 class Fit:
     """A model beside the reference."""
 
-    row: Row
+    row: ServingRow
     parameters: int
     flops: int
 
@@ -76,22 +76,22 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ServingResult:
     """What the benchmark found."""
 
-    rows: list[Row]
+    rows: list[ServingRow]
 
     fits: list[Fit]
     """The reference, then larger models."""
 
-    def all_rows(self) -> list[Row]:
+    def all_rows(self) -> list[ServingRow]:
         """Return rows of everything that was timed."""
         return [*self.rows, *(fit.row for fit in self.fits)]
 
 
 def run_serving_benchmark(
     *, data: Path | None, full: bool, engines: Sequence[str], show: Callable[[str, float, int], None]
-) -> Result:
+) -> ServingResult:
     """Measure every engine on every model; engines that are not installed are left out."""
     rounds, batches = (15, (1, 64, BATCH)) if full else (5, (1, BATCH))
     rows = []
@@ -114,12 +114,12 @@ def run_serving_benchmark(
             del case
             gc.collect()
             rows += measure_bags(_BAG_ROWS, rounds, work)
-    return Result(rows, fits)
+    return ServingResult(rows, fits)
 
 
 def measure_engines(
-    case: Case, engines: Sequence[str], batches: Sequence[int], rounds: int, work: WorkItems
-) -> list[Row]:
+    case: ServedModel, engines: Sequence[str], batches: Sequence[int], rounds: int, work: WorkItems
+) -> list[ServingRow]:
     """Score a model with every engine: how well, and how fast with batches of these sizes."""
     forget_compiled()
     contenders = []
@@ -144,26 +144,24 @@ def measure_engines(
         calls = {contender.name: _calls(contender, parts) for contender in contenders}
         seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=work.within)
         for contender in contenders:
-            found = accuracy[contender.name]
             rows.append(
-                Row.of_times(
+                ServingRow.of_times(
                     seconds[contender.name],
                     engine=contender.name,
                     model=case.name,
                     batch=batch,
                     size_bytes=contender.size_bytes,
-                    ne=found.normalized_entropy,
-                    auc=found.auc,
+                    found=accuracy[contender.name],
                 )
             )
     return rows
 
 
-def _calls(contender: Contender, parts: list[Part]) -> Callable[[int], object]:
+def _calls(contender: LoadedEngine, parts: list[EngineBatch]) -> Callable[[int], object]:
     return lambda i: contender.logits(parts[i % len(parts)])
 
 
-def _evaluate(contender: Contender, case: Case) -> Evaluation:
+def _evaluate(contender: LoadedEngine, case: ServedModel) -> Evaluation:
     predictions = Predictions()
     for part in case.parts:
         assert len(part.label_B) == BATCH
@@ -179,7 +177,11 @@ def flops(shape: ModelShape) -> int:
 
 
 def measure_complexity(
-    reference: Case, large: Case, rounds: int, work: WorkItems, widths: Sequence[float] = _WIDTHS
+    reference: ServedModel,
+    large: ServedModel,
+    rounds: int,
+    work: WorkItems,
+    widths: Sequence[float] = _WIDTHS,
 ) -> list[Fit]:
     """Time the reference and larger models in turn; the reference comes first."""
     work.begin("complexity: quantizing rows to int4")
@@ -207,7 +209,7 @@ def measure_complexity(
     ]
 
 
-def _wider(large: Case, width: float) -> Case:
+def _wider(large: ServedModel, width: float) -> ServedModel:
     shape = large.trained.shape
     wide = shape.model_copy(
         update={
@@ -218,7 +220,7 @@ def _wider(large: Case, width: float) -> Case:
     return replace(large, trained=replace(large.trained, shape=wide, state=wide.build().state_dict()))
 
 
-def _contender(trained: TrainedModel, packed: dict[str, Tensor]) -> Contender:
+def _contender(trained: TrainedModel, packed: dict[str, Tensor]) -> LoadedEngine:
     recipe = Recipe.uniform(
         trained.features.table_names,
         trained.shape.layer_names(),
@@ -234,18 +236,18 @@ def _parameters(trained: TrainedModel) -> int:
     return sum(tensor.numel() for tensor in tensors)
 
 
-def _row(case: Case, contender: Contender, reference: TrainedModel, seconds: Times) -> Row:
+def _row(case: ServedModel, contender: LoadedEngine, reference: TrainedModel, seconds: Times) -> ServingRow:
     name = "complexity reference"
     if case.trained is not reference:
         more = _parameters(case.trained) / _parameters(reference)
         work = flops(case.trained.shape) / flops(reference.shape)
         name = f"complexity {more:.2f}x parameters, {work:.2f}x FLOPs"
-    return Row.of_times(
+    return ServingRow.of_times(
         seconds, engine=contender.name, model=name, batch=_FIT_BATCH, size_bytes=contender.size_bytes
     )
 
 
-def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[Row]:
+def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[ServingRow]:
     """Time torch's EmbeddingBag in fp32, and our kernel in fp32, int8 and int4, by themselves.
 
     Bags are of 32 ids, drawn evenly from one table that is larger than the cache.
@@ -278,7 +280,7 @@ def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[Row]:
     work.begin("bags: timing")
     seconds = time_calls(calls, rounds=rounds, turn_s=0.3, tell=work.within)
     return [
-        Row.of_times(
+        ServingRow.of_times(
             times,
             engine=name,
             model=f"bags of {_BAG}, {rows:,} x {_DIM}",
@@ -289,20 +291,20 @@ def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[Row]:
     ]
 
 
-def render(result: Result) -> RenderableType:
+def render(result: ServingResult) -> RenderableType:
     """Make one table for each model and batch, and one for what fits."""
     tables = [_table(title, rows) for title, rows in grouped(result.rows, _title).items()]
     return Group(*tables, *([_fits_table(result.fits)] if result.fits else []))
 
 
-def _title(row: Row) -> str:
+def _title(row: ServingRow) -> str:
     return f"{row.model}: batch {row.batch}, one core"
 
 
-def _table(title: str, rows: list[Row]) -> Table:
+def _table(title: str, rows: list[ServingRow]) -> Table:
     first = rows[0]
 
-    def change(row: Row) -> str:
+    def change(row: ServingRow) -> str:
         return "" if row.ne is None or first.ne is None else f"{row.ne / first.ne - 1:+.3%}"
 
     return table_of(

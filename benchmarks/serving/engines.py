@@ -18,19 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.serving.models import Case, Part
+from benchmarks.serving.models import EngineBatch, ServedModel
 from benchmarks.timing import Times
 from laconic.lookups import Lookups
 from laconic.machine import has_vnni
 from laconic.quantize.formats import Artifact, TrainedModel
 from laconic.quantize.formats.trained_model import linear_layers
 from laconic.serve import Engine
+from laconic.train.metrics import Evaluation
 
-Score = Callable[[Part], Tensor]
+Score = Callable[[EngineBatch], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class LoadedEngine:
     """An engine with a model loaded."""
 
     name: str
@@ -42,7 +43,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ServingRow:
     """One engine, one model, one batch size, on one core."""
 
     engine: str
@@ -72,16 +73,16 @@ class Row:
         model: str,
         batch: int,
         size_bytes: int,
-        ne: float | None = None,
-        auc: float | None = None,
-    ) -> Row:
-        """Take the time of every call."""
+        found: Evaluation | None = None,
+    ) -> ServingRow:
+        """Take the time of every call, and how good scores are where labels mean something."""
+        ne, auc = (found.normalized_entropy, found.auc) if found is not None else (None, None)
         median = float(np.median(seconds))
         p99 = float(np.quantile(seconds, 0.99))
         return cls(engine, model, batch, batch / median, median * 1e3, p99 * 1e3, size_bytes, ne, auc)
 
 
-class _Whole(nn.Module):
+class _TorchModel(nn.Module):
     """Tables and dense part in one module, with one id for every table and sample."""
 
     def __init__(self, trained: TrainedModel) -> None:
@@ -97,15 +98,15 @@ class _Whole(nn.Module):
 
 
 def _torch_score(model: Callable[..., Tensor]) -> Score:
-    def score(part: Part) -> Tensor:
+    def score(part: EngineBatch) -> Tensor:
         with torch.inference_mode():
             return model(part.dense_BF, part.ids_TB)
 
     return score
 
 
-def _fp32(case: Case) -> Contender:
-    return Contender("fp32", _torch_score(_Whole(case.trained)), _fp32_bytes(case.trained))
+def _fp32(case: ServedModel) -> LoadedEngine:
+    return LoadedEngine("fp32", _torch_score(_TorchModel(case.trained)), _fp32_bytes(case.trained))
 
 
 def _compile(model: nn.Module) -> Callable[..., Tensor]:
@@ -117,12 +118,12 @@ def forget_compiled() -> None:
     torch.compiler.reset()
 
 
-def _compiled(case: Case) -> Contender:
-    model = _compile(_Whole(case.trained))
-    return Contender("compile", _torch_score(model), _fp32_bytes(case.trained))
+def _compiled(case: ServedModel) -> LoadedEngine:
+    model = _compile(_TorchModel(case.trained))
+    return LoadedEngine("compile", _torch_score(model), _fp32_bytes(case.trained))
 
 
-def _torchao(case: Case) -> Contender:
+def _torchao(case: ServedModel) -> LoadedEngine:
     for talker in ("torchao", "torch.utils._pytree"):  # about each other's versions
         logging.getLogger(talker).setLevel(logging.ERROR)
     # Said while it is compiled, which is at the first batch.
@@ -131,13 +132,13 @@ def _torchao(case: Case) -> Contender:
         warnings.simplefilter("ignore")
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
-        whole = _Whole(case.trained)
+        whole = _TorchModel(case.trained)
         quantize_(whole.dense, Int8DynamicActivationInt8WeightConfig())
     layers = _dense_bytes(case.trained) // 4  # one byte a weight; scales and biases are few
-    return Contender("torchao", _torch_score(_compile(whole)), _table_bytes(case.trained) + layers)
+    return LoadedEngine("torchao", _torch_score(_compile(whole)), _table_bytes(case.trained) + layers)
 
 
-def _onnxruntime(case: Case) -> Contender:
+def _onnxruntime(case: ServedModel) -> LoadedEngine:
     import onnxruntime
 
     proto = _int8_graph(case.trained)
@@ -150,7 +151,7 @@ def _onnxruntime(case: Case) -> Contender:
         value = onnxruntime.OrtValue.ortvalue_from_numpy(case.trained.tables[name].numpy())
         binding.bind_ortvalue_input(f"table_{t}", value)
 
-    def score(part: Part) -> Tensor:
+    def score(part: EngineBatch) -> Tensor:
         if part.dense_BF.shape[1]:
             binding.bind_cpu_input("dense", part.dense_BF.numpy())
         binding.bind_cpu_input("ids", part.ids_TB.numpy())
@@ -158,7 +159,7 @@ def _onnxruntime(case: Case) -> Contender:
         session.run_with_iobinding(binding)
         return torch.from_numpy(binding.copy_outputs_to_cpu()[0])
 
-    return Contender("onnxruntime", score, _table_bytes(case.trained) + len(proto))
+    return LoadedEngine("onnxruntime", score, _table_bytes(case.trained) + len(proto))
 
 
 def _int8_graph(trained: TrainedModel) -> bytes:
@@ -196,23 +197,23 @@ def _int8_graph(trained: TrainedModel) -> bytes:
         return small.read_bytes()
 
 
-def _laconic(case: Case) -> Contender:
+def _laconic(case: ServedModel) -> LoadedEngine:
     assert case.artifact is not None, "with_precisions comes first"
     return engine_contender(case.artifact)
 
 
-def engine_contender(artifact: Artifact) -> Contender:
+def engine_contender(artifact: Artifact) -> LoadedEngine:
     """Load an artifact into Laconic's engine."""
     engine = Engine(artifact)
 
-    def score(part: Part) -> Tensor:
+    def score(part: EngineBatch) -> Tensor:
         lookups = Lookups.one_hot(part.ids_TB)
         return torch.from_numpy(np.ascontiguousarray(engine.logits(part.dense_BF.numpy(), lookups)))
 
-    return Contender("laconic", score, artifact.size_bytes)
+    return LoadedEngine("laconic", score, artifact.size_bytes)
 
 
-ENGINES: Mapping[str, Callable[[Case], Contender]] = {
+ENGINES: Mapping[str, Callable[[ServedModel], LoadedEngine]] = {
     "fp32": _fp32,
     "compile": _compiled,
     "torchao": _torchao,

@@ -108,7 +108,7 @@ async def _measure(
     }
 
 
-def _figures(outcomes: Outcomes) -> dict[str, Any]:
+def _figures(outcomes: LoadOutcomes) -> dict[str, Any]:
     latencies = np.array(outcomes.latencies_s or [np.nan]) * 1e3
     quantiles = dict(
         zip(("p50", "p90", "p99", "largest"), np.quantile(latencies, (0.5, 0.9, 0.99, 1)), strict=True)
@@ -222,7 +222,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 @dataclass(slots=True)
-class Outcomes:
+class LoadOutcomes:
     """What became of requests."""
 
     seconds: float = 0.0
@@ -277,9 +277,9 @@ class Client:
 
 async def closed_loop(
     host: str, port: int, requests: list[bytes], connections: int, seconds: float
-) -> Outcomes:
+) -> LoadOutcomes:
     """Ask on some connections without a pause: what the server can do."""
-    outcomes = Outcomes()
+    outcomes = LoadOutcomes()
     begin = time.monotonic()
 
     async def ask_on(client: Client, number: int) -> None:
@@ -296,9 +296,9 @@ async def closed_loop(
 
 async def open_loop(
     host: str, port: int, requests: list[bytes], connections: int, rate: float, seconds: float
-) -> Outcomes:
+) -> LoadOutcomes:
     """Ask ``rate`` times a second, whatever the server does."""
-    outcomes = Outcomes()
+    outcomes = LoadOutcomes()
     free = [Client(host, port) for _ in range(connections)]
     everyone = list(free)
     tasks: set[asyncio.Task[None]] = set()

@@ -72,16 +72,16 @@ class WorkItems:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class EngineBatch:
     """A batch as engines take it."""
 
     dense_BF: Tensor
     ids_TB: Tensor
     label_B: Tensor
 
-    def first(self, batch: int) -> Part:
+    def first(self, batch: int) -> EngineBatch:
         """Return the first samples of it."""
-        return Part(
+        return EngineBatch(
             self.dense_BF[:batch].contiguous(),
             self.ids_TB[:, :batch].contiguous(),
             self.label_B[:batch].contiguous(),
@@ -89,12 +89,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class ServedModel:
     """A model, and batches of samples that neither its training nor the search of its precisions has seen."""
 
     name: str
     trained: TrainedModel
-    parts: list[Part]
+    parts: list[EngineBatch]
 
     artifact: Artifact | None = None
     """The model in the precisions that a search chose; None before it."""
@@ -112,7 +112,7 @@ def large_settings() -> RunSettings:
 
 def trained_case(
     name: str, settings: RunSettings, most: int | None, work: WorkItems
-) -> tuple[Case, Workbench]:
+) -> tuple[ServedModel, Workbench]:
     """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
     work.begin(f"{name}: opening data")
     source = open_source(settings.data)
@@ -131,7 +131,7 @@ def trained_case(
     trainer.embeddings.close()
     model = TrainedModel(_shape(settings, features), features, tables, state, vocabularies)
     work.begin(f"{name}: reading samples")
-    parts: list[Part] = []
+    parts: list[EngineBatch] = []
     bench = make_workbench(
         model,
         source,
@@ -140,15 +140,15 @@ def trained_case(
         tell=lambda what, done, total: work.within(done, total),
         left=lambda samples: parts.extend(_parts(samples)),
     )
-    return Case(_title(name, source), model, parts), bench
+    return ServedModel(_title(name, source), model, parts), bench
 
 
-def reference_case(parts: int, work: WorkItems) -> Case:
+def reference_case(parts: int, work: WorkItems) -> ServedModel:
     """Draw a model with the large one's layers and a fifth of its rows, which a larger one is to replace."""
     return drawn_case("reference", _REFERENCE, parts, work)
 
 
-def drawn_case(name: str, data: SyntheticSettings, parts: int, work: WorkItems) -> Case:
+def drawn_case(name: str, data: SyntheticSettings, parts: int, work: WorkItems) -> ServedModel:
     """Draw a model of paper size; its accuracy means nothing."""
     work.begin(f"{name}: drawing tables")
     settings = RunSettings(data=data, model=TERABYTE)
@@ -163,7 +163,9 @@ def drawn_case(name: str, data: SyntheticSettings, parts: int, work: WorkItems) 
     shape = _shape(settings, features)
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
-    return Case(name, model, [part for samples in islice(evaluation, parts) for part in _parts(samples)])
+    return ServedModel(
+        name, model, [part for samples in islice(evaluation, parts) for part in _parts(samples)]
+    )
 
 
 def _shape(settings: RunSettings, features: Features) -> ModelShape:
@@ -180,15 +182,15 @@ def _title(name: str, source: Source) -> str:
     return f"{name}, {rows / 1e6:.0f} M rows" if rows >= 10_000_000 else name
 
 
-def _parts(samples: Samples) -> Iterator[Part]:
+def _parts(samples: Samples) -> Iterator[EngineBatch]:
     """Cut samples with one id a table into parts; fewer than a part at the end are dropped."""
     for begin in range(0, len(samples) - BATCH + 1, BATCH):
         some = select(samples, torch.arange(begin, begin + BATCH))
         ids_TB = some.lookups.ids_L.view(some.lookups.tables, BATCH)
-        yield Part(some.dense_BF.contiguous(), ids_TB, some.label_B)
+        yield EngineBatch(some.dense_BF.contiguous(), ids_TB, some.label_B)
 
 
-def with_precisions(case: Case, bench: Workbench, work: WorkItems) -> Case:
+def with_precisions(case: ServedModel, bench: Workbench, work: WorkItems) -> ServedModel:
     """Search the precisions of a model on samples that the case does not have."""
 
     def tell(what: str, done: int, total: int) -> None:

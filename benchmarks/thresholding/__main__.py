@@ -7,7 +7,7 @@ from rich.console import Console
 from benchmarks.data_sets import append_line, data_parser
 from benchmarks.results import print_wide
 from benchmarks.thresholding.split import (
-    Outcome,
+    SplitOutcome,
     default_cases,
     paper_cases,
     render,
@@ -28,7 +28,7 @@ def main() -> None:
     given = parser.parse_args()
     console = Console(stderr=True)
 
-    def say(outcome: Outcome) -> None:
+    def say(outcome: SplitOutcome) -> None:
         line = outcome.as_json()
         console.print(
             f"{line['data']}, seed {line['seed']}, {line['workers']} workers, {line['case']}: {line['log_loss']:.5f}"

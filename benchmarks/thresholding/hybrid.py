@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class HybridPlan:
     """One model, and how often its step is timed."""
 
     name: str
@@ -45,14 +45,14 @@ class Plan:
     steps: int
 
 
-KAGGLE = Plan(
+KAGGLE = HybridPlan(
     name="DLRM of the paper",
     model=ModelSettings(dim=16, bottom=(512, 256, 64), top=(512, 256)),
     batch=1024,
     rounds=12,
     steps=4,
 )
-WIDE = Plan(
+WIDE = HybridPlan(
     name="wide DLRM",
     model=ModelSettings(dim=16, bottom=(1024, 512), top=(2048, 2048, 1024)),
     batch=2048,
@@ -61,13 +61,13 @@ WIDE = Plan(
 )
 
 
-def usual_plans(*, full: bool) -> list[Plan]:
+def usual_plans(*, full: bool) -> list[HybridPlan]:
     """Return what ``python -m benchmarks hybrid`` measures; ``full`` has three times as many rounds."""
     return [replace(plan, rounds=3 * plan.rounds) if full else plan for plan in (KAGGLE, WIDE)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class HybridRow:
     """What was measured of one method on one model."""
 
     method: str
@@ -94,19 +94,19 @@ class Row:
     """Time over that of ``plain``, paired by round: mean and 95 % interval."""
 
 
-def parts_of(plans: Sequence[Plan], rate_mbit: float | None) -> int:
+def parts_of(plans: Sequence[HybridPlan], rate_mbit: float | None) -> int:
     """Return how often ``run_hybrid_benchmark`` says what it does."""
     return len(plans) * (2 if rate_mbit is not None else 3)
 
 
 def run_hybrid_benchmark(
-    plans: Sequence[Plan], *, rate_mbit: float | None, say: Say, lab: bool = True
-) -> list[Row]:
+    plans: Sequence[HybridPlan], *, rate_mbit: float | None, say: Say, lab: bool = True
+) -> list[HybridRow]:
     """Time all models at a rate, or at the one that gives plain its share.
 
     ``lab=False``: on loopback at no particular rate, which says nothing about links.
     """
-    rows: list[Row] = []
+    rows: list[HybridRow] = []
     for plan in plans:
         rate = (rate_mbit or _FIRST_MBIT) if lab else None
         with WorkerPool(_WORKER, _HOSTS, rate_mbit=rate) as pool:
@@ -139,12 +139,12 @@ def _matching_rate(pool: WorkerPool, job: HybridSteps) -> float:
     return pool.match_rate(SHARE, alone_and_plain, first=_FIRST_MBIT, tolerance=_TOLERANCE)
 
 
-def _rows(answers: Sequence[HybridAnswer], plan: Plan, rate_mbit: float | None) -> list[Row]:
+def _rows(answers: Sequence[HybridAnswer], plan: HybridPlan, rate_mbit: float | None) -> list[HybridRow]:
     alone, plain = (
         next(answer for answer in answers if answer.method == name) for name in ("alone", "plain")
     )
     return [
-        Row(
+        HybridRow(
             method=answer.method,
             model=plan.name,
             samples=plan.batch,
@@ -163,20 +163,20 @@ def _rows(answers: Sequence[HybridAnswer], plan: Plan, rate_mbit: float | None) 
     ]
 
 
-def render(rows: Sequence[Row]) -> RenderableType:
+def render(rows: Sequence[HybridRow]) -> RenderableType:
     """One table for each model."""
     return Group(*(_table(title, here) for title, here in grouped(rows, _title).items()))
 
 
-def _title(row: Row) -> str:
+def _title(row: HybridRow) -> str:
     what = f"{row.model}: {row.replicas} replicas of 2 parts, {row.samples:,} samples each"
     return f"{what}; {row.hosts} hosts, {link_text(row.rate_mbit)}"
 
 
-def _table(title: str, rows: list[Row]) -> Table:
+def _table(title: str, rows: list[HybridRow]) -> Table:
     plain = next(row for row in rows if row.method == "plain").bytes_sent_per_host
 
-    def sends(text: Callable[[Row], str]) -> Callable[[Row], str]:
+    def sends(text: Callable[[HybridRow], str]) -> Callable[[HybridRow], str]:
         return lambda row: "" if row.method == "alone" else text(row)
 
     return table_of(

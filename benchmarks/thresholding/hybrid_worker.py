@@ -43,7 +43,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.worker import Measured, MethodFigures, fingerprint, measure, serve
+from benchmarks.worker import MeasuredCalls, MethodFigures, fingerprint, measure, serve
 from laconic.codecs.threshold import Threshold
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_source
@@ -67,7 +67,7 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class HybridMethod:
     """One way to send."""
 
     name: str
@@ -81,15 +81,15 @@ _LARGE = LargeFirst(keep=0.01)
 METHODS = {
     method.name: method
     for method in (
-        Method("alone", None, None),
-        Method("plain", Threshold.exact(), None),
-        Method("hybrid", Threshold(keep=0.1, mask="bits", values=None, gradients=None), _LARGE),
-        Method("rounded", Threshold(keep=0.1, mask="bits"), _LARGE),
+        HybridMethod("alone", None, None),
+        HybridMethod("plain", Threshold.exact(), None),
+        HybridMethod("hybrid", Threshold(keep=0.1, mask="bits", values=None, gradients=None), _LARGE),
+        HybridMethod("rounded", Threshold(keep=0.1, mask="bits"), _LARGE),
     )
 }
 
 
-def find_method(name: str) -> Method:
+def find_method(name: str) -> HybridMethod:
     """Return a method by name."""
     if name not in METHODS:
         raise ConfigError(f"bench: no such method {name!r} (known: {', '.join(METHODS)})")
@@ -140,11 +140,16 @@ class Groups:
         """Ranks that have the same part."""
 
 
-class Part:
+class HybridPart:
     """What one rank trains by one method."""
 
     def __init__(
-        self, job: HybridSteps, method: Method, schema: Schema, batches: Sequence[Samples], groups: Groups
+        self,
+        job: HybridSteps,
+        method: HybridMethod,
+        schema: Schema,
+        batches: Sequence[Samples],
+        groups: Groups,
     ) -> None:
         self._batches, self._numbers, self._groups = batches, count(), groups
         self.loss = 0.0
@@ -211,7 +216,7 @@ class Part:
 class _Divided(nn.Module):
     """The module that a rank has of the whole."""
 
-    def __init__(self, whole: DLRM, method: Method, samples: int, groups: Groups) -> None:
+    def __init__(self, whole: DLRM, method: HybridMethod, samples: int, groups: Groups) -> None:
         super().__init__()
         for name in ("bottom", "top"):
             mlp = getattr(whole, name)
@@ -273,8 +278,8 @@ class _Muted(nn.Module):
 
 @dataclass(slots=True)
 class _Figures:
-    part: Part
-    measured: list[Measured] = field(default_factory=list)
+    part: HybridPart
+    measured: list[MeasuredCalls] = field(default_factory=list)
     bytes_split: float = 0.0
     bytes_dense: float = 0.0
 
@@ -284,7 +289,7 @@ class _Worker:
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self._groups = ranks, Groups(ranks)
-        self._key, self._parts = "", dict[str, Part]()
+        self._key, self._parts = "", dict[str, HybridPart]()
 
     def do(self, job: HybridSteps) -> list[HybridAnswer]:
         """Time steps, in turns."""
@@ -312,7 +317,7 @@ class _Worker:
         )
         few = list(islice(batches, _BATCHES))
         for name in missing:
-            self._parts[name] = Part(job, find_method(name), source.schema, few, groups)
+            self._parts[name] = HybridPart(job, find_method(name), source.schema, few, groups)
 
     def _time(self, figures: _Figures, steps: int) -> None:
         part, calls = figures.part, steps + 1

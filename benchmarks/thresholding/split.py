@@ -91,7 +91,7 @@ PLAIN = SplitCase("plain", "stages", 1, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SplitTrial:
     """What to train; a value that another process can be handed."""
 
     data_name: str
@@ -101,10 +101,10 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SplitOutcome:
     """How it ended."""
 
-    trial: Trial
+    trial: SplitTrial
     log_loss: float
     auc: float
     kept: float
@@ -134,7 +134,7 @@ class Outcome:
         return {"data": self.trial.data_name, "seed": self.trial.seed, **who, **figures, "ratio": self.ratio}
 
 
-def run_trial(trial: Trial) -> Outcome:
+def run_trial(trial: SplitTrial) -> SplitOutcome:
     """Train one epoch and evaluate, with the split as in training."""
     torch.set_num_threads(1)
     source, exact = open_source(trial.data), ExchangeSettings(kind="exact")
@@ -150,7 +150,7 @@ def run_trial(trial: Trial) -> Outcome:
         direction: sum(split.ledger.accounts[direction].sent for split in splits)
         for direction in ("ids", "forward", "backward")
     }
-    return Outcome(
+    return SplitOutcome(
         trial,
         evaluation.log_loss,
         evaluation.auc,
@@ -188,12 +188,12 @@ def run_thresholding_benchmark(
     cases: Sequence[SplitCase],
     seeds: int,
     processes: int,
-    say: Callable[[Outcome], None],
-) -> list[Outcome]:
+    say: Callable[[SplitOutcome], None],
+) -> list[SplitOutcome]:
     """Train every case and the plain model for every seed, once through each data set."""
     with data_sets(data) as found:
         trials = [
-            Trial(name, found[name], case, seed)
+            SplitTrial(name, found[name], case, seed)
             for seed in range(seeds)
             for name in (sets or found)
             for case in (PLAIN, *cases)
@@ -206,7 +206,7 @@ def run_thresholding_benchmark(
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SplitRow:
     """One case on one data set."""
 
     data: str
@@ -224,7 +224,7 @@ class Row:
     ratio: float
 
 
-def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
+def rows_of(outcomes: Sequence[SplitOutcome]) -> list[SplitRow]:
     """Pair outcomes with plain ones of the same data and seed; those without are left out."""
     plain = {(o.trial.data_name, o.trial.seed): o for o in outcomes if o.trial.case == PLAIN}
     pairs = [
@@ -235,14 +235,14 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
     return [_row(here) for here in grouped(pairs, lambda pair: _setting(pair[0])).values()]
 
 
-def _setting(outcome: Outcome) -> tuple[str, str, str, int]:
+def _setting(outcome: SplitOutcome) -> tuple[str, str, str, int]:
     case = outcome.trial.case
     return outcome.trial.data_name, case.name, case.form, case.workers
 
 
-def _row(pairs: list[tuple[Outcome, Outcome]]) -> Row:
+def _row(pairs: list[tuple[SplitOutcome, SplitOutcome]]) -> SplitRow:
     changes = [ours.log_loss / theirs.log_loss - 1 for ours, theirs in pairs]
-    return Row(
+    return SplitRow(
         *_setting(pairs[0][0]),
         pairs=len(pairs),
         log_loss=statistics.fmean(ours.log_loss for ours, _ in pairs),
@@ -254,7 +254,7 @@ def _row(pairs: list[tuple[Outcome, Outcome]]) -> Row:
     )
 
 
-def render(rows: Sequence[Row]) -> RenderableType:
+def render(rows: Sequence[SplitRow]) -> RenderableType:
     """One table for each data set, form and number of workers."""
     return Group(
         *(
@@ -275,6 +275,6 @@ def render(rows: Sequence[Row]) -> RenderableType:
     )
 
 
-def _change(row: Row) -> str:
+def _change(row: SplitRow) -> str:
     error = "" if row.loss_change_se is None else f" ({row.loss_change_se:.3%})"
     return f"{row.loss_change:+.3%}{error}"

@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class TrainingRow:
     """What was measured of one method in one setting; None: not measured in rows of this kind."""
 
     kind: Literal["timing", "accuracy", "bytes"]
@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class StepRatio:
     """Laconic's step time over another method's on the same wire, paired by round."""
 
     rate_mbit: float
@@ -83,8 +83,8 @@ class Comparison:
 class TrainingResult:
     """All rows, and how sure the ratios of step times are."""
 
-    rows: list[Row]
-    comparisons: list[Comparison]
+    rows: list[TrainingRow]
+    comparisons: list[StepRatio]
 
 
 def run_training_benchmark(
@@ -132,12 +132,14 @@ def _time_methods(job: Steps, hosts: int, rates_mbit: Sequence[float], say: Say)
     return result
 
 
-def _timing_rows(answers: dict[str, RunFigures], rate: float, hosts: int, wants_match: bool) -> list[Row]:
+def _timing_rows(
+    answers: dict[str, RunFigures], rate: float, hosts: int, wants_match: bool
+) -> list[TrainingRow]:
     alone = step_ms(answers["alone"])
     # as measured now, not as it was when the rate was chosen: a busy machine moves it
     matched = wants_match and abs(1 - alone / step_ms(answers["plain"]) - PROFILE_SHARE) <= _ALLOWED
     return [
-        Row(
+        TrainingRow(
             kind="timing",
             data="synthetic",
             method=method,
@@ -152,12 +154,12 @@ def _timing_rows(answers: dict[str, RunFigures], rate: float, hosts: int, wants_
     ]
 
 
-def _comparisons(answers: dict[str, RunFigures], rate: float) -> list[Comparison]:
+def _comparisons(answers: dict[str, RunFigures], rate: float) -> list[StepRatio]:
     found = []
     for other, answer in answers.items():
         ours = "laconic_pairwise" if other.endswith("_pairwise") else "laconic"
         if ours in answers and other not in ("alone", ours):
-            found.append(Comparison(rate, other, paired_ratios(answers[ours].round_ms, answer.round_ms)))
+            found.append(StepRatio(rate, other, paired_ratios(answers[ours].round_ms, answer.round_ms)))
     return found
 
 
@@ -167,14 +169,14 @@ def _measure_bytes(
     methods: Sequence[str],
     steps: int | None,
     say: Say,
-) -> Iterator[Row]:
+) -> Iterator[TrainingRow]:
     """Count what every method sends: 2,048 samples a rank, dimension 64; once through unless ``steps`` says less."""
     for name, data in sets:
         for method in methods:
             say(f"bytes: {name}, {method}")
             job = Epoch(data=data, model=_LARGE, method=method, batch=2048, steps=steps, evaluate=False)
             answer = pool.train_epoch(job)
-            yield Row(kind="bytes", data=name, method=method, hosts=_RANKS, seed=0, **_bytes(answer))
+            yield TrainingRow(kind="bytes", data=name, method=method, hosts=_RANKS, seed=0, **_bytes(answer))
 
 
 def _measure_accuracy(
@@ -183,7 +185,7 @@ def _measure_accuracy(
     methods: Sequence[str],
     seeds: int,
     say: Say,
-) -> Iterator[Row]:
+) -> Iterator[TrainingRow]:
     """Train every method once through each data set, for each seed; global batches of 1,024."""
     for name, data in sets:
         recipe = recipe_for(name)
@@ -193,7 +195,7 @@ def _measure_accuracy(
                 data=data, model=_SMALL, method=method, batch=1024 // _RANKS, seed=seed, recipe=recipe
             )
             answer = pool.train_epoch(job)
-            yield Row(
+            yield TrainingRow(
                 kind="accuracy",
                 data=name,
                 method=method,
@@ -224,7 +226,7 @@ def render(result: TrainingResult) -> RenderableType:
     return Group(*tables)
 
 
-def _timing_table(rows: list[Row], paired: dict[str, Comparison]) -> Table:
+def _timing_table(rows: list[TrainingRow], paired: dict[str, StepRatio]) -> Table:
     matched = ", profile-matched" if rows[0].profile_matched else ""
     plain = next((row.step_ms for row in rows if row.method == "plain"), None)
     return table_of(
@@ -239,10 +241,10 @@ def _timing_table(rows: list[Row], paired: dict[str, Comparison]) -> Table:
     )
 
 
-def _bytes_table(data: str, rows: list[Row]) -> Table:
+def _bytes_table(data: str, rows: list[TrainingRow]) -> Table:
     plain = next((row for row in rows if row.method == "plain"), None)
 
-    def fewer(size: Callable[[Row], float]) -> Callable[[Row], str]:
+    def fewer(size: Callable[[TrainingRow], float]) -> Callable[[TrainingRow], str]:
         return lambda row: f"{size(plain) / size(row):.1f}x fewer" if plain is not None else ""
 
     return table_of(
@@ -258,14 +260,14 @@ def _bytes_table(data: str, rows: list[Row]) -> Table:
     )
 
 
-def _accuracy_table(data: str, rows: list[Row]) -> Table:
+def _accuracy_table(data: str, rows: list[TrainingRow]) -> Table:
     seeds = len({row.seed for row in rows})
     plain = {row.seed: row.auc for row in rows if row.method == "plain"}
 
-    def difference(row: Row) -> float:
+    def difference(row: TrainingRow) -> float:
         return (row.auc or 0.0) - (plain.get(row.seed) or row.auc or 0.0)
 
-    def error(mine: list[Row]) -> str:
+    def error(mine: list[TrainingRow]) -> str:
         found = standard_error([difference(row) for row in mine])
         return "" if found is None or mine[0].method == "plain" else f"{found:.5f}"
 

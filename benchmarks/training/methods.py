@@ -38,7 +38,7 @@ ROW_BOUND, GRADIENT_BOUND = 0.01, 0.35
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class TrainingMethod:
     """One way to send rows and gradients."""
 
     name: str
@@ -89,24 +89,26 @@ def _bounded(row_bound: float, gradient_bound: float) -> Callable[[str, float], 
     return lambda name, _: TableRule(tables=name, forward=rows, backward=gradients)
 
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, TrainingMethod] = {
     method.name: method
     for method in (
-        Method("plain", "pooled", _exact),
-        Method("fp16", "pooled", _cast("fp16")),
-        Method("int8", "pooled", _cast("int8")),
-        Method("rows_fp32", "rows", _exact),
-        Method("sc24", "pooled", _sc24),
-        Method("laconic", "rows", _bounded(ROW_BOUND, GRADIENT_BOUND), coded_ids=True, dense="levels"),
+        TrainingMethod("plain", "pooled", _exact),
+        TrainingMethod("fp16", "pooled", _cast("fp16")),
+        TrainingMethod("int8", "pooled", _cast("int8")),
+        TrainingMethod("rows_fp32", "rows", _exact),
+        TrainingMethod("sc24", "pooled", _sc24),
+        TrainingMethod(
+            "laconic", "rows", _bounded(ROW_BOUND, GRADIENT_BOUND), coded_ids=True, dense="levels"
+        ),
     )
 }
 
-PAIRWISE: dict[str, Method] = {
+PAIRWISE: dict[str, TrainingMethod] = {
     f"{name}_pairwise": replace(METHODS[name], name=f"{name}_pairwise", pairwise=True) for name in METHODS
 }
 
 
-def find_method(name: str) -> Method:
+def find_method(name: str) -> TrainingMethod:
     """Return a method by name."""
     known = {**METHODS, **PAIRWISE}
     if name not in known:

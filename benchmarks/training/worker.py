@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from benchmarks.data_sets import Recipe
+from benchmarks.data_sets import TrainingRecipe
 from benchmarks.training.methods import find_method
 from benchmarks.worker import serve
 from benchmarks.worker_pool import WorkerPool
@@ -28,7 +28,7 @@ from laconic.train.trainer import Trainer
 class _Job(Settings):
     data: DataSettings
     model: ModelSettings
-    recipe: Recipe = Recipe()
+    recipe: TrainingRecipe = TrainingRecipe()
     """How it is trained."""
 
 

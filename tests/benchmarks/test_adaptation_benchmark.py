@@ -11,8 +11,8 @@ from rich.console import Console
 from benchmarks.adaptation import benchmark, policies
 from benchmarks.adaptation.benchmark import (
     AdaptationResult,
-    Parts,
-    Row,
+    PolicyRow,
+    StepParts,
     _named,
     _trials,
     accuracy_rows,
@@ -140,7 +140,7 @@ def test_runs_are_paired_with_the_exact_one_of_their_seed_and_data():
 
 
 def row(policy, auc_delta, sent, decay="none"):
-    return Row(data="books", policy=policy, decay=decay, auc_delta=auc_delta, bytes_sent=sent)
+    return PolicyRow(data="books", policy=policy, decay=decay, auc_delta=auc_delta, bytes_sent=sent)
 
 
 def test_the_cheapest_that_keeps_the_auc_gives_its_family_its_name():
@@ -215,16 +215,16 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
 def test_a_step_is_divided_as_the_paper_does():
     answer = RunFigures(method="m", round_ms=((10.0, 10.0),), ms_ids=1.0, ms_forward=2.0, ms_backward=1.5)
     alone = RunFigures(method="alone", round_ms=((4.0,),))
-    assert parts_of(answer, alone) == Parts(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
+    assert parts_of(answer, alone) == StepParts(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
     hidden = answer.model_copy(update={"ms_forward": 7.0})
-    assert parts_of(hidden, alone) == Parts(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)
+    assert parts_of(hidden, alone) == StepParts(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)
 
 
 def test_bars_are_as_long_as_their_parts():
-    parts = Parts(forward=10.0, backward=5.0, all_reduce=0.0, compute=5.0)
+    parts = StepParts(forward=10.0, backward=5.0, all_reduce=0.0, compute=5.0)
     assert bar(parts, 20.0) == "█" * 20 + "▓" * 10 + "░" * 10
     assert bar(parts, 40.0) == "█" * 10 + "▓" * 5 + "░" * 5
-    assert bar(Parts(0.0, 0.0, 0.0, 0.0), 0.0) == ""
+    assert bar(StepParts(0.0, 0.0, 0.0, 0.0), 0.0) == ""
 
 
 def test_tables_show_every_row():
@@ -238,17 +238,17 @@ def test_tables_show_every_row():
             auc_delta_sd=0.0002,
             pairs=2,
         ),
-        Row(data="synthetic", policy="plain", rate_mbit=200.0, step_ms=9.0),
-        Row(
+        PolicyRow(data="synthetic", policy="plain", rate_mbit=200.0, step_ms=9.0),
+        PolicyRow(
             data="synthetic",
             policy="auto",
             rate_mbit=200.0,
             step_ms=4.5,
             ratio_to_best=Interval(0.9, 0.8, 1.0),
-            parts_ms=Parts(forward=1.25, backward=0.5, all_reduce=0.0, compute=2.75),
+            parts_ms=StepParts(forward=1.25, backward=0.5, all_reduce=0.0, compute=2.75),
             bypassed_tables=3,
         ),
-        Row(
+        PolicyRow(
             data="synthetic",
             policy="auto",
             step_ms=4.5,

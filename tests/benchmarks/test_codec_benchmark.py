@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.codecs import benchmark, cases
-from benchmarks.codecs.benchmark import Result, measure, render, run_codec_benchmark
+from benchmarks.codecs.benchmark import CodecResult, measure, render, run_codec_benchmark
 from benchmarks.codecs.cases import (
     Case,
     heavy_tailed_gradients,
@@ -54,7 +54,7 @@ def small() -> Case:
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def result(tmp_path_factory: pytest.TempPathFactory) -> CodecResult:
     folder = tmp_path_factory.mktemp("dumps")
     trained_rows(np.random.default_rng(0), 64, 8).tofile(folder / "mine_64x8.f32")
     with Progress(disable=True) as progress, pytest.MonkeyPatch.context() as patch:
@@ -64,13 +64,13 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return done
 
 
-def text_of(result: Result, width: int = 100) -> str:
+def text_of(result: CodecResult, width: int = 100) -> str:
     console = Console(width=width, file=io.StringIO(), record=True)
     console.print(render(result))
     return console.export_text()
 
 
-def test_every_source_is_measured_and_ours_comes_first(result: Result) -> None:
+def test_every_source_is_measured_and_ours_comes_first(result: CodecResult) -> None:
     assert [case.name for case in result.cases] == [
         *("mine", "mine distinct rows") * 3,
         "normal table",
@@ -84,20 +84,20 @@ def test_every_source_is_measured_and_ours_comes_first(result: Result) -> None:
     assert [case.asked for case in result.cases[:6]] == [0.01, 0.01, 0.03, 0.03, 0.05, 0.05]
 
 
-def test_rows_are_plain_json_with_exactly_these_keys(result: Result) -> None:
+def test_rows_are_plain_json_with_exactly_these_keys(result: CodecResult) -> None:
     rows = json.loads(json.dumps(result.rows, allow_nan=False))
     assert all(list(row) == KEYS for row in rows)
     assert len(rows) == sum(len(case.entries) for case in result.cases)
 
 
-def test_codecs_that_promise_a_bound_keep_it(result: Result) -> None:
+def test_codecs_that_promise_a_bound_keep_it(result: CodecResult) -> None:
     for row in result.rows:
         if row["codec"] in ERROR_BOUNDED and row["ratio"] is not None:
             assert isinstance(row["max_error_over_bound"], float)
             assert 0 < row["max_error_over_bound"] <= 1, row
 
 
-def test_tables_fit_in_100_columns_and_are_not_cut(result: Result) -> None:
+def test_tables_fit_in_100_columns_and_are_not_cut(result: CodecResult) -> None:
     text = text_of(result)
     assert max(map(len, text.splitlines())) <= 100
     assert "…" not in text
@@ -105,7 +105,7 @@ def test_tables_fit_in_100_columns_and_are_not_cut(result: Result) -> None:
     assert result.machine.kernels in text.splitlines()[0]
 
 
-def test_the_dithered_codec_takes_part_where_gradients_are(result: Result) -> None:
+def test_the_dithered_codec_takes_part_where_gradients_are(result: CodecResult) -> None:
     assert [case.name for case in result.cases if case.figures(DITHERED.name)] == ["heavy-tailed gradients"]
 
 
@@ -125,7 +125,7 @@ def test_an_absent_peer_is_shown_as_absent(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     one = measure(small, MATRIX, 1)
-    result = Result(Machine.this(), (one,))
+    result = CodecResult(Machine.this(), (one,))
     rows = {str(row["codec"]): row for row in result.rows}
     lines = {line[:27].strip(): line for line in text_of(result).splitlines()}
     for codec in codecs_:
@@ -160,7 +160,7 @@ def test_quantizing_peers_keep_large_codes(small: Case) -> None:
 def test_a_broken_bound_is_shown_and_an_infinite_error_is_null_in_json(small: Case) -> None:
     huge = Case("huge", small.values_RD * 1e9, 1.0, "absolute", 1.0)
     only = [c for c in MATRIX if c.name == "fp16"]
-    result = Result(Machine.this(), (measure(huge, only, 1),))
+    result = CodecResult(Machine.this(), (measure(huge, only, 1),))
     assert result.cases[0].figures("fp16").max_error_over_bound == math.inf  # type: ignore[union-attr]
     assert result.rows[0]["max_error_over_bound"] is None
     assert "inf" in text_of(result)

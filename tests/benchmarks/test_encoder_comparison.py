@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.adaptation import policies
-from benchmarks.adaptation.benchmark import AdaptationResult, Row, render
+from benchmarks.adaptation.benchmark import AdaptationResult, PolicyRow, render
 from benchmarks.adaptation.encoders import _BATCHES, _SAMPLES, compare_encoders
 from benchmarks.adaptation.policies import MODEL, RANKS, settings_for
 from benchmarks.training.methods import paper_bound
@@ -120,7 +120,7 @@ def test_a_table_shows_every_encoder(rows):
 
 
 def test_rows_of_encoders_come_after_those_of_policies_and_name_a_table(rows):
-    result = AdaptationResult([Row(data="books", policy="exact")], rows)
+    result = AdaptationResult([PolicyRow(data="books", policy="exact")], rows)
     policy, *encoders = json.loads(json.dumps([asdict(row) for row in result.all_rows()]))
     assert (policy["policy"], "table" in policy) == ("exact", False)
     assert [row["table"] for row in encoders[:4]] == ["c0", "c1", "c2", None]

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.reduction.benchmark import (
-    Plan,
+    SumPlan,
     parts_of,
     render,
     rows_of,
@@ -19,7 +19,7 @@ from benchmarks.reduction.benchmark import (
 )
 from benchmarks.reduction.models import Dlrm, Encoder, Lstm, Mlp, Ncf
 from benchmarks.reduction.sums import METHODS, Generated, Truth, record
-from benchmarks.reduction.worker import Answer, Sums
+from benchmarks.reduction.worker import SumAnswer, Sums
 from benchmarks.results import Interval
 from benchmarks.worker import bytes_sent, fingerprint
 from benchmarks.worker_pool import WorkerPool
@@ -49,7 +49,7 @@ WORDS = 20_011  # no square, no multiple of anything
 
 @pytest.fixture(scope="module")
 def rows():
-    plan = Plan(
+    plan = SumPlan(
         words=WORDS,
         sparsities=(0.9, 0.99),
         repeats=1,
@@ -122,7 +122,7 @@ def test_a_method_that_does_not_exist_is_refused():
         pytest.raises(CommError, match=r"no such method 'lzma' \(known: dense, fp16"),
         WorkerPool("benchmarks.reduction.worker", 2) as pool,
     ):
-        pool.ask(job, Answer)
+        pool.ask(job, SumAnswer)
 
 
 def test_generated_gradients_are_as_sparse_as_asked():
@@ -224,7 +224,9 @@ def test_the_counter_is_that_of_the_interface(monkeypatch):
 
 
 def answer(method, times, **figures):
-    return Answer(method=method, round_ms=tuple((t,) for t in times), bytes_sent=1e6, exact=True, **figures)
+    return SumAnswer(
+        method=method, round_ms=tuple((t,) for t in times), bytes_sent=1e6, exact=True, **figures
+    )
 
 
 def test_times_are_paired_with_those_of_dense():
@@ -262,7 +264,7 @@ def test_hosts_of_the_lab_count_their_own_bytes(machine):
     workload = Generated(words=WORDS, sparsity=0.9, supports="identical")
     job = Sums(workload=workload, methods=tuple(METHODS), repeats=1)
     with WorkerPool("benchmarks.reduction.worker", 2, rate_mbit=200) as pool:
-        answers = pool.ask(job, Answer)
+        answers = pool.ask(job, SumAnswer)
     for answer in answers:  # index, headers, acknowledgements and barriers come on top
         least = least_bytes(answer.method, 2, 0.9)
         assert least <= answer.bytes_sent, answer

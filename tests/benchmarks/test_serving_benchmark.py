@@ -8,7 +8,7 @@ import torch
 from benchmarks import timing
 from benchmarks.serving import benchmark, models
 from benchmarks.serving.benchmark import (
-    Result,
+    ServingResult,
     flops,
     measure_bags,
     measure_complexity,
@@ -112,7 +112,7 @@ def test_rows_have_figures_for_every_engine_and_batch(case):
     ]
     assert rows[1].size_bytes < rows[0].size_bytes / 3
     assert all(row.ne is not None and row.p99_ms >= row.p50_ms > 0 for row in rows)
-    render(Result(rows, []))
+    render(ServingResult(rows, []))
 
 
 def test_bags_are_measured_in_every_format():
@@ -141,7 +141,7 @@ def test_larger_models_stand_beside_the_reference():
     assert all(
         fit.row.size_bytes < fit.parameters * 1.2 for fit in wider
     )  # int4 and int8 with what belongs to them
-    render(Result([], [reference, *wider]))
+    render(ServingResult([], [reference, *wider]))
 
 
 def test_work_items_tell_parts_and_fractions():

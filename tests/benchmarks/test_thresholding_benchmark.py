@@ -11,9 +11,9 @@ from rich.console import Console
 from benchmarks.thresholding.split import (
     DROPPED,
     PLAIN,
-    Outcome,
     SplitCase,
-    Trial,
+    SplitOutcome,
+    SplitTrial,
     default_cases,
     paper_cases,
     render,
@@ -38,7 +38,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def outcomes():
     threads = torch.get_num_threads()
-    found = [run_trial(Trial("generated", DATA, case, 0)) for case in CASES]
+    found = [run_trial(SplitTrial("generated", DATA, case, 0)) for case in CASES]
     torch.set_num_threads(threads)
     return found
 
@@ -72,7 +72,7 @@ def test_thresholds_save_bytes_in_every_direction(outcomes):
 
 def test_rows_are_means_of_pairs():
     def outcome(case, seed, loss):
-        return Outcome(Trial("d", DATA, case, seed), loss, 0.8, 0.1, 6400, 10, 30, 60)
+        return SplitOutcome(SplitTrial("d", DATA, case, seed), loss, 0.8, 0.1, 6400, 10, 30, 60)
 
     case = CASES[2]
     lone = outcome(replace(case, name="lone"), 7, 0.4)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks.data_sets import real_data_sets
 from benchmarks.results import Interval, paired_ratios
-from benchmarks.training.benchmark import Comparison, Row, TrainingResult, render
+from benchmarks.training.benchmark import StepRatio, TrainingResult, TrainingRow, render
 from benchmarks.training.methods import METHODS, PAIRWISE, paper_bound
 from benchmarks.training.worker import Epoch, Steps, TrainingPool
 from laconic.adapt.settings import ExchangeSettings
@@ -81,7 +81,7 @@ def test_tables_show_every_method():
     rows = []
     for method in METHODS:
         rows.append(
-            Row(
+            TrainingRow(
                 kind="timing",
                 data="d",
                 method=method,
@@ -93,14 +93,16 @@ def test_tables_show_every_method():
                 **sizes,
             )
         )
-        rows.append(Row(kind="bytes", data="books", method=method, hosts=4, **sizes))
+        rows.append(TrainingRow(kind="bytes", data="books", method=method, hosts=4, **sizes))
         rows += [
-            Row(kind="accuracy", data="books", method=method, hosts=4, seed=s, auc=0.8, log_loss=0.5, **sizes)
+            TrainingRow(
+                kind="accuracy", data="books", method=method, hosts=4, seed=s, auc=0.8, log_loss=0.5, **sizes
+            )
             for s in (0, 1)
         ]
     console = Console(width=140, record=True, file=None)
     with console.capture() as capture:
-        console.print(render(TrainingResult(rows, [Comparison(200, "int8", Interval(0.7, 0.6, 0.8))])))
+        console.print(render(TrainingResult(rows, [StepRatio(200, "int8", Interval(0.7, 0.6, 0.8))])))
     text = capture.get()
     assert all(text.count(f"│ {method} ") == 3 for method in METHODS)
     assert "profile-matched" in text
