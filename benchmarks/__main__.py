@@ -151,20 +151,15 @@ def placement(
         None, help="Folder of Parquet files with columns label, c_*, d_*; left out: generated samples alone."
     ),
     full: bool = typer.Option(False, help="Many more repeats: half an hour."),
-    by_time: bool = typer.Option(
-        False, help="Also how far batches in order of time are from independent ones; needs a column time."
-    ),
     json_file: JsonFile = None,
 ) -> None:
     """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
     from benchmarks.placement.benchmark import render, run_placement_benchmark
-    from benchmarks.placement.prediction import measure_by_time
 
     out = _Output(json_file, 110)
     with out.status() as say:
         rows = run_placement_benchmark(data, full=full, say=say)
-        in_order = list(measure_by_time(data)) if by_time and data is not None else []
-    out.show(render(rows, in_order), [*rows, *in_order])
+    out.show(render(rows), rows)
 
 
 @app.command("reduce")

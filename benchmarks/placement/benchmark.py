@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.placement.case import Case, Chosen, Row, choose_places, find_cases, write_places
 from benchmarks.placement.engine import ALONE, CODED, Engine, Turns, calibrate, time_contenders, usual_ms
-from benchmarks.placement.prediction import WORST, ByTime, measure_traffic, simulate_bytes, simulate_times
+from benchmarks.placement.prediction import WORST, measure_traffic, simulate_bytes, simulate_times
 from benchmarks.placement.worker import Contender, Placed
 from benchmarks.results import grouped, ratios_of_turns, table_of
 from benchmarks.training.benchmark import PROFILE_SHARE
@@ -29,7 +29,7 @@ __all__ = ["Race", "Summary", "races_of", "render", "run_placement_benchmark", "
 
 PLAIN = Contender(placement="plain", codec="plain")
 _COUNTED = (0.1, 0.5)  # shares of an epoch that lookups are counted on; the smaller one if there is time
-_TRIES = 2
+_FIRST_MBIT = 200.0
 _SAME = 0.03  # rates that differ by less than this are not timed twice
 _HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
 _DIFFERS = 1.1
@@ -69,7 +69,7 @@ def time_placements(
 ) -> list[Row]:
     """Time all at these rates, and where plain communicates for the profile's share of a step."""
     rows = []
-    with WorkerPool("benchmarks.placement.worker", hosts, rate_mbit=200) as pool:
+    with WorkerPool("benchmarks.placement.worker", hosts, rate_mbit=_FIRST_MBIT) as pool:
         for case in cases:
             engine = calibrate(
                 pool, case, folder / case.name, say, turns=replace(turns, rounds=turns.rounds + turns.fitting)
@@ -147,14 +147,13 @@ def _row(
 
 
 def _matching_rate(pool: WorkerPool, case: Case, alone_ms: float) -> float:
-    """Rate at which plain communicates for the profile's share of a step; computing alone was measured at length."""
-    rate, sent, wanted_ms = 200.0, [], alone_ms * PROFILE_SHARE / (1 - PROFILE_SHARE)
-    for _ in range(_TRIES):  # what is waited for is about as long as the rate is slow: all tries count
-        pool.set_rate(rate)
-        answer = time_contenders(pool, case, [ALONE, PLAIN], Turns(rounds=6))[PLAIN.name]
-        sent.append(rate * max(usual_ms(answer) - alone_ms, 1.0))
-        rate = float(round(min(max(statistics.median(sent) / wanted_ms, 10), 10_000)))
-    return rate
+    """Find the rate at which plain communicates as in the profile; computing alone was measured at length."""
+    pool.set_rate(_FIRST_MBIT)
+
+    def probe() -> tuple[float, float]:
+        return alone_ms, usual_ms(time_contenders(pool, case, [ALONE, PLAIN], Turns(rounds=6))[PLAIN.name])
+
+    return pool.match_rate(PROFILE_SHARE, probe, first=_FIRST_MBIT, tolerance=0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +268,7 @@ def _error(predicted: float | None, measured: float | None) -> float:
     return abs((predicted or 0.0) / (measured or 1.0) - 1)
 
 
-def render(rows: Sequence[Row], by_time: Sequence[ByTime] = ()) -> RenderableType:
+def render(rows: Sequence[Row]) -> RenderableType:
     """One table of bytes for each data set, and one of times for each rate; all that was simulated; and what it comes to."""
     timed, simulated = ([row for row in rows if row.kind == kind] for kind in ("time", "simulated"))
     sent = grouped((row for row in rows if row.kind == "bytes"), lambda row: (row.data, row.counted))
@@ -277,8 +276,6 @@ def render(rows: Sequence[Row], by_time: Sequence[ByTime] = ()) -> RenderableTyp
     tables += [_time_table(group) for group in grouped(timed, lambda row: (row.data, row.rate_mbit)).values()]
     if simulated:
         tables.append(_simulated_table(simulated))
-    if by_time:
-        tables.append(_by_time_table(by_time))
     if timed:
         tables += [_races_table(races_of(rows)), _in_words(summarize(rows))]
     return Group(*tables)
@@ -354,18 +351,6 @@ def _simulated_table(rows: Sequence[Row]) -> Table:
         ("predicted", lambda row: figure(row, row.predicted_bytes, row.predicted_ms)),
         ("measured", lambda row: figure(row, row.measured_bytes, row.measured_ms)),
         ("error", _off),
-    )
-
-
-def _by_time_table(measured: Sequence[ByTime]) -> Table:
-    return table_of(
-        "distinct rows, batches in order of time",
-        measured,
-        ("data", lambda m: m.data),
-        ("batch", lambda m: str(m.batch)),
-        ("c (range)", lambda m: f"{m.least:.2f} .. {m.most:.2f}"),
-        ("error at c = 1", lambda m: f"{m.independent:+.1%}"),
-        ("error at c of batch 2048", lambda m: f"{m.correlated:+.1%}"),
     )
 
 

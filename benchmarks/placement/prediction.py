@@ -3,10 +3,6 @@
 **Bytes** are predicted by the model that plans, from lookups that were counted on a part of an epoch. The batches behind
 it are rehearsed, which sends what as many ranks would, bit for bit.
 
-**Batches in order of time.** Training shuffles, so its batches are nearly independent; a stream is not. How far
-such batches are from independent lookups is one number for each table, its correlation; whether it serves all batch sizes
-is measured too. Frequencies are those of the whole file.
-
 **The simulator** has equal devices and ideal placements, so three choices of methods have a counterpart here::
 
     simulated                  measured
@@ -18,31 +14,22 @@ The simulator is told what its user may know: how often rows are looked up, comp
 small they make rows and dense gradients, the rate of links and what headers take of it. It is not told what any placement
 took, nor what was fitted to placements: dense gradients travel beside the share of computation that is its default, and
 nothing else hides behind computation.
-
-Shape legend: ``T`` tables, ``R`` samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from math import exp, isclose, log
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from benchmarks.placement.case import Case, Row
 from benchmarks.placement.engine import CODED, MEMORY_SHARE, Engine
 from benchmarks.placement.worker import Codec, Sends
-from laconic.cost.frequencies import Frequencies
 from laconic.cost.load import Place, Resource
 from laconic.cost.measure import CodecFigures
 from laconic.cost.needed_rows import distinct_rows
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Workload
-from laconic.errors import ConfigError
 from laconic.exchange import Sgd, Table
 from laconic.exchange.ledger import Ledger
 from laconic.nn import RehearsedEmbeddings
@@ -52,11 +39,7 @@ from laconic.plan.solve.baselines import row_wise, threshold
 from laconic.plan.solve.problem import Problem
 
 __all__ = [
-    "MEASURED_AT",
     "WORST",
-    "ByTime",
-    "correlation_of",
-    "measure_by_time",
     "measure_traffic",
     "simulate_bytes",
     "simulate_times",
@@ -64,14 +47,9 @@ __all__ = [
 
 WORST = "worst table"
 """Direction of rows about one table."""
-MEASURED_AT = 2048
-"""Batch that correlations are measured at."""
 _RATE = 200.0  # Mbit/s that plans are made for
 _SMALL_ROWS = 2000
 _LARGE_SHARE = 0.01  # of all bytes, from which on the error of a table counts
-_BATCHES = (256, 1024, 2048, 8192, 32768)
-_MOST_BATCHES = 100
-_BISECTIONS = 100
 _ANY_LINK = Fabric(bytes_per_s=1.0, latency_s=0.0, message_s=0.0)
 _LATENCY_S, _MESSAGE_S = 20e-6, 2e-6  # as simulate has it unless told
 _PAYLOAD = 1448 / 1514  # of a full frame, as the lab counts it
@@ -164,87 +142,6 @@ def _rehearse(case: Case, problem: Problem, choices: Sequence[Place], steps: int
     return rehearsed.ledger, taken
 
 
-@dataclass(frozen=True, slots=True)
-class ByTime:
-    """All tables of one data set at one batch size."""
-
-    data: str
-    batch: int
-    least: float
-    most: float
-    """Correlations of tables, measured at this size."""
-    independent: float
-    """Error of the predicted distinct rows of all tables, with correlations of 1."""
-    correlated: float
-    """The same with those that were measured at another size."""
-
-
-def measure_by_time(data: Path) -> Iterator[ByTime]:
-    """Yield what each file of a folder shows; it needs columns ``time`` and ``c_*``."""
-    import pyarrow.parquet as pq
-
-    for file in sorted(data.glob("*.parquet")):
-        names = [name for name in pq.read_schema(file).names if name.startswith("c_") or name == "time"]
-        columns = pq.read_table(file, columns=names).to_pydict()
-        order = np.argsort(np.array(columns.pop("time")), kind="stable")
-        ids_TR = [np.array(ids, np.int64)[order] for ids in columns.values()]
-        frequencies_T = [Frequencies.from_counts(np.bincount(ids)) for ids in ids_TR]
-        c_T = _correlations(frequencies_T, MEASURED_AT, _distinct(ids_TR, MEASURED_AT))
-        for batch in _BATCHES:
-            distinct_T = _distinct(ids_TR, batch)
-            here_T = _correlations(frequencies_T, batch, distinct_T)
-            independent, correlated = (
-                sum(distinct_rows(f, batch, float(c)) for f, c in zip(frequencies_T, cs, strict=True))
-                for cs in (np.ones_like(c_T), c_T)
-            )
-            total = float(distinct_T.sum())
-            yield ByTime(
-                file.stem,
-                batch,
-                float(here_T.min()),
-                float(here_T.max()),
-                independent / total - 1,
-                correlated / total - 1,
-            )
-
-
-def correlation_of(frequencies: Frequencies, lookups: float, distinct: float) -> float:
-    """Find the correlation at which so many lookups have so many distinct rows, as was measured.
-
-    1 where independent lookups do as well, as in a table so small that any batch has all of its rows. Between 1e-3 and 1e6: a batch
-    with a row that these frequencies exclude fits none.
-    """
-    if not 0 <= distinct <= lookups:
-        raise ConfigError(
-            f"distinct: expected at most as many distinct rows as lookups, {lookups!r}, got {distinct!r}"
-        )
-    if isclose(distinct_rows(frequencies, lookups), distinct, rel_tol=1e-6):
-        return 1.0
-    low, high = log(1e-3), log(1e6)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if distinct_rows(frequencies, lookups, exp(middle)) > distinct:
-            low = middle
-        else:
-            high = middle
-    return exp(high)
-
-
-def _distinct(ids_TR: Sequence[NDArray[np.int64]], batch: int) -> NDArray[np.float64]:
-    """Mean distinct ids of batches that are spread over the file."""
-    starts = np.arange(0, len(ids_TR[0]) - batch, batch)
-    starts = starts[:: max(len(starts) // _MOST_BATCHES, 1)]
-    return np.array([np.mean([len(np.unique(ids[s : s + batch])) for s in starts]) for ids in ids_TR])
-
-
-def _correlations(
-    frequencies_T: Sequence[Frequencies], batch: int, distinct_T: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    return np.array(
-        [correlation_of(f, batch, float(u)) for f, u in zip(frequencies_T, distinct_T, strict=True)]
-    )
-
-
 def simulate_bytes(cases: Sequence[Case], measured: Sequence[Row]) -> list[Row]:
     """Compare bytes of embeddings per step and rank with those of rows of kind ``bytes``.
 
@@ -308,21 +205,9 @@ def simulate_times(case: Case, engine: Engine, exact: Sends, measured: Sequence[
         )
         model = _model(case.workload(sends, dense_bytes=engine.dense["exact"].bytes), alone_s, engine, sends)
         cost = step_cost(model, network, found.hosts, methods)
-        rows.append(
-            Row(
-                kind="simulated",
-                data=case.name,
-                hosts=found.hosts,
-                rate_mbit=found.rate_mbit,
-                placement=methods.text,
-                codec=codec,
-                predicted_bytes=cost.ids_bytes + cost.rows_bytes + cost.dense_bytes,
-                measured_bytes=found.measured_bytes,
-                predicted_ms=1e3 * cost.step_s,
-                measured_ms=found.measured_ms,
-                samples_per_s=found.samples_per_s,
-            )
-        )
+        simulated = replace(found, kind="simulated", placement=methods.text, turn_ms=None, planned_over=None)
+        sent = cost.ids_bytes + cost.rows_bytes + cost.dense_bytes
+        rows.append(replace(simulated, predicted_bytes=sent, predicted_ms=1e3 * cost.step_s))
     return rows
 
 

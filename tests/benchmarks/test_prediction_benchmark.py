@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.placement.case import find_cases
-from benchmarks.placement.prediction import MEASURED_AT, WORST, measure_by_time, measure_traffic
+from benchmarks.placement.prediction import WORST, measure_traffic
 from laconic.data.synthetic import zipf_rows
 from laconic.train.settings import ModelSettings
+from tests.oracle.by_time import MEASURED_AT, measure_by_time
 
 
 def write(folder, repeats: int) -> None:

@@ -18,8 +18,7 @@ from laconic.errors import ConfigError, FormatError, LaconicError
 from laconic.plan.access.access_file import read_access
 from laconic.plan.plan_file import read_plan
 from laconic.train import planning
-from laconic.train.placement import make_placement
-from laconic.train.plan_check import PlanCheck
+from laconic.train.placement import PlanCheck, make_placement
 from laconic.train.ranks import Ranks
 from laconic.train.run import run
 from laconic.train.settings import RunSettings

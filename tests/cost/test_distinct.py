@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.placement.prediction import correlation_of
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError
 from tests.cases import each
+from tests.oracle.by_time import correlation_of
 from tests.oracle.distinct import enough_rows, strays_by, variance_bound
 
 TRIALS = 400

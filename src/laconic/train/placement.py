@@ -1,11 +1,18 @@
-"""Where a run's tables live: as its settings say, or as a plan file of ``laconic plan`` does."""
+"""Where a run's tables live, and whether they send what their plan predicted.
+
+Tables live as the run's settings say, or as a plan file of ``laconic plan`` does. A plan is made from statistics of
+lookups; when users or data change, it is no longer the best one. So all ranks look together, every so many steps. How
+far off is the sum of all differences, table by table and direction by direction, as a share of what was predicted.
+Shape legend: ``P`` parts of tables: themselves, and their hot rows.
+"""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +20,18 @@ from numpy.typing import NDArray
 from laconic.adapt.settings import ExchangeSettings, RuleSettings
 from laconic.data import Schema
 from laconic.errors import ConfigError
-from laconic.exchange import Table
+from laconic.exchange import Ledger, Table
+from laconic.exchange.ledger import DIRECTIONS
 from laconic.plan.plan_file import PlacementPlan, check_plan, read_plan
+from laconic.train.ranks import Ranks
 from laconic.train.settings import EmbeddingSettings, RunSettings
 
-__all__ = ["Placement", "make_placement", "planned_exchange"]
+__all__ = ["Deviation", "Placement", "PlanCheck", "make_placement", "planned_exchange"]
+
+Floats = NDArray[np.float64]
+_Cell = tuple[str, str]
+_WINDOW = 100  # steps between two looks
+_TOLERANCE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +117,89 @@ def planned_exchange(exchange: ExchangeSettings, placement: Placement) -> Exchan
             "remove one of them"
         )
     return exchange.model_copy(update={"rules": rules}) if rules else exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """What a look found; bytes are per rank and step, the mean over ranks."""
+
+    steps: int
+    """That were looked at, the last ones."""
+    share: float
+    """Sum of differences / sum of predictions."""
+    table: str
+    """That differs most, in bytes; likewise the next."""
+    direction: str
+    predicted: float
+    measured: float
+
+    @property
+    def too_far(self) -> bool:
+        """Whether the plan should be made again."""
+        return self.share > _TOLERANCE
+
+    def line(self) -> str:
+        """Say it to the user."""
+        return (
+            f"plan: over the last {self.steps} steps ranks sent {self.share:.0%} other than planned, most of it in table "
+            f"{self.table!r}, {self.direction}: {self.predicted:,.0f} bytes planned, {self.measured:,.0f} sent per step; "
+            "count lookups again with laconic profile, then laconic plan with --run and this run's settings, "
+            "which say how rows and gradients are compressed"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the metrics."""
+        return {**asdict(self), "too_far": self.too_far}
+
+
+class PlanCheck:
+    """Looks at the ledgers of all ranks; every rank calls it alike."""
+
+    def __init__(self, plan: PlacementPlan | None, ledger: Ledger, ranks: Ranks) -> None:
+        """Of a plan without predictions, or none at all, there is nothing to check."""
+        self._ranks, self._names = ranks, ledger.names
+        self._predicted = {} if plan is None or ranks.count == 1 else _predictions(plan)
+        self._before = self._counts(ledger)
+        self.last: Deviation | None = None
+        """What the last look found."""
+
+    def after(self, step: int, ledger: Ledger, *, end: bool = False) -> Deviation | None:
+        """Look, if it is time to; at the end also at less than a window, if there was none."""
+        if not self._predicted or not (step % _WINDOW == 0 or (end and self.last is None)):
+            return None
+        now = self._counts(ledger)
+        sent_3P, steps_3 = now[0] - self._before[0], now[1] - self._before[1]
+        if not steps_3.all():
+            return None
+        everyone: Floats = np.mean(self._ranks.gather(sent_3P / steps_3[:, None]), axis=0)
+        self._before = now
+        self.last = self._compare(everyone, int(steps_3[-1]))
+        return self.last
+
+    def _counts(self, ledger: Ledger) -> tuple[Floats, Floats]:
+        accounts = [ledger.accounts[direction] for direction in DIRECTIONS]
+        sent_3P = np.array([account.after_T for account in accounts], np.float64)
+        return sent_3P, np.array([account.steps for account in accounts], np.float64)
+
+    def _compare(self, sent_3P: Floats, steps: int) -> Deviation:
+        measured: dict[_Cell, float] = dict.fromkeys(self._predicted, 0.0)
+        for direction, sent_P in zip(DIRECTIONS, sent_3P, strict=True):
+            for name, sent in zip(self._names, sent_P.tolist(), strict=True):
+                table = name.removesuffix(" (hot)")
+                hot = table != name and (table, "hot") in measured
+                cell = (table, "hot") if hot else (name, direction)
+                measured[cell] = measured.get(cell, 0.0) + sent
+        differences = {cell: abs(sent - self._predicted.get(cell, 0.0)) for cell, sent in measured.items()}
+        worst = max(differences, key=lambda cell: differences[cell])
+        share = sum(differences.values()) / sum(self._predicted.values())
+        return Deviation(steps, share, *worst, self._predicted.get(worst, 0.0), measured[worst])
+
+
+def _predictions(plan: PlacementPlan) -> dict[_Cell, float]:
+    """By table and direction; empty if nothing was predicted."""
+    found = {
+        (name, direction): getattr(table.predicted, direction)
+        for name, table in plan.tables.items()
+        for direction in (*DIRECTIONS, "hot")
+    }
+    return found if any(found.values()) else {}

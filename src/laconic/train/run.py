@@ -30,8 +30,7 @@ from laconic.train.checkpoint import (
 from laconic.train.display import Display, MetricsFile
 from laconic.train.limits import RunLimits, check_memory, check_run, warnings_of
 from laconic.train.metrics import Evaluation, Window, evaluate
-from laconic.train.placement import make_placement, planned_exchange
-from laconic.train.plan_check import PlanCheck
+from laconic.train.placement import PlanCheck, make_placement, planned_exchange
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Program", "silent_stdout"]
+__all__ = ["Milp", "silent_stdout"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Milp:
     """Minimize ``price @ x`` where ``low <= matrix @ x <= high`` and ``0 <= x <= upper``.
 
     Shape legend: ``X`` unknowns, ``Y`` constraints, of which ``matrix`` has a row each.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.errors import ConfigError, PlanError
-from laconic.plan.solve.highs import Program
+from laconic.plan.solve.highs import Milp
 
 __all__ = ["Allocation", "Option", "solve"]
 
@@ -123,7 +123,7 @@ class _Knapsack:
         count, one = len(self._option_X), np.ones(len(self._parts))
         places = ([i for i, _ in self._option_X], np.arange(count))
         one_each = csr_array((np.ones(count), places), shape=(len(self._parts), count))
-        program = Program(
+        program = Milp(
             price_X=self._cost_X * self._scale,
             upper_X=np.ones(count),
             matrix=vstack([one_each, csr_array(self._share_X[None])]),

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from laconic.cost.load import Place, Resource
 from laconic.cost.timeline import PHASES
-from laconic.plan.solve.highs import Program
+from laconic.plan.solve.highs import Milp
 from laconic.plan.solve.kept_rows import kept_segments
 from laconic.plan.solve.problem import Problem
 
@@ -132,7 +132,7 @@ class _Program:
         where = (np.concatenate(number), np.concatenate(column))
         matrix = coo_array((np.concatenate(value), where), shape=(len(self._rows), size)).tocsr()
         low, high = (np.array([row[end] for row in self._rows]) for end in (2, 3))
-        program = Program(price, upper, matrix, low, high)
+        program = Milp(price, upper, matrix, low, high)
         found = program.solve(whole if integral else None, gap=1e-3, time_limit_s=time_limit_s)
         return None if found is None else found[0]
 
