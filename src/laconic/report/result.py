@@ -137,7 +137,7 @@ class TableFigures(Settings):
 
     @property
     def ratios(self) -> tuple[float | None, float | None]:
-        """Of rows and of gradients; None where nothing was sent."""
+        """How many times smaller rows and gradients became; None where nothing was sent."""
         return (
             ratio(self.bytes_forward_before, self.bytes_forward_after),
             ratio(self.bytes_backward_before, self.bytes_backward_after),
@@ -152,7 +152,7 @@ class Comparison(Settings):
     setting: dict[str, str | int | float] = Field(default_factory=dict)
     methods: tuple[Method, ...] = Field(min_length=1)
     tables: tuple[TableFigures, ...] = ()
-    """Of the last method."""
+    """What the last method did to each table."""
 
     @model_validator(mode="after")
     def _seeds_are_the_same(self) -> Self:

@@ -44,6 +44,10 @@ _VERSION = version("laconic")
 _OPEN = ("/v2/health/live", "/v2/health/ready")
 _HEADER_BYTES = "inference-header-content-length"
 
+_MB = 1 << 20
+_WINDOWS = {"gzip": 31, "deflate": 15}
+"""What zlib wants to hear to expect a header of gzip, or its own."""
+
 
 def make_app(
     repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
@@ -228,11 +232,6 @@ async def _plain_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = f"{request.method} {request.url.path[:200]}: {error.detail}"
     return _json({"error": text}, error.status_code, dict(error.headers or {}))
-
-
-_MB = 1 << 20
-_WINDOWS = {"gzip": 31, "deflate": 15}
-"""What zlib wants to hear to expect a header of gzip, or its own."""
 
 
 class Bodies:

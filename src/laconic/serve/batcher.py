@@ -32,8 +32,11 @@ from laconic.serve.settings import Batching
 
 __all__ = ["Batcher", "ServiceTime"]
 
-
 MEMORY = 0.97
+
+_log = logging.getLogger("laconic.serve")
+_LATELY = 16  # batches
+_TOO_LATE = "server: busy, the request waited for longer than the deadline; try again"
 
 
 class ServiceTime:
@@ -70,12 +73,6 @@ class ServiceTime:
         return level + slope * samples
 
 
-_log = logging.getLogger("laconic.serve")
-
-_LATELY = 16  # batches
-_TOO_LATE = "server: busy, the request waited for longer than the deadline; try again"
-
-
 @dataclass(slots=True, eq=False)
 class _Waiting:
     query: Query
@@ -91,7 +88,7 @@ class Batcher:
         self.scorer = scorer
         self.service_time = ServiceTime()
         self.usual_samples = 0.0
-        """Of a request, lately."""
+        """Mean number of samples of a request, lately."""
         self._settings, self._scored = settings, scored
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()

@@ -51,6 +51,15 @@ _FIELD = re.compile(r"\r\n([^:]+):[\t ]*([^\r]*)")
 _ONCE = {"host", "content-length", "authorization", "connection"}
 _UNUSUAL = {"transfer-encoding", "expect", "upgrade"}
 
+_MESSAGE = b'{"error":"server: too many connections at once; try again"}'
+_FULL = (
+    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_MESSAGE), _MESSAGE)
+)
+_REFUSED = b"HTTP/1.1 429 Too Many Requests\r\n"
+_PARTING_S = 1.0
+"""Closing while bytes arrive would reset the connection, and the client would not see the answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -129,16 +138,6 @@ class Overload:
             and bears_token(fields.get("authorization", ""), self._token)
         )
         return int(length) if usual else None
-
-
-_MESSAGE = b'{"error":"server: too many connections at once; try again"}'
-_FULL = (
-    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n%s" % (len(_MESSAGE), _MESSAGE)
-)
-_REFUSED = b"HTTP/1.1 429 Too Many Requests\r\n"
-_PARTING_S = 1.0
-"""Closing while bytes arrive would reset the connection, and the client would not see the answer."""
 
 
 class _Connection(H11Protocol):

@@ -31,6 +31,9 @@ from laconic.serve.watch.watch import Watch
 
 __all__ = ["Deployment", "Repository", "not_finite", "warm_up"]
 
+_WARM_UP_SAMPLES = (1, 16, 64)
+_log = logging.getLogger("laconic.serve")
+
 
 def not_finite(scorer: Scorer, query: Query, probability_B: NDArray[np.float32]) -> Refusal:
     """Name the first sample; 400 where its score is finite once its dense features are 0, else 500."""
@@ -45,9 +48,6 @@ def not_finite(scorer: Scorer, query: Query, probability_B: NDArray[np.float32])
         f"{scorer.signature.schema.dense[feature]!r} = {one.dense_BF[0, feature]:g} (as the model takes it), which makes the "
         "score not a number; send values as large as those it was trained on"
     )
-
-
-_WARM_UP_SAMPLES = (1, 16, 64)
 
 
 def warm_up(scorer: Scorer) -> list[tuple[int, float]]:
@@ -129,9 +129,6 @@ class Deployment:
         await self.batcher.closed()
         if self.watch is not None:
             await self.watch.closed()
-
-
-_log = logging.getLogger("laconic.serve")
 
 
 class Repository:

@@ -73,7 +73,7 @@ class Engine:
 
     @property
     def precisions(self) -> dict[str, str]:
-        """Of every table and layer, as they are computed now."""
+        """Precision of every table and layer, as they are computed now."""
         return dict(self._state.precisions)
 
     def score(self, dense_BF: NDArray[np.float32], lookups: Lookups) -> NDArray[np.float32]:

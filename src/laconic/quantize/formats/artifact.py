@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
 import tomli_w
@@ -75,7 +75,7 @@ class Artifact:
     """uint8, rows x bytes of a row in the table's format, by name."""
 
     layers: dict[str, dict[str, Tensor]]
-    """Parts of every layer, see ``quant.layers``, by name."""
+    """Parts of every layer, see ``quantize.formats.layers``, by name."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     """What was measured when it was made, as ``ne``, ``ne_fp32``, ``auc``."""
@@ -94,12 +94,12 @@ class Artifact:
 
     @property
     def table_bytes(self) -> int:
-        """Of all tables."""
+        """Bytes of all tables."""
         return sum(table.numel() for table in self.tables.values())
 
     @property
     def size_bytes(self) -> int:
-        """Of all tables and layers."""
+        """Bytes of all tables and layers."""
         parts = [part for layer in self.layers.values() for part in layer.values()]
         return self.table_bytes + sum(part.numel() * part.element_size() for part in parts)
 
@@ -355,8 +355,5 @@ def _digest(data: bytes) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-    return digest.hexdigest()
+        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()

@@ -41,6 +41,9 @@ __all__ = [
 
 MIN_HASHED_ROWS = 2  # one bucket, and the row for missing values
 
+_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]*")
+_DIGITS = 16
+
 
 class DenseFeature(Settings):
     """A number: a logarithm or not, then ``(x - mean) / deviation``; 0 where it is missing."""
@@ -106,7 +109,7 @@ class Features(Settings):
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Of all tables."""
+        """Names of all tables."""
         return tuple(table.name for table in self.tables)
 
     def transform(self, raw_BF: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -132,7 +135,7 @@ class Features(Settings):
 
 
 class Histogram(Settings):
-    """Of one view."""
+    """Counts of one view's values, in bins."""
 
     edges: tuple[float, ...]
     """Ascending; there is one bin more."""
@@ -150,10 +153,10 @@ class Histogram(Settings):
 
 
 class Population(Settings):
-    """Of all features."""
+    """Histograms of all features."""
 
     views: dict[str, Histogram]
-    """By name."""
+    """Histograms by name of their view."""
 
     unknown: dict[str, Annotated[float, Field(ge=0, le=1)]]
     """Share of unknown ids, by table."""
@@ -172,10 +175,6 @@ class Population(Settings):
                 raise ConfigError(
                     f"population.{what}: {wrong[0]!r} is missing, or of no feature of the model"
                 )
-
-
-_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]*")
-_DIGITS = 16
 
 
 class RawIds:

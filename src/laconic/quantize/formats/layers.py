@@ -35,6 +35,8 @@ __all__ = ["Observed", "observe", "part_shapes", "quantize_layer", "restored_wei
 _SAMPLE_ROWS = 256  # of inputs that are remembered, of every layer
 _SHRINKS = 64  # ranges that are tried for the one of least error
 
+_TOP = 127  # codes of weights are symmetric
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
@@ -110,9 +112,6 @@ def _best_share(rows_SK: Tensor, low: Tensor, high: Tensor) -> float:
         if error < least:
             best, least = share, error
     return best
-
-
-_TOP = 127  # codes of weights are symmetric
 
 
 def quantize_layer(

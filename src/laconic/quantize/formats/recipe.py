@@ -69,10 +69,10 @@ class Recipe(Settings):
     """Choices for all tables and layers of one model, by name."""
 
     tables: dict[str, TableChoice] = Field(default_factory=dict)
-    """By name of the categorical feature."""
+    """How each table is stored, by name of its categorical feature."""
 
     layers: dict[str, LayerChoice] = Field(default_factory=dict)
-    """By name of the module in the dense part, as ``top.0``."""
+    """How each layer is computed, by name of its module in the dense part, as ``top.0``."""
 
     @classmethod
     def uniform(

@@ -83,9 +83,9 @@ class Attempt(Settings):
     bytes: Bytes
     predicted: float
     search: HarmFigures | None
-    """Null where it gave logits that are no numbers, here and below."""
+    """Harm on the search half; null where logits were no numbers, here and below."""
     verification: HarmFigures | None
-    """Null also where the search half refused it already."""
+    """Harm on the verification half; null also where the search half refused it already."""
 
 
 class QuantizeCandidate(Settings):
@@ -104,7 +104,7 @@ class QuantizePart(Settings):
     kind: Literal["table", "layer"]
     name: Text
     rows: Count | None
-    """Of a table."""
+    """Rows of a table; null for a layer."""
     chosen: Count
     """Index of the candidate."""
     reason: Text
@@ -156,7 +156,7 @@ class QuantizeResult(Settings):
 
     @property
     def share(self) -> float:
-        """Of the bytes in fp32."""
+        """Bytes of the artifact as a share of those in fp32."""
         return self.low.bytes / self.exact.bytes
 
     @property

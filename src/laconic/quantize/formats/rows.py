@@ -24,6 +24,9 @@ from laconic.errors import ConfigError, FormatError
 
 __all__ = ["Ranges", "RowFormat", "dequantize_rows", "quantize_rows"]
 
+_CHUNK_VALUES = 1 << 20  # at a time: what is needed meanwhile stays in the cache
+_LARGEST_HALF = 65504.0
+
 
 class Ranges(StrEnum):
     """From the smallest value to the largest, or less for a smaller error of the rest: see ``reference.row_ranges``."""
@@ -38,10 +41,6 @@ class Ranges(StrEnum):
         return list(Ranges).index(self)
 
 
-_CHUNK_VALUES = 1 << 20  # at a time: what is needed meanwhile stays in the cache
-_LARGEST_HALF = 65504.0
-
-
 class RowFormat(StrEnum):
     """What the rows of a table are stored as."""
 
@@ -53,7 +52,7 @@ class RowFormat(StrEnum):
 
     @property
     def bits(self) -> int:
-        """Of one number."""
+        """Bits of one number."""
         return {"fp32": 32, "fp16": 16, "int8": 8, "int4": 4, "int2": 2}[self.value]
 
     @property

@@ -42,12 +42,12 @@ class Chosen:
 
     @property
     def bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts are stored in."""
         return sum(measurement.bytes for measurement in self.parts)
 
     @property
     def us(self) -> float:
-        """Of a batch, beside fp32."""
+        """Microseconds of a batch beside fp32."""
         return sum(measurement.us for measurement in self.parts)
 
     @property

@@ -42,9 +42,9 @@ class HurtId:
 
     id: int
     samples: int
-    """That look it up."""
+    """Number of samples that look the row up."""
     share: float
-    """Of the table's harm."""
+    """Share of the table's harm that falls on these samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class PartError:
     cosine: float
     """Mean over samples; those of no signal are left out."""
     accumulated_db: float | None
-    """Of a layer; None of a table, which has nothing before it."""
+    """SQNR of a layer as it is served; None for a table, which has nothing before it."""
     logit_rms: float
     """Change of logits when this part alone is in low precision."""
     harm: Harm
     ids: tuple[HurtId, ...]
-    """Of a table, those that hurt most."""
+    """Ids of a table that hurt most; empty for a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Debugged:
 
     samples: int
     harm: Harm
-    """Of the whole model."""
+    """Harm of the whole model."""
     parts: tuple[PartError, ...]
     hurt: tuple[HurtSample, ...]
 
@@ -121,7 +121,7 @@ class _Noise:
 
 @dataclass(slots=True)
 class _Gathered:
-    """Of one part, over batches."""
+    """What is known of one part, over batches."""
 
     alone: _Noise = field(default_factory=_Noise)
     accumulated: _Noise = field(default_factory=_Noise)

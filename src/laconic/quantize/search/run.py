@@ -45,6 +45,9 @@ __all__ = [
     "with_figures",
 ]
 
+_POPULATION = 16384  # samples that histograms of inputs are made of
+_PROBE = 8192
+
 
 def population_of(features: Features, batches: tuple[Samples, ...]) -> Population:
     """Histograms of every feature, over at least one sample."""
@@ -69,9 +72,6 @@ def _query(features: Features, samples: Samples) -> Query:
     return Query(
         samples.dense_BF.numpy(), lookups.ids_L.numpy(), lengths_TB, np.array(unknown, dtype=np.int64)
     )
-
-
-_POPULATION = 16384  # samples that histograms of inputs are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +220,6 @@ def _result(
 
 def _figures(evaluation: Evaluation, size: int, us: float) -> ModelFigures:
     return ModelFigures(ne=evaluation.normalized_entropy, auc=evaluation.auc, bytes=size, us=us)
-
-
-_PROBE = 8192
 
 
 @dataclass(frozen=True, slots=True)

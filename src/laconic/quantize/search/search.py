@@ -36,6 +36,10 @@ from laconic.train.metrics import Evaluation, Predictions
 
 __all__ = ["Drafts", "Found", "Half", "Scored", "score", "search"]
 
+_MOST_ATTEMPTS = 12
+_STEP = 0.95  # the least that a budget is tightened by, where it was broken
+_CARE = 0.98  # beyond what would have sufficed
+
 
 class Drafts:
     """What a search tries, up to what it decides for."""
@@ -115,11 +119,6 @@ def _evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
     predictions = Predictions()
     predictions.add(logits_B, label_B)
     return predictions.evaluate()
-
-
-_MOST_ATTEMPTS = 12
-_STEP = 0.95  # the least that a budget is tightened by, where it was broken
-_CARE = 0.98  # beyond what would have sufficed
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class MeasuredCandidate:
 
     candidate: Candidate
     bytes: int
-    """That it is stored in."""
+    """Bytes that the part is stored in."""
     us: float
     """Microseconds that a batch takes more than with the part in fp32; below 0 is faster."""
     harm: Harm

@@ -44,6 +44,10 @@ BATCH = 512  # scored at a time: what a model computes meanwhile stays in the ca
 _READ = 4096
 _LEAST = 200  # samples of a part below which no figure of it means anything
 
+Tell = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much of it."""
+_CALIBRATION = 8192
+
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
@@ -147,12 +151,6 @@ def _check(name: str, part: list[Samples], total: int) -> None:
         )
 
 
-Tell = Callable[[str, int, int], None]
-"""Told what is being done, and how much of how much of it."""
-
-_CALIBRATION = 8192
-
-
 @dataclass(frozen=True, slots=True)
 class Workbench:
     """All that a search begins with."""
@@ -162,7 +160,7 @@ class Workbench:
     observed: dict[str, Observed]
     """Inputs of every layer on samples of the search half."""
     digest: str
-    """Of the model and of the samples."""
+    """Checksum of the model and of the samples."""
 
 
 def open_workbench(run: Path, *, most: int, seed: int, tell: Tell) -> Workbench:

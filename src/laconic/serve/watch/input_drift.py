@@ -37,6 +37,10 @@ Counts = NDArray[np.int64]
 _SURE = 5.0
 """Standard deviations: one false alarm in some millions of looks."""
 
+_DENSE_BINS = 10
+_ID_BINS = 16
+Values = NDArray[Any]
+
 
 def psi(now_K: Counts, reference_K: Counts) -> float:
     """Of two histograms; half a count is added everywhere, so that an empty bin is not infinite."""
@@ -80,15 +84,9 @@ def _histogram(edges: NDArray[Any], values_N: NDArray[Any]) -> Counts:
     return np.bincount(np.searchsorted(edges, values_N, side="right"), minlength=edges.size + 1)
 
 
-_DENSE_BINS = 10
-_ID_BINS = 16
-
-Values = NDArray[Any]
-
-
 @dataclass(frozen=True, slots=True)
 class FeatureFigures:
-    """Of one feature and one window."""
+    """How far one feature has moved in one window."""
 
     psi: float
     chance: float

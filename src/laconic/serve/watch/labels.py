@@ -53,7 +53,7 @@ def read_labels(tree: dict[str, Any]) -> list[tuple[str, Scores]]:
 
 @dataclass(frozen=True, slots=True)
 class EntropyFigures:
-    """Of the labeled samples of a window; NaN for what it does not define."""
+    """Normalized entropy on the labeled samples of a window; NaN for what it does not define."""
 
     samples: int
     entropy: float

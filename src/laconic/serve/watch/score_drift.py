@@ -48,10 +48,15 @@ _LEAST = 1e-6
 
 Floats = NDArray[np.float64]
 
+MODEL = "model"
+"""The part that is all parts."""
+_WORTH = 0.9
+"""A part is to blame if raising it leaves less than this of the harm."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreFigures:
-    """Of one window."""
+    """How far live scores are from the shadow's in one window."""
 
     samples: int
     difference: float
@@ -151,13 +156,6 @@ def blame(scorer: Scorer, evidence: Evidence) -> Iterator[Blame]:
         best = min(trials, key=lambda trial: trial.after.harm)
         yield best
         scorer, before = best.scorer, best.after
-
-
-MODEL = "model"
-"""The part that is all parts."""
-
-_WORTH = 0.9
-"""A part is to blame if raising it leaves less than this of the harm."""
 
 
 @dataclass(frozen=True, slots=True)

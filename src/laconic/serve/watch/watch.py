@@ -49,6 +49,17 @@ _KEPT = 200
 """Alerts, and findings, in a report."""
 """Alerts, and findings, in a report."""
 
+_GATHER_S = 0.02
+"""Requests of this time are looked at together: numpy costs the same for one and for fifty."""
+_MOST_AT_ONCE = 1024
+_REST = 9.0
+"""Pauses, in multiples of the work before: a tenth of a core at most, and of the interpreter that all threads share."""
+_NICENESS = 10
+_MOST_WAITING_BYTES = 64 << 20
+_MOST_SAMPLE_BYTES = 64 << 10
+"""Bytes of inputs that windows, evidence and reference, which count samples, may keep for each sample."""
+Scores = NDArray[np.float32]
+
 
 @dataclass(frozen=True, slots=True)
 class Alert:
@@ -96,19 +107,6 @@ class Alerts:
             "active": [asdict(alert) for alert in list(self._active.values())],
             "alerts": [asdict(alert) for alert in list(self._history)],
         }
-
-
-_GATHER_S = 0.02
-"""Requests of this time are looked at together: numpy costs the same for one and for fifty."""
-_MOST_AT_ONCE = 1024
-_REST = 9.0
-"""Pauses, in multiples of the work before: a tenth of a core at most, and of the interpreter that all threads share."""
-_NICENESS = 10
-_MOST_WAITING_BYTES = 64 << 20
-_MOST_SAMPLE_BYTES = 64 << 10
-"""Of a request's inputs, by sample: windows, evidence and reference count samples, and may keep this for each."""
-
-Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
