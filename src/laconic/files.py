@@ -1,17 +1,18 @@
-"""Files that are there whole or not at all, and JSON that every reader takes."""
+"""Files and folders that are there whole or not at all, and JSON that every reader takes."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["finite", "json_text", "whole_file", "write_whole"]
+__all__ = ["finite", "json_text", "whole_file", "whole_folder", "write_whole"]
 
 
 @contextmanager
@@ -21,13 +22,36 @@ def whole_file(path: Path) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(name)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # temporary files are private
+        _publish(Path(name))
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Open a folder to write into, which becomes ``path`` once all of it is on the disk; on any error it vanishes."""
+    partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial"))
+    try:
+        yield partial
+        for inside in [*partial.rglob("*"), partial]:
+            _publish(inside)
+            handle = os.open(inside, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _publish(path: Path) -> None:
+    """Let others read what is temporary and therefore private, as far as the process lets them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def write_whole(path: Path, text: str) -> None:

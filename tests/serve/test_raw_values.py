@@ -21,7 +21,7 @@ from laconic.quantize.search.workbench import make_workbench
 from laconic.serve.engine import EngineScorer
 from laconic.serve.query import read_query
 from laconic.serve.refusal import Refusal
-from laconic.serve.settings import Limits
+from laconic.serve.settings import RequestLimits
 from laconic.serve.tensors import read_inference
 from laconic.train.load_trained import load_trained, run_settings
 from laconic.train.metrics import Predictions
@@ -220,7 +220,7 @@ def answered(folder, inputs):
     """Score as a server does, without its sockets."""
     scorer = EngineScorer.load(folder, 1)
     inference = read_inference(json.dumps({"inputs": inputs}).encode(), None)
-    query = read_query(inference.tensors, scorer.signature, Limits())
+    query = read_query(inference.tensors, scorer.signature, RequestLimits())
     return scorer.score(*query.features())
 
 
@@ -364,7 +364,7 @@ def test_an_unknown_value_is_scored_and_counted_as_unknown(worlds, artifacts):
     for site in (["never seen", "x"], [None, None]):
         entries = changed(inputs, "site.raw", data=site)
         inference = read_inference(json.dumps({"inputs": entries}).encode(), None)
-        queries.append(read_query(inference.tensors, scorer.signature, Limits()))
+        queries.append(read_query(inference.tensors, scorer.signature, RequestLimits()))
     rows = scorer.signature.schema.categorical[0].rows
     for query in queries:
         assert query.ids_of(0).tolist() == [rows - 1, rows - 1]

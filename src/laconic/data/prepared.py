@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +25,7 @@ from laconic.config import Settings
 from laconic.data.columns import PREPARED, PreparedNumbers, PreparedValues, RandomSplit, TimeSplit
 from laconic.data.source import Schema
 from laconic.errors import ConfigError
+from laconic.files import whole_folder
 
 __all__ = ["ROW_GROUP", "Parts", "new_folder", "schema_toml"]
 
@@ -41,28 +40,14 @@ def new_folder(out: Path) -> Iterator[Path]:
         raise ConfigError(f"{out}: exists already; remove it or choose another folder")
     if not out.parent.is_dir():
         raise ConfigError(f"{out}: no folder {str(out.parent)!r} to write into; make it first")
-    partial = out.parent / f".{out.name}.{os.getpid()}.partial"
-    partial.mkdir()
     try:
-        yield partial
-        _to_disk(partial)
-        partial.rename(out)
+        with whole_folder(out) as partial:
+            yield partial
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             what = "no room left on the disk; nothing was kept; free some or choose another folder"
             raise OSError(error.errno, what, str(out)) from error
         raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _to_disk(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class Parts:

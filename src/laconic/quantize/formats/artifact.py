@@ -12,9 +12,6 @@ Normative text: ``docs/formats/artifact.md``. A folder appears when everything i
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, file_digest
@@ -31,6 +28,7 @@ from laconic.config import Settings, parse
 from laconic.data.hashing import Texts
 from laconic.data.raw_source import Values
 from laconic.errors import ConfigError, FormatError
+from laconic.files import whole_folder
 from laconic.quantize.formats.features import Features, Population, check_vocabulary
 from laconic.quantize.formats.layers import part_shapes
 from laconic.quantize.formats.recipe import Recipe
@@ -126,18 +124,8 @@ def write_artifact(folder: str | Path, artifact: Artifact, *, shadow: TrainedMod
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        try:
+        with whole_folder(folder) as partial:
             _write(partial, artifact, shadow)
-            mask = os.umask(0)
-            os.umask(mask)
-            partial.chmod(0o777 & ~mask)  # temporary folders are private, and so are new files of safetensors
-            for path in partial.iterdir():
-                path.chmod(0o666 & ~mask)
-            partial.rename(folder)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"{folder}: the artifact cannot be written: {error}") from error
 
@@ -174,10 +162,7 @@ def _write(folder: Path, artifact: Artifact, shadow: TrainedModel | None) -> Non
         files=files,
     )
     text = tomli_w.dumps(description.model_dump(mode="json", exclude_none=True))
-    with (folder / _DESCRIPTION).open("w", encoding="utf-8") as file:
-        file.write(f'blake2b = "{_digest(text.encode())}"\n{text}')
-        file.flush()
-        os.fsync(file.fileno())
+    (folder / _DESCRIPTION).write_text(f'blake2b = "{_digest(text.encode())}"\n{text}', encoding="utf-8")
 
 
 def _shadow_tensors(artifact: Artifact, shadow: TrainedModel) -> dict[str, Tensor]:
@@ -241,8 +226,6 @@ def _shadow_recipe(recipe: Recipe) -> Recipe:
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> _File:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
     return _File(bytes=path.stat().st_size, blake2b=_file_digest(path))
 
 
