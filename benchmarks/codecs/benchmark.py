@@ -25,6 +25,7 @@ from benchmarks.codecs.contenders import ONE_BLOCK, OURS, Contender, contenders_
 from benchmarks.results import Machine
 from benchmarks.timing import BestTimes, Trial, best_times
 from laconic.errors import ConfigError
+from laconic.files import finite
 
 LARGE_BYTES = 64 << 20
 LARGE_ROUNDS = 2
@@ -49,10 +50,8 @@ class CodecEntry:
     """One line of a table."""
 
     codec: str
-
     yardstick: str
     """The codec of the same case that its speeds are compared with."""
-
     figures: Figures | None
     """None: the peer is not installed."""
 
@@ -92,8 +91,7 @@ class CodecResult:
 def _record(case: CaseResult, entry: CodecEntry) -> dict[str, str | float | None]:
     figures = asdict(entry.figures) if entry.figures else {}
     numbers = {name: figures.get(name) for name in Figures.__slots__} | {"ideal_ratio": case.ideal_ratio}
-    finite = {k: v if v is not None and math.isfinite(v) else None for k, v in numbers.items()}
-    return {"dump": case.name, "codec": entry.codec, "bound": case.asked, **finite}
+    return {"dump": case.name, "codec": entry.codec, "bound": case.asked, **finite(numbers)}
 
 
 def run_codec_benchmark(

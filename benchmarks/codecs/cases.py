@@ -57,23 +57,16 @@ class Case:
     """A float32 matrix with its bound."""
 
     name: str
-
     values_RD: Tensor
-
     asked: float
     """The bound as the user states it, in ``unit``."""
-
     unit: str
-
     bound: float
     """The bound in the unit of the data: what the error is compared with."""
-
     relative: bool = False
     """Laconic's codecs find the range themselves, within their time; peers are told the bound."""
-
     dither: int | None = None
     """Seed for a dithered codec that takes part as well."""
-
     blocks: int = 1
     """More than one: compare so many equal blocks in one call with one block."""
 

@@ -30,10 +30,8 @@ class Contender:
     """A codec by name."""
 
     name: str
-
     prepare: Callable[[Case], Trial]
     """Sets it up for a case; ``ImportError`` if it is not installed."""
-
     yardstick: str = ZSTD_1
     """The contender that its speed is compared with."""
 

@@ -80,7 +80,6 @@ class ServingResult:
     """What the benchmark found."""
 
     rows: list[ServingRow]
-
     fits: list[Fit]
     """The reference, then larger models."""
 

@@ -35,10 +35,8 @@ class LoadedEngine:
     """An engine with a model loaded."""
 
     name: str
-
     logits: Score
     """Logits of a batch, from ids and dense features."""
-
     size_bytes: int
 
 
@@ -49,19 +47,14 @@ class ServingRow:
     engine: str
     model: str
     batch: int
-
     samples_per_s: float
     """The batch over the median time of a call."""
-
     p50_ms: float
     p99_ms: float
-
     size_bytes: int
     """Bytes of tables and layers, as they are held in memory."""
-
     ne: float | None
     """Normalized entropy on samples that were not trained on; None where labels mean nothing."""
-
     auc: float | None
 
     @classmethod

@@ -228,10 +228,8 @@ class LoadOutcomes:
     seconds: float = 0.0
     statuses: dict[int, int] = field(default_factory=dict)
     """Answers by status; 0 is a connection that failed."""
-
     latencies_s: list[float] = field(default_factory=list)
     """Of answers with 200, from the moment when the request was due."""
-
     unsent: int = 0
     """Requests that were due while every connection waited for an answer."""
 

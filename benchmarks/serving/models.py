@@ -95,7 +95,6 @@ class ServedModel:
     name: str
     trained: TrainedModel
     parts: list[EngineBatch]
-
     artifact: Artifact | None = None
     """The model in the precisions that a search chose; None before it."""
 
