@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from laconic.adapt.confidence import RunningMean
 from laconic.errors import ConfigError
+from tests.cases import each
 
 ALPHA = 0.05
 STREAMS, LOOKS = 2000, 400
@@ -45,8 +46,8 @@ def means_and_deviations(values):
     return means[:, 1:], np.sqrt(variances[:, 1:])
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("tightest_at", [10, 50, 400])
+@each("source", SOURCES)
+@each("tightest_at", [10, 50, 400])
 def test_looking_at_every_value_leaves_the_interval_less_often_than_promised(source, tightest_at):
     values = SOURCES[source](np.random.default_rng(1), (STREAMS, LOOKS))
     means, deviations = means_and_deviations(values)
@@ -132,7 +133,7 @@ def test_nothing_is_known_without_values():
     assert (empty.lower(ALPHA), empty.upper(ALPHA)) == (-math.inf, math.inf)
 
 
-@pytest.mark.parametrize("tightest_at", [1, 10**6])
+@each("tightest_at", [1, 10**6])
 def test_one_value_says_nothing_about_the_mean(tightest_at):
     one = filled(3.0, tightest_at)
     assert (one.count, one.mean) == (1, 3.0)
@@ -151,7 +152,7 @@ def test_more_certainty_is_a_wider_interval():
     assert radii == sorted(radii)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@each("value", [math.nan, math.inf])
 def test_a_value_that_is_not_finite_is_refused_and_leaves_no_trace(value):
     running = filled([1.0, 2.0])
     message = rf"^confidence: expected finite values, got {value} at 1; a model that diverged has no mean"
@@ -160,7 +161,7 @@ def test_a_value_that_is_not_finite_is_refused_and_leaves_no_trace(value):
     assert running.state() == filled([1.0, 2.0]).state()
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, -1.0, math.nan])
+@each("alpha", [0.0, 0.6, -1.0, math.nan])
 def test_alpha_is_a_small_probability(alpha):
     message = rf"^confidence\.alpha: expected a probability in \(0, 0\.5\], got {alpha!r}$"
     with pytest.raises(ConfigError, match=message):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laconic.adapt.adaptive import Decay
 from laconic.errors import ConfigError
+from tests.cases import each
 
 LEVELS = 64
 KINDS = ["none", "step", "linear", "log", "constant"]
@@ -48,24 +49,24 @@ def test_it_starts_at_k_and_reaches_1_at_the_end_and_not_before(kind, k, steps):
     assert decay.multiplier(steps) == decay.multiplier(steps + 10**9) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_it_never_rises_and_changes_at_most_64_times(kind):
     multipliers = [Decay(kind, 2.7, 5000).multiplier(step) for step in range(6000)]
     assert multipliers == sorted(multipliers, reverse=True)
     assert len(set(multipliers)) <= LEVELS + 1
 
 
-@pytest.mark.parametrize("decay", [Decay("none", 5, 100), *(Decay(kind) for kind in KINDS)])
+@each("decay", [Decay("none", 5, 100), *(Decay(kind) for kind in KINDS)])
 def test_no_kind_or_no_steps_is_no_decay(decay):
     assert decay.multiplier(0) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_a_k_of_1_leaves_bounds_alone(kind):
     assert {Decay(kind, 1, 10).multiplier(step) for step in range(12)} == {1}
 
 
-@pytest.mark.parametrize("k", [0.5, math.nan, math.inf, -1])
+@each("k", [0.5, math.nan, math.inf, -1])
 def test_k_only_widens_and_is_finite(k):
     message = rf"^decay\.k: expected a finite number >= 1, got {k!r}; 1 leaves bounds alone$"
     with pytest.raises(ConfigError, match=message):

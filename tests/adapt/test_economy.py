@@ -11,6 +11,7 @@ import pytest
 from laconic.adapt.economy import CHOICES, DIRECTIONS, Decision, Economy, RankCosts, slowest
 from laconic.cost.link import CodecCost, Link
 from laconic.errors import ConfigError
+from tests.cases import each
 
 MS = 1e-3
 FAST, SLOW = Link(1e-4, 1.25e9), Link(1e-4, 12.5e6)  # 10 Gbit/s and 100 Mbit/s
@@ -56,8 +57,8 @@ def test_everything_is_bounded_until_the_first_review():
     assert Economy(names(2), "exact").choice("backward") == ("exact", "exact")
 
 
-@pytest.mark.parametrize("first", CHOICES)
-@pytest.mark.parametrize(("bits_per_s", "choice"), [(100e6, "bounded"), (5e9, "cast"), (1000e9, "exact")])
+@each("first", CHOICES)
+@each(("bits_per_s", "choice"), [(100e6, "bounded"), (5e9, "cast"), (1000e9, "exact")])
 def test_the_speed_of_the_link_decides(first, bits_per_s, choice):
     economy = Economy(names(2), first)
     economy.review(0, [measured(Link(1e-4, bits_per_s / 8), [offers(), offers(3000)])])
@@ -146,15 +147,15 @@ def changes_under_noise(seed):
     return [[decision for decision in log if decision.direction == direction] for direction in DIRECTIONS]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each("seed", range(30))
 def test_noise_of_5_percent_takes_no_table_back_and_forth(seed):
     for changes in changes_under_noise(seed):
         left = [(decision.table, decision.old) for decision in changes]
         assert not {(decision.table, decision.new) for decision in changes} & set(left), changes
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("factor", [10, 0.1])
+@each("seed", range(10))
+@each("factor", [10, 0.1])
 def test_a_link_ten_times_as_fast_or_slow_is_noticed_within_two_reviews(seed, factor):
     rng = random.Random(seed)
     even = 96 / 360e-9  # bytes per second at which 96 bytes and 360 ns a row cost float16 and codec the same
@@ -226,7 +227,7 @@ def test_the_state_of_another_model_is_refused():
         Economy(names(1)).restore(Economy(names(2)).state())
 
 
-@pytest.mark.parametrize(
+@each(
     ("measurements", "message"),
     [
         ([], r"^economy: expected the measurement of every rank, got none$"),

@@ -12,6 +12,7 @@ from laconic.train import dense
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
+from tests.cases import each
 from tests.train import small_runs
 
 DATA = '[data]\nkind = "synthetic"\n'
@@ -66,7 +67,7 @@ def test_auto_keeps_a_budget_that_the_run_has():
     assert effective_exchange(settings_of("auto", "[exchange.guard]\nbudget = 0.01")).guard.budget == 0.01
 
 
-@pytest.mark.parametrize("kind", ["exact", "cast"])
+@each("kind", ["exact", "cast"])
 def test_auto_needs_bounds_to_adapt(kind):
     message = (
         rf"^policy: 'auto' adapts bounds and needs exchange.kind 'bounded', got '{kind}'; use policy 'fixed'$"

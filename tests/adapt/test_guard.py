@@ -13,6 +13,7 @@ from laconic.adapt import guard as module
 from laconic.adapt.guard import ForkEvidence, Guard, LookEvidence
 from laconic.adapt.harm import COMES_TRUE, LEAST_SLOPE
 from laconic.errors import ConfigError
+from tests.cases import each
 
 NAMES = ("a", "b", "c", "d")
 BUDGET = 0.001
@@ -119,7 +120,7 @@ def test_a_collapsing_table_is_tightened_by_itself_and_named():
     assert not guard.trusted
 
 
-@pytest.mark.parametrize("times", [1.01, 2, 10, 1000])
+@each("times", [1.01, 2, 10, 1000])
 def test_one_tightening_brings_a_collapsing_table_below_the_limit(times):
     """Errors fall with the square of small bounds, or slower while they are large; see ``_relative_bound``."""
     guard, most = guard_of(), module._MOST_ROW_ERROR
@@ -193,7 +194,7 @@ def test_reviews_spread_out_while_all_is_well():
         assert (gaps[1:] == grow * gaps[:-1]).all()
 
 
-@pytest.mark.parametrize("kind", ["look", "fork"])
+@each("kind", ["look", "fork"])
 def test_the_review_after_a_tightening_comes_at_once(kind):
     guard = trusting()
     step = 500
@@ -242,13 +243,13 @@ def story(guard, seed, steps=range(8, 60)):
     return told
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 def test_the_same_evidence_makes_the_same_decisions(seed):
     assert story(guard_of(), seed) == story(guard_of(), seed)
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("until", [9, 25])
+@each("seed", range(5))
+@each("until", [9, 25])
 def test_a_restored_guard_continues_identically(seed, until):
     guard, restored = guard_of(), guard_of()
     story(guard, seed, range(8, until))
@@ -259,7 +260,7 @@ def test_a_restored_guard_continues_identically(seed, until):
     assert restored.state() == guard.state()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_noise_around_no_harm_neither_leaves_the_budget_nor_flaps(seed):
     """Samples are off by 5 times what is allowed, the mean of 4096 of them by 5 / 64; the interval, three times as
     wide, ends a quarter into what is allowed: not enough to tighten, too much to loosen."""
@@ -273,7 +274,7 @@ def test_noise_around_no_harm_neither_leaves_the_budget_nor_flaps(seed):
     assert guard.rows_T.tolist() == guard.gradients_T.tolist() == [1] * 4
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_noise_that_shrinks_with_bounds_settles_within_the_budget(seed):
     """Harm of 3 times the budget at first: it is narrowed until it fits, and then hardly changed any more."""
     guard, rng = guard_of(), np.random.default_rng(seed)
@@ -302,8 +303,8 @@ def spoilt(evidence, name, value):
     return replace(evidence, **{name: new})
 
 
-@pytest.mark.parametrize("value", NONSENSE)
-@pytest.mark.parametrize("name", ["loss", "harm", "harm_T", "row_error_T"])
+@each("value", NONSENSE)
+@each("name", ["loss", "harm", "harm_T", "row_error_T"])
 def test_a_look_at_what_is_no_number_tightens_and_ends_the_trust(name, value):
     guard = trusting()
     before = guard.rows_T.copy()
@@ -320,8 +321,8 @@ def test_a_look_at_what_is_no_number_tightens_and_ends_the_trust(name, value):
     assert guard.trusted
 
 
-@pytest.mark.parametrize("value", NONSENSE)
-@pytest.mark.parametrize("name", ["lost", "learnt", "update_error_T", "slope"])
+@each("value", NONSENSE)
+@each("name", ["lost", "learnt", "update_error_T", "slope"])
 def test_a_fork_into_what_is_no_number_tightens_and_ends_the_trust(name, value):
     guard = trusting()
     decisions = guard.fork(spoilt(fork(10), name, value))
@@ -336,7 +337,7 @@ def test_a_fork_into_what_is_no_number_tightens_and_ends_the_trust(name, value):
     assert guard.trusted
 
 
-@pytest.mark.parametrize("name", ["harm_T", "row_error_T"])
+@each("name", ["harm_T", "row_error_T"])
 def test_nonsense_of_one_table_tightens_that_table_only(name):
     guard = trusting()
     (decision,) = guard.look(spoilt(look(10), name, math.nan))
@@ -359,7 +360,7 @@ def test_a_loss_of_nothing_is_no_evidence():
     assert not guard.trusted
 
 
-@pytest.mark.parametrize("budget", [0, 1, -0.1, math.nan])
+@each("budget", [0, 1, -0.1, math.nan])
 def test_a_budget_is_a_share(budget):
     with pytest.raises(
         ConfigError, match=r"^guard\.budget: expected a share between 0 and 1, as 0\.001, got "

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from laconic.adapt.harm import Harm, curvature_harm, loss_change, measure_harm, sample_losses
+from tests.cases import each
 
 LOGITS = torch.linspace(-6, 6, 41, dtype=torch.float64)
 
@@ -29,7 +30,7 @@ def test_harm_at_even_odds_is_an_eighth_of_the_square():
     assert curvature_harm(torch.zeros(1), torch.tensor([0.5])).item() == 0.5**2 / 8
 
 
-@pytest.mark.parametrize("off", [0.1, 0.01])
+@each("off", [0.1, 0.01])
 def test_harm_is_what_labels_of_the_models_own_odds_lose_on_average(off):
     """To the second order; the third derivative of the loss is at most 1/10, so the rest is below off^3 / 60."""
     probability = torch.sigmoid(LOGITS)
@@ -98,7 +99,7 @@ def test_it_is_within_a_budget_only_by_both_accounts():
     assert not Harm(0.45, 0.1, 0.6, 0, 9).within(0.5)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@each("value", [math.nan, math.inf, -math.inf])
 def test_a_logit_that_is_no_number_does_infinite_harm(value):
     logits_B, label_B, _ = calibrated(300)
     changed_B = logits_B.clone()

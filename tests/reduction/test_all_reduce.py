@@ -12,6 +12,7 @@ import laconic
 from laconic.errors import CommError, ConfigError, HeadroomError, PlanError
 from laconic.exchange.world import one_rank
 from laconic.reduce import Reducer
+from tests.cases import each
 from tests.distributed.ranks import run_ranks
 from tests.reduction.campaign import METHODS as CAMPAIGN_METHODS
 from tests.reduction.campaign import wrong_ranks
@@ -53,15 +54,15 @@ def test_real_ranks_agree_to_the_bit():
     assert run_ranks(3, _many_cases, 3) == [[]] * 3
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("words", [0, 1, 2, 63, 65])
+@each("method", METHODS)
+@each("words", [0, 1, 2, 63, 65])
 def test_tiny_and_empty_tensors(method, words):
     case = Case(words, 0.5, "float32", 1, False, words)
     results = in_threads(3, lambda world: sum_case(case, method, Reducer(world), world.rank))
     assert all(same_bits(x.numpy(), case.total(3)) for x, _ in results)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each("method", METHODS)
 def test_one_rank_that_has_nothing(method):
     def run(world):
         x = torch.zeros(50_000) if world.rank == 1 else torch.ones(50_000)
@@ -190,7 +191,7 @@ def test_ranks_that_sum_different_things_all_raise():
         assert "out of step" in message
 
 
-@pytest.mark.parametrize(
+@each(
     ("tensor", "method", "message"),
     [
         (torch.ones(3), "ring", "no such method 'ring'"),
@@ -214,7 +215,7 @@ def test_without_a_process_group_there_is_a_clear_error():
         laconic.all_reduce(torch.ones(3))
 
 
-@pytest.mark.parametrize("number", range(24))
+@each("number", range(24))
 def test_a_few_of_the_campaign(number):
     """``python -m tests.reduction.campaign --cases 10000`` does the rest."""
     rng = np.random.default_rng(number)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from laconic import Bounded, Cast, Lossless
 from laconic.reduce import Choice, Levels, Reducer
+from tests.cases import each
 from tests.reduction.threads import in_threads
 
 LAYERS = np.array([0, 5000, 5001, 9000, 30000])
@@ -35,7 +35,7 @@ def summed(ranks, steps=1, codec=CODEC):
     return in_threads(ranks, run)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@each("ranks", [1, 2, 3, 5])
 def test_all_ranks_get_the_same_within_what_bounds_allow(ranks):
     results = summed(ranks)
     assert all(x[0].tobytes() == results[0][0][0].tobytes() for x, _ in results)
@@ -49,7 +49,7 @@ def test_all_ranks_get_the_same_within_what_bounds_allow(ranks):
         assert error[start:end].max() <= allowed + 1e-30
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@each("ranks", [2, 3])
 def test_errors_average_out(ranks):
     results, _ = summed(ranks, steps=49)[0]
     exact = sum(gradient(rank).astype(np.float64) for rank in range(ranks))
@@ -72,7 +72,7 @@ def test_any_codec_will_do():
         assert np.array_equal(x, exact)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@each("ranks", [2, 3])
 def test_levels_keep_every_entry_within_a_ninth(ranks):
     results = summed(ranks, codec=Levels())
     assert all(x[0].tobytes() == results[0][0][0].tobytes() for x, _ in results)
@@ -84,7 +84,7 @@ def test_levels_keep_every_entry_within_a_ninth(ranks):
     assert ring / results[0][1] > 4
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@each("ranks", [1, 2, 3, 5])
 def test_lossless_sums_have_the_bits_of_exact_ones_and_are_smaller(ranks):
     def run(world):
         x = gradient(world.rank)

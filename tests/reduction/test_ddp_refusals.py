@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import laconic
 from laconic.errors import CommError, ConfigError
 from laconic.reduce import Reducer
+from tests.cases import each
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,7 +39,7 @@ class Looked(nn.Module):
         return self.layer(self.table(ids))
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"codec": "levels"}, "codec: expected a codec of float32 or None, got 'levels'; write laconic.Levels()"),
@@ -67,8 +68,8 @@ def test_what_cannot_be_done_is_refused_when_it_is_registered(arguments, message
 HOWS = [{"codec": laconic.Levels()}, {"large": laconic.LargeFirst()}, {"rounded": True}]
 
 
-@pytest.mark.parametrize("how", HOWS, ids=lambda how: next(iter(how)))
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@each("how", HOWS)
+@each("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_a_parameter_of_another_type_is_named_when_it_is_registered(how, dtype):
     with pytest.raises(ConfigError) as caught:
         laconic.register_ddp(wrapped(dtype), bypass=False, **how)
@@ -117,9 +118,7 @@ def test_sparse_gradients_are_refused_where_they_were_to_be_compressed():
         laconic.register_ddp(DistributedDataParallel(Looked()), codec=laconic.Levels())
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"codec": laconic.Levels(), "exclude": ["table.*"]}], ids=["exact", "excluded"]
-)
+@each("how", [{}, {"codec": laconic.Levels(), "exclude": ["table.*"]}])
 def test_sparse_gradients_are_left_to_ddp(how):
     torch.manual_seed(0)
     model, ids = Looked(), torch.tensor([1, 7, 1])
@@ -167,7 +166,7 @@ def saved_by(rank, ranks, memory=True):
     return {"rank": rank, "ranks": ranks, "step": 4, "memory": held, "thresholds": {}}
 
 
-@pytest.mark.parametrize(("rank", "ranks"), [(1, 2), (0, 2)])
+@each(("rank", "ranks"), [(1, 2), (0, 2)])
 def test_what_another_rank_held_back_is_refused(rank, ranks):
     compressor = laconic.register_ddp(wrapped(), large=laconic.LargeFirst())
     with pytest.raises(ConfigError) as caught:

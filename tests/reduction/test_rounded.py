@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from laconic.reduce import Reducer
+from tests.cases import each
 from tests.reduction.threads import in_threads
 
 
@@ -45,8 +45,8 @@ def summed(ranks, density, network):
     return in_threads(ranks, run)
 
 
-@pytest.mark.parametrize("density", [0.0, 0.02, 1.0])
-@pytest.mark.parametrize("ranks", [1, 2, 5])
+@each("density", [0.0, 0.02, 1.0])
+@each("ranks", [1, 2, 5])
 def test_sums_are_within_the_step_whoever_adds(ranks, density):
     by_ranks, by_network = summed(ranks, density, False), summed(ranks, density, True)
     assert all(x.tobytes() == by_ranks[0].tobytes() for x in by_ranks + by_network)
@@ -56,7 +56,7 @@ def test_sums_are_within_the_step_whoever_adds(ranks, density):
     assert (error <= ranks * largest * ranks * 2.0**-30 + np.abs(exact) * 2.0**-23).all()
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf])
+@each("odd", [np.nan, np.inf])
 def test_what_is_not_finite_is_summed_as_floats(odd):
     def run(world):
         x = gradient(world.rank, 1.0)
