@@ -152,8 +152,8 @@ def test_what_the_economy_chooses_from_has_every_table_compressed():
         PLAN, decay=Decay("constant", 2, 10), economy=Chosen(("exact",) * 3, ("exact",) * 3)
     )
     assert policy.plan_for(0) == EXACT
-    assert bounds(policy.uneconomical_plan(0)) == [0.08, None, None]
-    assert bounds(policy.uneconomical_plan(0), "backward") == [0.5, None, None]
+    assert bounds(policy.fully_compressed_plan(0)) == [0.08, None, None]
+    assert bounds(policy.fully_compressed_plan(0), "backward") == [0.5, None, None]
 
 
 def measured(forward, backward):

@@ -1,10 +1,10 @@
 """The adaptive policy: a plan's bounds, scaled by the clock, by the guard, and by the economy.
 
-``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. It returns the same
-object until something changes.
+``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. It
+returns the same object until something changes.
 
-By the clock, a table's bound is wide at first and its own after ``steps`` steps. The bound of step ``t`` is
-``multiplier(t)`` times the final one. With ``x = t / steps``::
+By the clock, a table's bound is wide at first and its own after ``steps`` steps. The bound of step
+``t`` is ``multiplier(t)`` times the final one. With ``x = t / steps``::
 
     multiplier = 1 + (k - 1) * share          k at step 0, 1 from ``steps`` on
 
@@ -116,7 +116,7 @@ class AdaptivePolicy:
             return self.exact.plan
         return self.candidate.plan_for(step)
 
-    def uneconomical_plan(self, step: int) -> ExchangePlan:
+    def fully_compressed_plan(self, step: int) -> ExchangePlan:
         """Return the plan with every table compressed that may be: what the economy chooses from."""
         return self.make(self.multiplier(step), None)
 

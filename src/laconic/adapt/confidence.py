@@ -1,24 +1,24 @@
 """How sure a mean is, however often one looks.
 
 A guard that compares models looks again and again, and an interval made for one look is left sooner
-or later by luck alone. This one holds at *all* counts together, with probability ``1 - alpha``: read it
-at any time and act upon it. With ``n`` values, and ``S`` the sum of their squared distances from
-their mean::
+or later by luck alone. This one holds at *all* counts together, with probability ``1 - alpha``:
+read it at any time and act upon it. With ``n`` values, and ``S`` the sum of their squared distances
+from their mean::
 
     radius = sqrt(S / n * (a - 1) / (1 - a / (n r + 1)))          a = ((n r + 1) / alpha^2) ^ (1/n)
 
-infinite while ``a >= n r + 1``, as it always is for one value. This is a t-test that may be continued at
-will (Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with
-unknown variance", arXiv:2310.03722): exact for independent normal values of unknown variance.
-For others it holds in the limit of many, where it becomes the asymptotic confidence sequence of
-Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas ("Time-uniform central limit theory and asymptotic
-confidence sequences", arXiv:2103.06476)::
+infinite while ``a >= n r + 1``, as it always is for one value. This is a t-test that may be
+continued at will (Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian
+means with unknown variance", arXiv:2310.03722): exact for independent normal values of unknown
+variance. For others it holds in the limit of many, where it becomes the asymptotic confidence
+sequence of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas ("Time-uniform central limit theory and
+asymptotic confidence sequences", arXiv:2103.06476)::
 
     sqrt(S / n) * sqrt(2 (n r + 1) / (n^2 r) * log(sqrt(n r + 1) / alpha))
 
 That one takes the variance of the first few values for the true one: over 400 looks at normal
-values, ``alpha`` 0.05 and ``tightest_at`` 50, it was ever left by 20 % of streams, the t-test by 3 %.
-Few and skewed values mislead both. ``r``, their rho squared, is their choice for the narrowest
+values, ``alpha`` 0.05 and ``tightest_at`` 50, it was ever left by 20 % of streams, the t-test by
+3 %. Few and skewed values mislead both. ``r``, their rho squared, is their choice for the narrowest
 interval at ``tightest_at`` values.
 
 Values must be independent. The differences between two models over the samples of one look are not,

@@ -1,13 +1,15 @@
 """The economy: which tables are worth compressing in which direction, by what was measured.
 
-At every review all ranks hand in what they measured, and all arrive at the same choices. A table costs::
+At every review all ranks hand in what they measured, and all arrive at the same choices. A table
+costs::
 
     seconds = encode + decode + bytes / bandwidth
 
-Nothing of that is taken to hide behind computation. A table changes only if that saves more than a tenth of what it
-costs now; for two reviews after a change it takes twice the gain to change the same table again. So times that are
-off by up to 5 % take no table there and back: there needs ``new < 0.9 old`` as measured, so truly
-``new / old < 0.9 * 1.05 / 0.95 < 1``, and back needs the contrary.
+Nothing of that is taken to hide behind computation. A table changes only if that saves more than a
+tenth of what it costs now; for two reviews after a change it takes twice the gain to change the
+same table again. So times that are off by up to 5 % take no table there and back: there needs
+``new < 0.9 old`` as measured, so truly ``new / old < 0.9 * 1.05 / 0.95 < 1``, and back needs the
+contrary.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 Offers = tuple[CodecCost | None, ...]
-"""What one table costs in each of ``CHOICES``; None: not offered, for instance where float16 would not
-keep a bound that was asked for."""
+"""What one table costs in each of ``CHOICES``; None: not offered, for instance where float16 would
+not keep a bound that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def _slowest_offers(ranks: Sequence[Offers]) -> Offers:
 
 
 _MARGIN = 0.1  # share of a table's cost that a change must save
-_WARY_REVIEWS = 2
+_COOLDOWN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class _Standing:
 
     choice: Choice
     cause: str = "as asked for"
-    wary: int = 0
+    cooldown: int = 0
     """Reviews for which a change takes twice the gain."""
 
 
@@ -149,7 +151,7 @@ class Economy:
     def state(self) -> dict[str, Any]:
         """Return all that reviews have left behind, as JSON can carry it."""
         standings: dict[str, Any] = {
-            direction: [[table.choice, table.cause, table.wary] for table in tables]
+            direction: [[table.choice, table.cause, table.cooldown] for table in tables]
             for direction, tables in self._tables.items()
         }
         return {"names": list(self.names), **standings}
@@ -192,7 +194,7 @@ class Economy:
             old = table.choice
             new = min(offered, key=lambda choice: (seconds[choice], offered[choice].bytes_sent))
             gain = seconds[old] - seconds[new]
-            if gain > (2 * _MARGIN if table.wary else _MARGIN) * seconds[old]:
+            if gain > (2 * _MARGIN if table.cooldown else _MARGIN) * seconds[old]:
                 reason = _reason(bytes_per_s, (old, offered[old]), (new, offered[new]))
                 moves.append((gain, Decision(step, direction, name, old, new, reason)))
         return [decision for _, decision in sorted(moves, key=lambda move: -move[0])]
@@ -201,11 +203,11 @@ class Economy:
         """Let the decisions of one review take effect."""
         for tables in self._tables.values():
             for table in tables:
-                table.wary = max(0, table.wary - 1)
+                table.cooldown = max(0, table.cooldown - 1)
         for decision in decisions:
             cause = decision.reason.partition(":")[0]
             t = self.names.index(decision.table)
-            self._tables[decision.direction][t] = _Standing(decision.new, cause, _WARY_REVIEWS)
+            self._tables[decision.direction][t] = _Standing(decision.new, cause, _COOLDOWN)
 
     def _summary(self, direction: Direction) -> str:
         kinds = Counter((table.choice, table.cause) for table in self._tables[direction])

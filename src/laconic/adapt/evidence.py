@@ -1,7 +1,8 @@
 """What happens between two steps of a run: evidence is gathered from all ranks, guard and economy decide by it.
 
-All ranks do the same at the same steps; what they decide depends only on what they gathered from each other. A review
-leaves training as it found it: what it trains is taken back, what it sends is counted apart.
+All ranks do the same at the same steps; what they decide depends only on what they gathered from
+each other. A review leaves training as it found it: what it trains is taken back, what it sends is
+counted apart.
 
 Shape legend: ``B`` samples, ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
@@ -210,7 +211,8 @@ class Reviewer:
 class Accountant:
     """Measures for the economy: the link, and what codecs cost on rows and gradients at hand.
 
-    Nothing is taken to hide behind computation: encoding, decoding and gloo's own work need the cores that compute.
+    Nothing is taken to hide behind computation: encoding, decoding and gloo's own work need the
+    cores that compute.
     """
 
     def __init__(self, subject: Subject, policy: AdaptivePolicy, economy: Economy) -> None:
@@ -244,7 +246,7 @@ class Accountant:
     def _measure(self, step: int, samples: Samples) -> RankCosts:
         subject = self._subject
         link = subject.probe_link()
-        plan = self._policy.uneconomical_plan(step)
+        plan = self._policy.fully_compressed_plan(step)
         tables = len(plan.tables)
         kept = _Kept(tables)
         with subject.under(self._policy.exact, self.ledger):

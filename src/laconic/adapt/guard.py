@@ -1,17 +1,18 @@
 """The guard: keeps what compression costs the model inside a budget, by evidence.
 
-It starts with exact communication and lets the plan in when evidence allows. Evidence comes in two kinds:
+It starts with exact communication and lets the plan in when evidence allows. Evidence comes in two
+kinds:
 
 look   held-out batches scored with exact rows and with rows as they would travel: the harm done to each sample,
        and how much of each table's signal is error
 fork   the same few steps with compressed and with exact communication from one state: the share of learning that
        was lost, and how far each table's update was from the exact one
 
-Rows and gradients have half of the budget each. What exceeds its half is tightened at once, what stays far
-below it is loosened again, and a table whose error rivals its signal is tightened by itself; so is what is seen as
-something else than a number, which proves nothing. Harms are means with
-a confidence bound that holds at all looks together (``confidence``), so looking often does not fool it; a change
-begins a new mean. All ranks feed it the same evidence and so decide alike.
+Rows and gradients have half of the budget each. What exceeds its half is tightened at once, what
+stays far below it is loosened again, and a table whose error rivals its signal is tightened by
+itself; so is what is seen as something else than a number, which proves nothing. Harms are means
+with a confidence bound that holds at all looks together (``confidence``), so looking often does not
+fool it; a change begins a new mean. All ranks feed it the same evidence and so decide alike.
 
 Shape legend: ``T`` tables.
 """
@@ -301,7 +302,7 @@ class Guard:
 def _relative_bound(error: float) -> float:
     """Bound beside the root mean square of the values that has this error.
 
-    Unbiased rounding errs by a sixth of the square of small bounds, and in proportion to large ones, which
-    leave few values but zero and the bound; measured on gradients.
+    Unbiased rounding errs by a sixth of the square of small bounds, and in proportion to large
+    ones, which leave few values but zero and the bound; measured on gradients.
     """
     return max(math.sqrt(6 * error), error / 0.57)

@@ -1,22 +1,24 @@
 """How much worse predictions became, from logits before and after: what tuning, guard and search go by.
 
-The loss of a sample rises by ``l(z', y) - l(z, y)`` when its logit goes from ``z`` to ``z' = z + d``::
+The loss of a sample rises by ``l(z', y) - l(z, y)`` when its logit goes from ``z`` to
+``z' = z + d``::
 
     measured    the mean of that over samples and their labels: unbiased, and noisy
     expected    its mean over labels drawn from the model's own p = sigmoid(z): KL(p || p')
     curvature   the second order of it: p (1 - p) d^2 / 2
 
-The change is ``(p - y) d + p (1 - p) d^2 / 2``, to the second order. Rounding errors know nothing of the labels, so
-the first part averages out, and it is all of the noise: on 8,192 samples of Book-Crossing it drowned an increase of
-0.01 % in a standard error of 0.02 %, where the second part alone has one of 0.0002 %. An error that does follow the
-labels shows in the loss itself, which is compared besides. So what is expected is believed, which is right where
-the model is calibrated, unless what was measured says for certain that harm is larger::
+The change is ``(p - y) d + p (1 - p) d^2 / 2``, to the second order. Rounding errors know nothing
+of the labels, so the first part averages out, and it is all of the noise: on 8,192 samples of
+Book-Crossing it drowned an increase of 0.01 % in a standard error of 0.02 %, where the second part
+alone has one of 0.0002 %. An error that does follow the labels shows in the loss itself, which is
+compared besides. So what is expected is believed, which is right where the model is calibrated,
+unless what was measured says for certain that harm is larger::
 
     estimate = max(expected, measured - 2 standard errors)
 
-What seems to be better than before gets no credit. It happens: an overconfident model gains where rounding shrinks
-its rows (Book-Crossing's tables in int2 by -0.3 %). But calibration would give as much, and the next snapshot of
-the model need not have it to give.
+What seems to be better than before gets no credit. It happens: an overconfident model gains where
+rounding shrinks its rows (Book-Crossing's tables in int2 by -0.3 %). But calibration would give as
+much, and the next snapshot of the model need not have it to give.
 
 Shares are of the loss before; those of normalized entropy are the same, its denominator cancels.
 Shape legend: ``B`` samples.

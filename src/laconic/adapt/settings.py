@@ -97,8 +97,8 @@ class ExchangeSettings(Settings):
     """What rows, gradients and ids travel as."""
 
     kind: Literal["bounded", "cast", "lossless", "exact"] = "bounded"
-    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``lossless``: the same bits in
-    fewer bytes; ``exact``: as they are."""
+    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``lossless``:
+    the same bits in fewer bytes; ``exact``: as they are."""
 
     bound: float = Field(default=0.01, gt=0)
     """Largest error of a looked-up value, as a share of its block's range (max - min)."""
@@ -107,8 +107,9 @@ class ExchangeSettings(Settings):
     """False: the bound is absolute, in the unit of the embeddings."""
 
     rounding: Literal["nearest", "unbiased"] = "nearest"
-    """Of rows. ``unbiased``: to one of two neighbors, with the probability that makes the mean right; rows that
-    are small beside the bound are then trained as they should be, for about a bit more per value."""
+    """Of rows. ``unbiased``: to one of two neighbors, with the probability that makes the mean
+    right; rows that are small beside the bound are then trained as they should be, for about a bit
+    more per value."""
 
     gradient_bound: float = Field(default=0.35, gt=0)
     """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""

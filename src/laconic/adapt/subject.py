@@ -1,7 +1,7 @@
 """What can be tried out: a model in training, as far as a guard, an economy or a tuner needs to know it.
 
-``train.Trainer`` is one, on one rank of a run or on all of them in rehearsal. Shape legend: ``B`` samples, ``T``
-tables, ``R`` rows, ``D`` dimensions.
+``train.Trainer`` is one, on one rank of a run or on all of them in rehearsal. Shape legend: ``B``
+samples, ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Subject(Protocol):
         """Measure the link to the other ranks; real ones only, as the next two."""
 
     def rows_from_a_peer(self, lookups: Lookups) -> list[NDArray[np.float32]]:
-        """Return the rows of every table that one of the other ranks answers: a sample of what travels."""
+        """Return rows of every table that one other rank answers: a sample of what travels."""
 
     def link_changed(self) -> None:
         """Let what adapts to the link by itself, as dense gradients do, measure it anew."""

@@ -14,9 +14,9 @@ Files are written to ``.partial`` and the folder renamed when all ranks are done
 or a full disk leaves the one before. Any number of ranks can load what any number saved. What fails
 on one rank, to save or to load, is an error on all.
 
-The manifest says which samples a run was trained on, and in which order. Where their files are does not matter, nor
-what is evaluated. Files are told apart by the number of their samples and by their first ids: to read them all would
-take as long as an epoch.
+The manifest says which samples a run was trained on, and in which order. Where their files are does
+not matter, nor what is evaluated. Files are told apart by the number of their samples and by their
+first ids: to read them all would take as long as an epoch.
 """
 
 from __future__ import annotations

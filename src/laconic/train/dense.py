@@ -1,8 +1,9 @@
-"""The dense part of a run: its model, how large the buckets are in which gradients travel, and what they travel as.
+"""The dense part of a run: its model, the size of gradient buckets, and what gradients travel as.
 
-DDP fills a bucket in the order in which gradients come, and sends it once it holds at least so many bytes. Layers of
-the head come first; those of the bottom MLP after the rows' gradients, at the very end of the backward pass. What
-shares a bucket with them waits for them, so a bucket should end where the head does.
+DDP fills a bucket in the order in which gradients come, and sends it once it holds at least so many
+bytes. Layers of the head come first; those of the bottom MLP after the rows' gradients, at the very
+end of the backward pass. What shares a bucket with them waits for them, so a bucket should end
+where the head does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run shows and writes down: a live line, tables at the end, JSON lines. Only the leading rank does."""
+"""What the leading rank shows and writes down: a live line, tables at the end, JSON lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a run asks for: what it should not have, whether its tables fit into memory, and what ends it.
+"""What a run may not ask for, whether its tables fit into memory, and what ends it.
 
-That is refused before anything is allocated, or said where the user looks. A run ends by ``train.steps`` or
-``train.epochs``, or after one pass over the data where neither is given.
+That is refused before anything is allocated, or said where the user looks. A run ends by
+``train.steps`` or ``train.epochs``, or after one pass over the data where neither is given.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the settings of a run to its rehearsal, for those who try things out before ranks are started."""
+"""From the settings of a run to its rehearsal, in which things are tried out before ranks start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["rehearse"]
 def rehearse(
     settings: RunSettings, source: Source, ranks: int, done: Callable[[], None] = lambda: None
 ) -> RehearsedRun:
-    """Return a new model that trains as so many ranks would; ``done`` is called after each piece of work."""
+    """Return a new model that trains as ``ranks`` would; ``done`` follows each piece of work."""
     check_memory(settings, Placement.from_settings(settings.embeddings, source.schema), Ranks(0, 1))
     exact = FixedPolicy(ExchangePlan.exact(source.schema.tables))
     trainer = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=ranks), exact)

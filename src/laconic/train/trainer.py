@@ -268,7 +268,7 @@ class Trainer:
         return self.embeddings.probe_link()
 
     def rows_from_a_peer(self, lookups: Lookups) -> list[NDArray[np.float32]]:
-        """Return the rows of every table that one of the other ranks answers: a sample of what travels."""
+        """Return rows of every table that one other rank answers: a sample of what travels."""
         with torch.no_grad():
             pending = self.embeddings.start(lookups)
         rows_RD = pending.fetched.received.result().numpy()
@@ -291,7 +291,7 @@ class Trainer:
         return self.embeddings.exchange
 
     def gradients(self, samples: Samples) -> tuple[RehearsedBatch, Tensor]:
-        """Return a batch and its gradients at the present state, before they travel; of a rehearsal only."""
+        """Return a batch and its gradients now, before they travel; of a rehearsal only."""
         assert isinstance(self.embeddings, RehearsedEmbeddings), "only rehearsed ranks are all here"
         found: list[tuple[RehearsedBatch, Tensor]] = []
         self.embeddings.on_gradient = lambda batch, gradient_RD: found.append((batch, gradient_RD.clone()))

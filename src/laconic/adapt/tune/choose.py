@@ -1,10 +1,11 @@
 """Bounds for all tables and both directions that send the fewest bytes within one budget of loss.
 
-Each direction of each table is one choice among its measured bounds and exactness; what a choice costs is
-its bytes, what it harms is the loss, and the knapsack finds the best choice for all together.
+Each direction of each table is one choice among its measured bounds and exactness; what a choice
+costs is its bytes, what it harms is the loss, and the knapsack finds the best choice for all
+together.
 
-Bounds whose error rivals the signal are not offered, whatever their harm: a short measurement cannot see what noise
-of that size does to the learning of rows that are rarely looked up.
+Bounds whose error rivals the signal are not offered, whatever their harm: a short measurement
+cannot see what noise of that size does to the learning of rows that are rarely looked up.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _WORTH_MENTIONING = 0.005  # share of bytes: less would read as 0 %
 
 
 def default_budget(measured: Measured, share: float = BUDGET) -> float:
-    """Return the increase of the loss that takes back this share of what has been learnt, as a share of the loss.
+    """Return the increase that takes back this share of what was learnt, as a share of the loss.
 
-    Equal increases of the loss are not equal harm: 0.07 % cost as much AUC on Book-Crossing, whose loss is 0.77 of
-    the labels' entropy, as 0.9 % on The Complete Journey, where it is 0.24.
+    Equal increases of the loss are not equal harm: 0.07 % cost as much AUC on Book-Crossing, whose
+    loss is 0.77 of the labels' entropy, as 0.9 % on The Complete Journey, where it is 0.24.
     """
     return min(max(share * measured.learnt, _LEAST_BUDGET), 0.5)
 
@@ -73,7 +74,7 @@ def choose(measured: Measured, title: str, budget: float | None = None) -> TuneR
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One direction of one table: exactness first, then the bounds that are offered in ascending order."""
+    """One direction of one table: exactness first, then the offered bounds in ascending order."""
 
     curve: Curve
     offered: tuple[bool, ...]

@@ -1,13 +1,14 @@
 """What a table's bound saves and what it harms, as measured: the input of every choice of bounds.
 
-Harm is an increase of the loss, as a share of it. Bytes and errors are measured at every bound, which is
-cheap and exact; the loss only where its change is large enough to be seen. Between them lies one number,
-the *sensitivity*: increase of the loss for each unit of error. A small error moves the loss in proportion to
-its mean square (the linear part averages out over rows and samples), so measuring it once serves all bounds.
+Harm is an increase of the loss, as a share of it. Bytes and errors are measured at every bound,
+which is cheap and exact; the loss only where its change is large enough to be seen. Between them
+lies one number, the *sensitivity*: increase of the loss for each unit of error. A small error moves
+the loss in proportion to its mean square (the linear part averages out over rows and samples), so
+measuring it once serves all bounds.
 
-For comparison there are the Homogenization Index of the SC'24 paper and its three classes of tables: one whose rows
-become equal when they are quantized loses information, so it gets the small bound; one whose rows stay apart gets
-the large one.
+For comparison there are the Homogenization Index of the SC'24 paper and its three classes of
+tables: one whose rows become equal when they are quantized loses information, so it gets the small
+bound; one whose rows stay apart gets the large one.
 
 Shape legend: ``R`` rows, ``D`` dimensions.
 """

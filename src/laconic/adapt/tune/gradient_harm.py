@@ -1,6 +1,7 @@
 """What rounding a table's gradients would cost at the end of a run, from a few short forks.
 
-A fork trains some steps from one state, with one table's gradients rounded and without. Two things are seen after it:
+A fork trains some steps from one state, with one table's gradients rounded and without. Two things
+are seen after it:
 
 drift           Rounding is unbiased, but each step leaves its noise in the rows that it updates, and logits of unseen
                 batches move away from the exact ones. What that does to the loss (``adapt.harm``) grows with every
@@ -8,7 +9,8 @@ drift           Rounding is unbiased, but each step leaves its noise in the rows
 
                 harm = ADDS_UP * drift * (steps trained so far / steps of a fork)
 
-lost learning   A row that is rarely looked up has no part in unseen batches. But noise makes Adagrad's steps shorter, and
+lost learning   A row that is rarely looked up has no part in unseen batches. But noise makes
+Adagrad's steps shorter, and
                 the fork's own batches are learnt less well. The share of learning that is lost, times how fast the
                 loss still falls with the logarithm of the steps, is what the run will lack at its end.
 
@@ -16,8 +18,8 @@ lost learning   A row that is rarely looked up has no part in unseen batches. Bu
 
 Frequent rows drift, rare rows learn less; harm is the sum. Design note 0006 has what came true.
 
-Now and then training takes another turn for no reason but that something was perturbed, which would look like a
-large drift of a harmless table: the median of several forks does not know about it.
+Now and then training takes another turn for no reason but that something was perturbed, which would
+look like a large drift of a harmless table: the median of several forks does not know about it.
 
 Shape legend: ``B`` samples, ``F`` forks, ``P`` plans.
 """
@@ -60,7 +62,10 @@ def gradient_harm(
     together: ExchangePlan,
     progress: Progress,
 ) -> list[tuple[float, float]]:
-    """Harm of every plan as a share of the loss, and its standard error; ``together`` is all plans at once."""
+    """Harm of every plan as a share of the loss, and its standard error.
+
+    ``together`` is all plans at once.
+    """
     everything = [together, *plans]
     drift_FP = np.zeros((len(forks), len(everything)))
     lost_FP, doubt_FP = np.zeros_like(drift_FP), np.zeros_like(drift_FP)

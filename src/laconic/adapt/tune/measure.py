@@ -1,8 +1,9 @@
-"""Train a run briefly in rehearsal and measure its tables: bytes and errors at all bounds, and how an error of each harms.
+"""Train a run briefly in rehearsal and measure its tables: bytes, errors and harm at all bounds.
 
-Forward: the model scores held-out batches with one table's rows as they would arrive at some bound; the harm done
-(``adapt.harm``) over the error of those rows is the table's sensitivity. There they are rounded without bias, so
-that errors know nothing of the values; bounds are measured as they will be used, to the nearest.
+Forward: the model scores held-out batches with one table's rows as they would arrive at some bound;
+the harm done (``adapt.harm``) over the error of those rows is the table's sensitivity. There they
+are rounded without bias, so that errors know nothing of the values; bounds are measured as they
+will be used, to the nearest.
 
 Backward: short forks with one table's gradients rounded, see ``gradient_harm``.
 
@@ -102,7 +103,7 @@ def work_of(source: Source, batch: int, ranks: int, steps: int | None) -> tuple[
 
 
 def measure(run: RehearsedRun, steps: int) -> Measured:
-    """Train a new run exactly for so many steps, then measure its tables; it is left as training made it."""
+    """Train a new run exactly for some steps, then measure its tables; it stays as training made it."""
     losses: list[float] = []
     positive = labels = 0
     for samples in run.stream(steps):

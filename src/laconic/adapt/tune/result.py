@@ -20,8 +20,9 @@
       ]
     }
 
-Bytes are those of all ranks in one step. Errors are mean squares beside the mean square of what is sent. Harm
-is the predicted increase of the loss, as a share of it, and ``budget`` the most that all choices together may do.
+Bytes are those of all ranks in one step. Errors are mean squares beside the mean square of what is
+sent. Harm is the predicted increase of the loss, as a share of it, and ``budget`` the most that all
+choices together may do.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class RehearsedRun:
         ranks: int,
         done: Callable[[], None] = lambda: None,
     ) -> None:
-        """``batches``: those of all ``ranks`` together. ``done`` is called after each piece of work."""
+        """``batches``: those of all ranks together. ``done`` is called after each piece of work."""
         self.subject, self.ranks, self.done = subject, ranks, done
         self.names = subject.names
         self.exact = ExchangePlan.exact(len(self.names))
