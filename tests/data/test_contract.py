@@ -11,6 +11,7 @@ from laconic.data import Synthetic
 from laconic.data.columns import TimeSplit
 from laconic.data.parquet import Parquet
 from laconic.errors import ConfigError
+from tests.cases import each
 from tests.data.tables import COLUMNS, bags, same, table, write
 
 SOURCES = ["synthetic", "synthetic bags", "parquet", "parquet in one window", "parquet by time"]
@@ -51,7 +52,7 @@ def flat(batches):
     return [sample for batch in batches for sample in bags(batch)]
 
 
-@pytest.mark.parametrize("split", ["train", "eval"])
+@each("split", ["train", "eval"])
 def test_an_epoch_has_every_sample_and_types_are_right(source, split):
     batches = read(source, split)
     total = source.samples_in(split)
@@ -68,8 +69,8 @@ def test_an_epoch_has_every_sample_and_types_are_right(source, split):
             assert all(0 <= number < feature.rows for number in ids)
 
 
-@pytest.mark.parametrize("split", ["train", "eval"])
-@pytest.mark.parametrize(("ranks", "global_batch"), [(5, 3), (2, 64), (5, 64), (2, 10_000)])
+@each("split", ["train", "eval"])
+@each(("ranks", "global_batch"), [(5, 3), (2, 64), (5, 64), (2, 10_000)])
 def test_parts_of_ranks_are_the_global_batch(source, split, ranks, global_batch):
     whole = read(source, split, global_batch)
     parts = [read(source, split, global_batch, rank, ranks) for rank in range(ranks)]
@@ -134,7 +135,7 @@ def test_train_and_eval_share_no_sample(source):
     assert dense["train"].isdisjoint(dense["eval"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "message"),
     [
         ({"split": "test"}, "data: no split 'test' (known: train, eval)"),

@@ -15,6 +15,7 @@ from laconic.exchange.tables import keys
 from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
+from tests.cases import each
 from tests.distributed import many_ranks
 from tests.distributed.ranks import run_ranks
 
@@ -58,8 +59,8 @@ def results(request):
     return run_ranks(request.param, _train)
 
 
-@pytest.mark.parametrize("name", ["some", "all"])
-@pytest.mark.parametrize("kind", ["adagrad", "sgd"])
+@each("name", ["some", "all"])
+@each("kind", ["adagrad", "sgd"])
 def test_hot_rows_change_no_bit_of_the_model(results, kind, name):
     for rank, result in enumerate(results):
         plain, hot = result[kind, "nowhere"], result[kind, name]
@@ -134,7 +135,7 @@ def test_ids_of_any_order_find_their_part(monkeypatch, most):
         assert (part, row) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("hot", "message"),
     [
         (

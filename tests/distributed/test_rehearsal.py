@@ -22,6 +22,7 @@ from laconic.exchange.ledger import DIRECTIONS
 from laconic.exchange.world import GroupWorld, one_rank
 from laconic.lookups import Lookups
 from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
+from tests.cases import each
 from tests.distributed import many_ranks
 from tests.distributed.ranks import run_ranks
 
@@ -201,10 +202,8 @@ def real(request):
     return run_ranks(request.param, _all_cases)
 
 
-@pytest.fixture(params=CASES)
-def both(request, real):
+def both(name, real):
     """A case, what every real rank found, and what a rehearsal did."""
-    name = request.param
     return CASES[name], [result[name] for result in real], rehearse(name, len(real))
 
 
@@ -228,30 +227,34 @@ def assert_same_accounts(ranks: list[dict[str, Any]], rehearsed: dict[str, Any])
         assert {got["steps"]} == {account["steps"] for account in accounts}, direction
 
 
-def test_rows_and_optimizer_state_are_those_of_real_ranks(both):
-    case, ranks, rehearsed = both
+@each("name", CASES)
+def test_rows_and_optimizer_state_are_those_of_real_ranks(real, name):
+    case, ranks, rehearsed = both(name, real)
     assert_same_tables(ranks, rehearsed["tables"], case.tables)
     if case.optimizer.has_state:
         states = [{"shards": found["states"]} for found in ranks]
         assert_same_tables(states, rehearsed["states"], case.tables)
 
 
-def test_what_requesters_decode_is_what_real_ranks_decode(both):
-    _, ranks, rehearsed = both
+@each("name", CASES)
+def test_what_requesters_decode_is_what_real_ranks_decode(real, name):
+    _, ranks, rehearsed = both(name, real)
     for step, got in enumerate(rehearsed["outputs"]):
         assert bits(got) == bits(torch.cat([found["outputs"][step] for found in ranks])), step
     assert {rehearsed["step"]} == {found["step"] for found in ranks} == {len(SIZES)}
 
 
-def test_the_bytes_of_a_rehearsal_are_those_of_all_real_ranks(both):
-    _, ranks, rehearsed = both
+@each("name", CASES)
+def test_the_bytes_of_a_rehearsal_are_those_of_all_real_ranks(real, name):
+    _, ranks, rehearsed = both(name, real)
     assert_same_accounts(ranks, rehearsed)
     for direction in DIRECTIONS:
         assert (sum(rehearsed["accounts"][direction]["after"]) > 0) == (len(ranks) > 1)
 
 
-def test_evaluation_records_nothing(both):
-    _, ranks, rehearsed = both
+@each("name", CASES)
+def test_evaluation_records_nothing(real, name):
+    _, ranks, rehearsed = both(name, real)
     for found in (*ranks, rehearsed):
         assert found["after evaluation"] == found["accounts"]
 

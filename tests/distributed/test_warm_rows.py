@@ -14,6 +14,7 @@ from laconic.exchange import RowwiseAdagrad, Sgd, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
+from tests.cases import each
 from tests.distributed import many_ranks
 from tests.distributed.ranks import run_ranks
 
@@ -64,7 +65,7 @@ def results(request, tmp_path_factory):
     return run_ranks(request.param, _train, tmp_path_factory.mktemp("cold"))
 
 
-@pytest.mark.parametrize(("kind", "name"), [run for run in RUNS if run[1] != "memory"])
+@each(("kind", "name"), [run for run in RUNS if run[1] != "memory"])
 def test_warm_rows_change_no_bit_of_the_model(results, kind, name):
     for result in results:
         plain, other = result[kind, "memory"], result[kind, name]

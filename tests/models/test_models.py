@@ -46,14 +46,14 @@ def test_a_model_is_a_model(build):
     assert isinstance(build(3, 4, 2), Model)
 
 
-@pytest.mark.parametrize("dense", [0, 1, 3])
-@pytest.mark.parametrize("samples", [0, 1, 6])
+@each("dense", [0, 1, 3])
+@each("samples", [0, 1, 6])
 def test_one_logit_comes_out_for_each_sample(build, dense, samples):
     model = build(dense, 4, 2)
     assert model(*inputs(samples, dense, 4, 2)).shape == (samples,)
 
 
-@pytest.mark.parametrize("dense", [0, 3])
+@each("dense", [0, 3])
 def test_a_rank_without_samples_has_gradients_of_zero(build, dense):
     model = build(dense, 4, 2)
     dense_BF, embeddings_BTD = inputs(0, dense, 4, 2)
@@ -64,7 +64,7 @@ def test_a_rank_without_samples_has_gradients_of_zero(build, dense):
         assert torch.equal(parameter.grad, torch.zeros_like(parameter)), name
 
 
-@pytest.mark.parametrize("dense", [0, 3])
+@each("dense", [0, 3])
 def test_every_parameter_takes_part(build, dense):
     model = build(dense, 4, 2)
     model(*inputs(64, dense, 4, 2)).square().sum().backward()
@@ -73,7 +73,7 @@ def test_every_parameter_takes_part(build, dense):
         assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("dense", [0, 2])
+@each("dense", [0, 2])
 def test_gradients_are_right_in_float64(build, dense):
     model = build(dense, 3, 2).double()
     dense_BF, embeddings_BTD = inputs(3, dense, 3, 2, torch.float64)
