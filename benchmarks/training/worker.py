@@ -17,7 +17,7 @@ from laconic.adapt.evidence import Adaptation
 from laconic.adapt.settings import ExchangeSettings, effective_exchange
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Source, open_source
-from laconic.demo.measure import RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
+from laconic.demo.measure import Pass, RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.world import GroupWorld
 from laconic.train.ranks import Ranks, process_group
@@ -145,17 +145,10 @@ class _Timed:
 
 def _epoch(ranks: Ranks, job: Epoch) -> list[RunFigures]:
     source = open_source(job.data)
-    figures = measure_pass(
-        job.method,
-        _trainer(job, source, job.method, ranks),
-        source,
-        batch=job.batch,
-        epoch=job.seed,
-        steps=job.steps,
-        evaluates=job.evaluate,
-        curve_every=job.curve_every,
+    how = Pass(
+        batch=job.batch, epoch=job.seed, steps=job.steps, evaluates=job.evaluate, curve_every=job.curve_every
     )
-    return [figures]
+    return [measure_pass(job.method, _trainer(job, source, job.method, ranks), source, how)]
 
 
 def _trainer(

@@ -3,9 +3,8 @@
 ========= ====================================================================
 module    what it holds
 ========= ====================================================================
-setting   what is trained, and how: the settings of every run
 measure   steps in turns, a pass over the data, and what they sent and learned
-rank      what each host runs
+rank      what each host runs, and the settings of every run
 run       starts the hosts, and makes a result for the report of what they say
 ========= ====================================================================
 

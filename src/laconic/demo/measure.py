@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -15,7 +16,16 @@ from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.trainer import Trainer
 
-__all__ = ["RunFigures", "first_batches", "measure_pass", "run_figures", "step_ms", "time_steps", "turns"]
+__all__ = [
+    "Pass",
+    "RunFigures",
+    "first_batches",
+    "measure_pass",
+    "run_figures",
+    "step_ms",
+    "time_steps",
+    "turns",
+]
 
 T = TypeVar("T")
 
@@ -83,22 +93,28 @@ def time_steps(trainer: Trainer, batches: Sequence[Samples], first: int, steps: 
     return tuple(times[1:])
 
 
-def measure_pass(
-    method: str,
-    trainer: Trainer,
-    source: Source,
-    *,
-    batch: int,
-    epoch: int,
-    steps: int | None = None,
-    evaluates: bool = True,
-    curve_every: int = 0,
-) -> RunFigures:
-    """Train once through the data, or so many ``steps``; evaluate at the end, and every ``curve_every`` steps."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass:
+    """How data is gone through once."""
+
+    batch: int
+    """Samples of a rank in a step."""
+    epoch: int
+    """Number that the order of samples follows from."""
+    steps: int | None = None
+    """Steps to end after; None: all of the data."""
+    evaluates: bool = True
+    """Whether the model is evaluated at the end."""
+    curve_every: int = 0
+    """Steps between two evaluations on the way; 0: none."""
+
+
+def measure_pass(method: str, trainer: Trainer, source: Source, how: Pass) -> RunFigures:
+    """Train once through the data; the trainer's embeddings are closed at the end."""
     ranks: Ranks = trainer.ranks
-    global_batch = batch * ranks.count
+    global_batch, steps, curve_every = how.batch * ranks.count, how.steps, how.curve_every
     parts = source.batches(
-        "train", global_batch=global_batch, rank=ranks.rank, ranks=ranks.count, epoch=epoch
+        "train", global_batch=global_batch, rank=ranks.rank, ranks=ranks.count, epoch=how.epoch
     )
     curve: list[dict[str, float | None]] = []
     trained_s, step, losses = 0.0, 0, 0.0
@@ -117,7 +133,7 @@ def measure_pass(
             point = {"step": step, "seconds": trained_s, "samples": step * global_batch}
             curve.append({**point, "loss": losses / curve_every, "auc": figures.auc})
             losses = 0.0
-    final = evaluate(trainer, source, batch=4096) if evaluates else None
+    final = evaluate(trainer, source, batch=4096) if how.evaluates else None
     found = run_figures(
         method,
         trainer,

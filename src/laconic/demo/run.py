@@ -23,7 +23,7 @@ import torch
 
 from laconic import __version__, kernels
 from laconic.demo.measure import RunFigures, step_ms
-from laconic.demo.setting import BATCH, METHODS, SEEDS, STEPS, WARMUP, run_settings, what_laconic_sends
+from laconic.demo.rank import BATCH, METHODS, SEEDS, STEPS, WARMUP, run_settings, what_laconic_sends
 from laconic.errors import CommError
 from laconic.lab import Lab, check
 from laconic.machine import cores, cpu_model
