@@ -11,7 +11,7 @@ from laconic.cost.frequencies import Frequencies
 from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError
 from tests.cases import each
-from tests.oracle.by_time import correlation_of
+from tests.oracle.by_time import correlation_of, frequencies_of
 from tests.oracle.distinct import enough_rows, strays_by, variance_bound
 
 TRIALS = 400
@@ -48,7 +48,7 @@ def test_rows_that_are_always_or_never_hit():
     frequencies = Frequencies.from_runs([1, 5], [1.0, 0.0])
     assert needed_G(frequencies, 3).tolist() == [1.0, 0.0]
     assert needed_G(frequencies, 0).tolist() == [0.0, 0.0]
-    assert distinct_rows(Frequencies.from_counts(np.zeros(0, np.int64)), 10) == 0.0
+    assert distinct_rows(frequencies_of(np.zeros(0, np.int64)), 10) == 0.0
 
 
 def test_rare_rows_keep_their_digits():

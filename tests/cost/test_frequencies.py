@@ -11,20 +11,21 @@ from laconic.cost.frequencies import Frequencies
 from laconic.data.synthetic import zipf_rows
 from laconic.errors import ConfigError
 from tests.cases import each
+from tests.oracle.by_time import frequencies_of
 
 
 def test_counts_become_runs_by_falling_probability():
-    frequencies = Frequencies.from_counts(np.array([0, 4, 1, 1, 0, 2]), lookups_per_sample=2.0)
+    frequencies = frequencies_of(np.array([0, 4, 1, 1, 0, 2]), lookups_per_sample=2.0)
     assert frequencies.count_G.tolist() == [1, 1, 2, 2]
     assert frequencies.probability_G.tolist() == [0.5, 0.25, 0.125, 0.0]
     assert (frequencies.rows, frequencies.share, frequencies.lookups_per_sample) == (6, 1.0, 2.0)
 
 
 def test_one_row_may_have_nearly_all_lookups():
-    frequencies = Frequencies.from_counts(np.array([10**15, 0, 1, 1]))
+    frequencies = frequencies_of(np.array([10**15, 0, 1, 1]))
     assert frequencies.count_G.tolist() == [1, 2, 1]
     assert frequencies.probability_G[1] == 1 / (10**15 + 2)
-    assert Frequencies.from_counts(np.array([3, 2], np.uint8)).probability_G.tolist() == [0.6, 0.4]
+    assert frequencies_of(np.array([3, 2], np.uint8)).probability_G.tolist() == [0.6, 0.4]
 
 
 def test_runs_of_any_order_are_sorted_and_merged():
@@ -35,7 +36,7 @@ def test_runs_of_any_order_are_sorted_and_merged():
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(0, 60))
 def test_a_cut_takes_the_likeliest_rows_and_loses_none(counts, k):
-    whole = Frequencies.from_counts(np.array(counts, np.int64))
+    whole = frequencies_of(np.array(counts, np.int64))
     head, tail = whole.cut(k)
     assert head.rows == min(k, whole.rows)
     assert head.rows + tail.rows == whole.rows
@@ -64,8 +65,8 @@ def test_a_trillion_rows_are_a_few_thousand_runs():
 
 
 def test_an_empty_table_and_one_that_nobody_looks_at():
-    assert Frequencies.from_counts(np.zeros(0, np.int64)).rows == 0
-    quiet = Frequencies.from_counts(np.zeros(3, np.int64))
+    assert frequencies_of(np.zeros(0, np.int64)).rows == 0
+    quiet = frequencies_of(np.zeros(3, np.int64))
     assert (quiet.rows, quiet.share) == (3, 0.0)
 
 
@@ -82,8 +83,8 @@ def test_an_empty_table_and_one_that_nobody_looks_at():
             "lookups_per_sample: expected a finite number > 0, got 0.0",
         ),
         (lambda: Frequencies.from_runs([-1], [0.5]), "a count >= 0"),
-        (lambda: Frequencies.from_counts(np.array([-1])), "counts >= 0"),
-        (lambda: Frequencies.from_counts(np.array([0.5])), "counts >= 0, got float64"),
+        (lambda: frequencies_of(np.array([-1])), "counts >= 0"),
+        (lambda: frequencies_of(np.array([0.5])), "counts >= 0, got float64"),
         (lambda: Frequencies.uniform(0), "1 to 2\\^62 rows, got 0"),
         (lambda: Frequencies.zipf(5, float("nan")), "exponent from 0 to 10, got nan"),
         (lambda: Frequencies.uniform(5).cut(-1), "a number of rows >= 0, got -1"),

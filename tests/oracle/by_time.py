@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from laconic.cost.frequencies import Frequencies
 from laconic.cost.needed_rows import distinct_rows
 from laconic.errors import ConfigError
 
-__all__ = ["MEASURED_AT", "ByTime", "correlation_of", "measure_by_time"]
+__all__ = ["MEASURED_AT", "ByTime", "correlation_of", "frequencies_of", "measure_by_time"]
 
 MEASURED_AT = 2048
 """Batch that correlations are measured at."""
@@ -54,7 +55,7 @@ def measure_by_time(data: Path) -> Iterator[ByTime]:
         columns = pq.read_table(file, columns=names).to_pydict()
         order = np.argsort(np.array(columns.pop("time")), kind="stable")
         ids_TR = [np.array(ids, np.int64)[order] for ids in columns.values()]
-        frequencies_T = [Frequencies.from_counts(np.bincount(ids)) for ids in ids_TR]
+        frequencies_T = [frequencies_of(np.bincount(ids)) for ids in ids_TR]
         c_T = _correlations(frequencies_T, MEASURED_AT, _distinct(ids_TR, MEASURED_AT))
         for batch in _BATCHES:
             distinct_T = _distinct(ids_TR, batch)
@@ -72,6 +73,17 @@ def measure_by_time(data: Path) -> Iterator[ByTime]:
                 independent / total - 1,
                 correlated / total - 1,
             )
+
+
+def frequencies_of(lookups_R: Any, lookups_per_sample: float = 1.0) -> Frequencies:
+    """Take how often each row was seen; rows never seen have probability 0."""
+    lookups = np.asarray(lookups_R)
+    if lookups.ndim != 1 or lookups.dtype.kind not in "iu" or (lookups.size and lookups.min() < 0):
+        raise ConfigError(
+            f"frequencies: expected a list of counts >= 0, got {lookups.dtype} of shape {lookups.shape}"
+        )
+    seen, rows = np.unique(lookups, return_counts=True)
+    return Frequencies(rows[::-1], seen[::-1] / max(int(lookups.sum()), 1), lookups_per_sample)
 
 
 def correlation_of(frequencies: Frequencies, lookups: float, distinct: float) -> float:

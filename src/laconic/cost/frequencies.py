@@ -32,7 +32,6 @@ Ints = NDArray[np.int64]
 _SINGLE_ROWS = 4096  # the head of Zipf's law, row by row
 _RUN_GROWTH = 1.01  # probabilities within a run of its tail differ by 1 % at exponent 1
 _MOST_ROWS = 2**62
-_HISTOGRAM = 4  # entries for each row, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +89,6 @@ class Frequencies:
         merged = np.zeros(len(falling), np.int64)
         np.add.at(merged, run, count[some])
         return cls(merged, -falling, lookups_per_sample)
-
-    @classmethod
-    def from_counts(cls, lookups_R: Any, lookups_per_sample: float = 1.0) -> Frequencies:
-        """Take how often each row was seen; rows never seen have probability 0."""
-        lookups = np.asarray(lookups_R)
-        if lookups.ndim != 1 or lookups.dtype.kind not in "iu" or (lookups.size and lookups.min() < 0):
-            raise ConfigError(
-                f"frequencies: expected a list of counts >= 0, got {lookups.dtype} of shape {lookups.shape}"
-            )
-        seen, rows = _how_many_of_each(lookups)
-        total = max(int(lookups.sum()), 1)
-        return cls(rows[::-1], seen[::-1] / total, lookups_per_sample)
 
     @classmethod
     def uniform(cls, rows: int, lookups_per_sample: float = 1.0) -> Frequencies:
@@ -190,16 +177,6 @@ def hottest_of_all(
 def _rate_G(frequencies: Frequencies) -> Floats:
     with np.errstate(divide="ignore"):  # a row that every lookup hits
         return -frequencies.lookups_per_sample * np.log1p(-np.minimum(frequencies.probability_G, 1.0))
-
-
-def _how_many_of_each(lookups_R: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Different counts, and how many rows have each; without sorting millions of rows where a histogram has room."""
-    if lookups_R.size and int(lookups_R.max()) <= _HISTOGRAM * lookups_R.size:
-        rows = np.bincount(lookups_R)
-        seen = np.flatnonzero(rows)
-        return seen, rows[seen]
-    seen, counts = np.unique(lookups_R, return_counts=True)
-    return seen, counts
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -25,7 +25,7 @@ Shape legend: ``K`` resources, in the order of ``Resource``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
@@ -129,8 +129,8 @@ class Load:
     even_K: Floats
     owner_K: Floats
     other_K: Floats
-    sent: PredictedBytes
-    """By a rank, the mean over ranks."""
+    sent: PredictedBytes = field(default_factory=PredictedBytes)
+    """Bytes that a rank sends, the mean over ranks."""
 
     early: float = 0.0
     """Share of what travels forward that may do so a step early."""
@@ -139,6 +139,14 @@ class Load:
     def star_K(self) -> Floats:
         """What being the owner means."""
         return self.owner_K - self.other_K
+
+    def mean_K(self, ranks: int) -> Floats:
+        """Mean over so many ranks, of which one is the owner."""
+        return self.even_K + (self.owner_K + (ranks - 1) * self.other_K) / ranks
+
+    def beyond(self, other: Load) -> Load:
+        """Return what this one has more of each resource."""
+        return Load(self.even_K - other.even_K, self.owner_K - other.owner_K, self.other_K - other.other_K)
 
 
 class _Sum:

@@ -88,8 +88,7 @@ def _spread(problem: Problem, kinds: Sequence[Place]) -> list[Place]:
 
 def _alone_s(problem: Problem, t: int, choice: Place) -> float:
     """Seconds that a table takes by itself, on average over ranks."""
-    load, ranks = problem.load(t, choice), problem.ranks
-    mean_K = load.even_K + (load.owner_K + (ranks - 1) * load.other_K) / ranks
+    mean_K = problem.load(t, choice).mean_K(problem.ranks)
     time_K = mean_K[: Resource.CPU] / problem.timeline.rate_KN[: Resource.CPU].mean(axis=1)
     phases = sum(float(time_K[rows].max()) for rows in PHASES.values())
     return phases + float(mean_K[Resource.CPU])

@@ -45,8 +45,7 @@ _WORTH = 1 - 1e-7  # a gain below that is rounding
 
 def score(problem: Problem, choices: Sequence[Place]) -> Score:
     """Say how good a plan is."""
-    short, seconds = _scores(problem, problem.total_KN(choices))
-    return float(short), float(seconds)
+    return _score(problem, problem.total_KN(choices))
 
 
 def improve(problem: Problem, start: Sequence[Place]) -> list[Place]:
@@ -103,8 +102,7 @@ def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Place, hot: in
         if kind.sharding == "table":
             found.append(with_best_owner(problem, base_KN, t, choice, problem.owners(kind)))
         else:
-            short, seconds = _scores(problem, base_KN + problem.spread_KN(t, choice))
-            found.append((choice, (float(short), float(seconds))))
+            found.append((choice, _score(problem, base_KN + problem.spread_KN(t, choice))))
     return min(found, key=lambda pair: pair[1])
 
 
@@ -121,8 +119,7 @@ def _move(problem: Problem, choices: list[Place], t: int) -> bool:
     """Put one table where it is best, all others being where they are."""
     total_KN = problem.total_KN(choices)
     base_KN = total_KN - problem.spread_KN(t, choices[t])
-    short, seconds = _scores(problem, total_KN)
-    now = best = (float(short), float(seconds))
+    now = best = _score(problem, total_KN)
     hot = choices[t].hot
     for kind in problem.kinds:
         placed, found = best_of_kind(problem, base_KN, t, kind, hot)
@@ -152,15 +149,20 @@ def _swap_owners(problem: Problem, choices: list[Place]) -> bool:
         difference_K = problem.load(b, right).star_K - problem.load(a, left).star_K
         other[:, left.owner] += difference_K
         other[:, right.owner] -= difference_K
-        short, seconds = _scores(problem, other)
-        if _better((float(short), float(seconds)), now):
+        found = _score(problem, other)
+        if _better(found, now):
             choices[a], choices[b] = replace(left, owner=right.owner), replace(right, owner=left.owner)
-            total_KN, now, swapped = other, (float(short), float(seconds)), True
+            total_KN, now, swapped = other, found, True
     return swapped
 
 
 def _better(found: Score, than: Score) -> bool:
     return found[0] < than[0] * _WORTH or (found[0] <= than[0] and found[1] < than[1] * _WORTH)
+
+
+def _score(problem: Problem, total_KN: Floats) -> Score:
+    short, seconds = _scores(problem, total_KN)
+    return float(short), float(seconds)
 
 
 def _scores(problem: Problem, total_KN: Floats) -> tuple[Any, Any]:

@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.load import Place, Resource
+from laconic.cost.load import Load, Place, Resource
 from laconic.cost.timeline import PHASES
 from laconic.plan.solve.highs import Milp
 from laconic.plan.solve.kept_rows import kept_segments
@@ -60,9 +60,7 @@ class _Column:
     table: int
     kind: Place
     group: int | None
-    even_K: Floats
-    owner_K: Floats
-    other_K: Floats
+    load: Load
     hot: int = 0
     """Hot rows of the segment; 0 for the place itself."""
     kept: float = 0.0
@@ -162,7 +160,7 @@ class _Program:
             if kind.sharding == "table":
                 groups = [h for h in range(len(self._count_H)) if self._fits(load.even_K + load.owner_K, h)]
             for group in groups:
-                yield _Column(t, kind, group, load.even_K, load.owner_K, load.other_K)
+                yield _Column(t, kind, group, load)
                 if kind.can_have_hot_rows:
                     yield from self._segments(t, kind, group)
                 if kind.cold:
@@ -175,15 +173,7 @@ class _Program:
         cuts = self._problem.cuts(t)
         for fewer, more in pairwise(cuts):
             load = self._problem.load(t, replace(kind, hot=more, warm=max(kept - more, 0)))
-            yield _Column(
-                t,
-                kind,
-                group,
-                load.even_K - before.even_K,
-                load.owner_K - before.owner_K,
-                load.other_K - before.other_K,
-                more - fewer,
-            )
+            yield _Column(t, kind, group, load.beyond(before), more - fewer)
             before = load
 
     def _kept_segments(self, t: int, kind: Place, group: int | None) -> Iterable[_Column]:
@@ -195,7 +185,7 @@ class _Program:
             moved = rows * problem.workload.row_bytes / (problem.ranks if group is None else 1)
             load_K[Resource.RAM], load_K[Resource.FILES] = moved, -2 * saved * moved
             even_K, owner_K = (load_K, none_K) if group is None else (none_K, load_K)
-            yield _Column(t, kind, group, even_K, owner_K, none_K, kept=rows)
+            yield _Column(t, kind, group, Load(even_K, owner_K, none_K), kept=rows)
 
     def _fits(self, load_K: Floats, h: int) -> bool:
         return all(load_K[k] <= self._rate_KH[k, h] for k in (Resource.RAM, Resource.FILE_SPACE))
@@ -218,14 +208,11 @@ class _Program:
     def _limit_group(self, h: int) -> None:
         """Mean load of the group's devices."""
         n = self._count_H[h]
-        load_KC = np.stack(
-            [
-                place.even_K
-                + (place.other_K if place.group != h else (place.owner_K + (n - 1) * place.other_K) / n)
-                for place in self._places
-            ],
-            axis=1,
+        loads = (
+            place.load.mean_K(n) if place.group == h else place.load.even_K + place.load.other_K
+            for place in self._places
         )
+        load_KC = np.stack(list(loads), axis=1)
         everything = np.arange(len(self._places))
         for k in _LIMITED:
             self._limit(k, everything, load_KC[k] / self._rate_KH[k, h])
@@ -238,7 +225,7 @@ class _Program:
         if not columns:
             return
         places = [self._places[i] for i in columns]
-        own_KC = np.stack([place.even_K + place.owner_K for place in places], axis=1)
+        own_KC = np.stack([place.load.even_K + place.load.owner_K for place in places], axis=1)
         groups = [place.group for place in places if place.group is not None]
         for k in range(Resource.CPU):
             self._limit(k, np.array(columns), own_KC[k] / self._rate_KH[k, groups])
