@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic import kernels
-from laconic.data import Categorical, Schema
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.quantize.formats import Artifact, RowFormat, read_artifact
@@ -61,10 +60,7 @@ class Engine:
         tables = self._kernels.row_tables(artifact.shape.dim)
         for name, choice in self._table_choices(artifact):
             tables.add(artifact.tables[name].contiguous().numpy(), choice.code)
-        precisions = {name: choice.value for name, choice in self._table_choices(artifact)}
-        precisions.update({name: choice.kind for name, choice in artifact.recipe.layers.items()})
-        network = self._network(artifact.layers)
-        self._state = _State(tables, network, precisions)
+        self._state = _State(tables, self._network(artifact.layers), self._own_precisions())
 
     @classmethod
     def load(cls, folder: str | Path, threads: int = 1, *, map_unknown: bool = False) -> Engine:
@@ -272,14 +268,10 @@ class EngineScorer:
 
 def _signature(artifact: Artifact) -> Signature:
     features = artifact.features
-    schema = Schema(
-        tuple(feature.name for feature in features.dense),
-        tuple(Categorical(table.name, table.rows, bag=table.bag) for table in features.tables),
-    )
     unknown = tuple(table.rows - 1 if table.unknown else None for table in features.tables)
     raw_ids = {
         table.name: RawIds(table, artifact.vocabularies.get(table.name))
         for table in features.tables
         if table.raw is not None
     }
-    return Signature(schema, unknown, None if features.raw == "unknown" else features, raw_ids)
+    return Signature(features.sample_schema, unknown, None if features.raw == "unknown" else features, raw_ids)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from laconic.config import Settings
+from laconic.data import Categorical, Schema
 from laconic.data.hashing import Texts, hash_texts, mix64
 from laconic.data.raw_source import ValueIndex, Values
 from laconic.errors import ConfigError
@@ -111,6 +112,14 @@ class Features(Settings):
     def table_names(self) -> tuple[str, ...]:
         """Names of all tables."""
         return tuple(table.name for table in self.tables)
+
+    @property
+    def sample_schema(self) -> Schema:
+        """The same as a source of samples describes it."""
+        return Schema(
+            tuple(feature.name for feature in self.dense),
+            tuple(Categorical(table.name, table.rows, bag=table.bag) for table in self.tables),
+        )
 
     def transform(self, raw_BF: NDArray[np.float64]) -> NDArray[np.float32]:
         """Turn raw dense values into what the model was trained on; NaN is a missing value, 0 afterwards.

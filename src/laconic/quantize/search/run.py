@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from laconic import kernels
-from laconic.data import Categorical, Samples, Schema
+from laconic.data import Samples
 from laconic.errors import ConfigError
 from laconic.quantize.formats import Artifact, Recipe, quantize_model
 from laconic.quantize.formats.features import Features, Population
@@ -51,12 +51,8 @@ _PROBE = 8192
 
 def population_of(features: Features, batches: tuple[Samples, ...]) -> Population:
     """Histograms of every feature, over at least one sample."""
-    schema = Schema(
-        tuple(feature.name for feature in features.dense),
-        tuple(Categorical(table.name, table.rows, bag=table.bag) for table in features.tables),
-    )
     total = sum(map(len, batches))
-    drift = InputDrift(schema, reference=total, window=total)
+    drift = InputDrift(features.sample_schema, reference=total, window=total)
     for samples in batches:
         drift.add(_query(features, samples))
     return drift.population()
