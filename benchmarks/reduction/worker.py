@@ -29,7 +29,7 @@ from laconic.config import Settings
 from laconic.demo.measure import turns
 from laconic.errors import ConfigError
 from laconic.integrations.ddp import Compressor, register_ddp
-from laconic.reduce import Reducer
+from laconic.reduce import Exact, Reducer
 from laconic.train.ranks import Ranks, process_group
 
 _RATE = 0.01
@@ -120,7 +120,7 @@ class _Trained:
         torch.manual_seed(0)
         self._task, self._batches = task, batches
         self._model = DistributedDataParallel(task.module(), gradient_as_bucket_view=True)
-        self.compressor: Compressor | None = register_ddp(self._model) if ours else None
+        self.compressor: Compressor | None = register_ddp(self._model, Exact()) if ours else None
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_RATE, fused=True)
         self._steps = count()
         self.measured: list[MeasuredCalls] = []

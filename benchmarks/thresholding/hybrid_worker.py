@@ -176,7 +176,7 @@ class HybridPart:
                 gradient_as_bucket_view=True,
             )
             if method.large is not None:
-                self.compressor = register_ddp(self._replica, large=method.large, bypass=False)
+                self.compressor = register_ddp(self._replica, method.large, bypass=False)
         self._optimizer = torch.optim.SGD(self._module.parameters(), lr=_RATE, fused=True)
 
     def step(self) -> None:

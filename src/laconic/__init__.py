@@ -25,12 +25,14 @@ if TYPE_CHECKING:
         Threshold,
         VectorLz,
     )
+    from laconic.errors import LaconicError
     from laconic.exchange import RowwiseAdagrad, Sgd, Table
     from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
     from laconic.integrations.ddp import register_ddp
     from laconic.lookups import Lookups
     from laconic.nn import DividedMlp, ShardedEmbeddings, Split, sum_gradients
-    from laconic.reduce import LargeFirst, Levels, all_reduce
+    from laconic.reduce import Exact, LargeFirst, Levels, Rounded, all_reduce
+    from laconic.reduce.network import InNetwork
 
 _HOMES = {
     "laconic.adapt.policy": ("FixedPolicy", "TableRule", "plan_from_rules"),
@@ -48,8 +50,10 @@ _HOMES = {
         "Threshold",
         "VectorLz",
     ),
+    "laconic.errors": ("LaconicError",),
     "laconic.exchange": ("RowwiseAdagrad", "Sgd", "Table"),
-    "laconic.reduce": ("LargeFirst", "Levels", "all_reduce"),
+    "laconic.reduce": ("Exact", "LargeFirst", "Levels", "Rounded", "all_reduce"),
+    "laconic.reduce.network": ("InNetwork",),
     "laconic.exchange.exchange_plan": ("ExchangePlan", "TableCodecs"),
     "laconic.integrations.ddp": ("register_ddp",),
     "laconic.lookups": ("Lookups",),
@@ -63,16 +67,20 @@ __all__ = [
     "BoundedRows",
     "Cast",
     "DividedMlp",
+    "Exact",
     "ExchangePlan",
     "FixedPolicy",
     "Frame",
     "Huffman",
     "Hybrid",
     "IdList",
+    "InNetwork",
+    "LaconicError",
     "LargeFirst",
     "Levels",
     "Lookups",
     "Lossless",
+    "Rounded",
     "RowwiseAdagrad",
     "Sgd",
     "ShardedEmbeddings",
@@ -95,6 +103,8 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name == "errors":
+        return import_module("laconic.errors")
     raise AttributeError(f"module 'laconic' has no attribute {name!r}")
 
 

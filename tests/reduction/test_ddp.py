@@ -110,7 +110,7 @@ def _replicas_agree(rank, ranks, how):
     return [p.detach().numpy().tobytes() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("how", [{"large": LargeFirst(keep=0.02)}, {"codec": CODEC}])
+@pytest.mark.parametrize("how", [{"method": LargeFirst(keep=0.02)}, {"method": CODEC}])
 def test_replicas_stay_equal_to_the_bit(how):
     results = over_a_known_link(3, _replicas_agree, how)
     assert all(result == results[0] for result in results)
@@ -118,8 +118,8 @@ def test_replicas_stay_equal_to_the_bit(how):
 
 def _lossless(rank, ranks):
     exact, ours = wrapped(), wrapped()
-    laconic.register_ddp(exact, bypass=False)
-    compressor = laconic.register_ddp(ours, codec=laconic.Lossless(), bypass=False)
+    laconic.register_ddp(exact, laconic.Exact(), bypass=False)
+    compressor = laconic.register_ddp(ours, laconic.Lossless(), bypass=False)
     same = [
         x.numpy().tobytes() == y.numpy().tobytes()
         for one, two in zip(train(rank, exact), train(rank, ours), strict=True)
@@ -143,7 +143,9 @@ def _part_of_the_job(rank, ranks, how):
     return [p.detach() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("how", [{"large": LargeFirst(keep=0.02)}, {}], ids=["large", "exact"])
+@pytest.mark.parametrize(
+    "how", [{"method": LargeFirst(keep=0.02)}, {"method": laconic.Exact()}], ids=["large", "exact"]
+)
 def test_a_model_may_be_on_some_ranks_only(how):
     mine = over_a_known_link(4, _part_of_the_job, how)
     for part, expected in enumerate(over_a_known_link(2, _same_alone, how)[0]):
@@ -163,7 +165,7 @@ def _nothing_lost(rank, ranks, values):
     """Gradients of frozen weights: what was sent and what waits is all that there was."""
     model, plain = wrapped(), wrapped()
     how = LargeFirst(keep=0.05, values=values, refresh=3)
-    compressor = laconic.register_ddp(model, large=how, average=False, bypass=False)
+    compressor = laconic.register_ddp(model, how, reduction="sum", bypass=False)
     plain.register_comm_hook(None, laconic.sum_gradients)
     totals = [[torch.zeros_like(p) for p in model.parameters()] for _ in range(2)]
     for step in range(8):
@@ -192,9 +194,7 @@ def test_what_is_not_sent_waits_and_is_not_lost(values):
 
 def _some_exact(rank, ranks):
     plain, ours = wrapped(), wrapped()
-    compressor = laconic.register_ddp(
-        ours, large=LargeFirst(keep=0.01), exclude=["*.bias", "4.*"], bypass=False
-    )
+    compressor = laconic.register_ddp(ours, LargeFirst(keep=0.01), exclude=["*.bias", "4.*"], bypass=False)
     (first,), (second,) = train(rank, plain, 1), train(rank, ours, 1)
     names = [name for name, _ in plain.module.named_parameters()]
     equal = {n: torch.allclose(a, b, atol=1e-6) for n, a, b in zip(names, first, second, strict=True)}
@@ -209,7 +209,7 @@ def test_parameters_that_are_left_out_stay_exact():
 
 def _bounded(rank, ranks):
     plain, ours = wrapped(), wrapped()
-    compressor = laconic.register_ddp(ours, codec=CODEC, exclude=["*.bias"], bypass=False)
+    compressor = laconic.register_ddp(ours, CODEC, exclude=["*.bias"], bypass=False)
     (first,), (second,) = train(rank, plain, 1), train(rank, ours, 1)
     names = [name for name, _ in plain.module.named_parameters()]
     errors = {n: float((a - b).abs().max()) for n, a, b in zip(names, first, second, strict=True)}
@@ -232,7 +232,7 @@ def test_a_codec_keeps_its_bound_and_leaves_out_what_it_should():
 
 def _warm(rank, ranks):
     plain, ours = wrapped(), wrapped()
-    compressor = laconic.register_ddp(ours, large=LargeFirst(keep=0.01), warmup=3, bypass=False)
+    compressor = laconic.register_ddp(ours, LargeFirst(keep=0.01), warmup=3, bypass=False)
     first, second = train(rank, plain, 5), train(rank, ours, 5)
     return [close([a], [b], 1e-6) for a, b in zip(first, second, strict=True)], compressor.summary()
 
@@ -247,7 +247,7 @@ def test_the_first_steps_are_exact():
 def _resume(rank, ranks):
     def fresh():
         model = wrapped()
-        return model, laconic.register_ddp(model, large=LargeFirst(keep=0.03), bypass=False)
+        return model, laconic.register_ddp(model, LargeFirst(keep=0.03), bypass=False)
 
     whole, _ = fresh()
     train(rank, whole, 6)
@@ -299,7 +299,7 @@ def _link_becomes_slow(rank, ranks):
     found = [Link(1e-6, 1e15), Link(1e-3, 1e3)]
     reducer_module.probe_link = lambda wire: found[0]
     model = wrapped()
-    compressor = laconic.register_ddp(model, codec=Levels())
+    compressor = laconic.register_ddp(model, Levels())
     counts = []
     for change in (lambda: None, lambda: found.pop(0), compressor.look_again):
         change()
@@ -318,7 +318,7 @@ def test_a_link_that_has_changed_counts_after_another_look():
 
 def _a_rank_dies(rank, ranks):
     model = wrapped()
-    laconic.register_ddp(model, large=LargeFirst(keep=0.01), bypass=False)
+    laconic.register_ddp(model, LargeFirst(keep=0.01), bypass=False)
     train(rank, model, 2)
     if rank == 1:
         return "gone"
@@ -352,8 +352,8 @@ class _Adder:
 
 def _networked(rank, ranks):
     by_ranks, by_network, adder = wrapped(), wrapped(), _Adder()
-    laconic.register_ddp(by_ranks, rounded=True)
-    laconic.register_ddp(by_network, network=adder)
+    laconic.register_ddp(by_ranks, laconic.Rounded())
+    laconic.register_ddp(by_network, adder)
     first, second = train(rank, by_ranks), train(rank, by_network)
     same = all(
         torch.equal(x, y)
@@ -370,24 +370,34 @@ def test_a_network_that_is_given_is_used_and_adds_what_ranks_would():
 
 
 def _contradictory(rank, ranks):
-    messages = []
-    for bad in (
-        {"codec": CODEC, "large": LargeFirst()},
-        {"codec": CODEC, "network": _Adder()},
-        {"large": LargeFirst(), "exclude": ["*"]},
-    ):
-        try:
-            laconic.register_ddp(wrapped(), **bad)
-        except ConfigError as error:
-            messages.append(str(error))
-    return messages
+    with pytest.raises(ConfigError, match="leave no parameter"):
+        laconic.register_ddp(wrapped(), LargeFirst(), exclude=["*"])
+    return True
 
 
 def test_contradictions_are_refused():
-    for both, also, nothing in run_ranks(1, _contradictory):
-        assert "got several" in both
-        assert "got several" in also
-        assert "leave no parameter" in nothing
+    assert run_ranks(1, _contradictory) == [True]
+
+
+def _lossless_by_default(rank, ranks):
+    """The one line: the bits of DDP, and fewer bytes where the link is slow."""
+    reducer_module.probe_link = lambda wire: Link(1e-4, 1e7)
+    plain, ours = wrapped(), wrapped()
+    compressor = laconic.register_ddp(ours)
+    first, second = train(rank, plain), train(rank, ours)
+    same = [
+        torch.equal(x, y)
+        for one, two in zip(first, second, strict=True)
+        for x, y in zip(one, two, strict=True)
+    ]
+    return all(same), compressor.summary()["ratio"], repr(compressor)
+
+
+def test_without_a_method_no_bit_changes_on_two_ranks_and_fewer_bytes_travel():
+    for same, ratio, shown in run_ranks(2, _lossless_by_default):
+        assert same
+        assert ratio > 1.1
+        assert shown.startswith("Compressor(lossless, 6 parameters, 2 ranks, step ")
 
 
 def test_what_makes_no_sense_is_refused():

@@ -42,17 +42,16 @@ class Looked(nn.Module):
 @each(
     ("arguments", "message"),
     [
-        ({"codec": "levels"}, "codec: expected a codec of float32 or None, got 'levels'; write laconic.Levels()"),
-        ({"codec": laconic.Levels}, "got the class Levels; write laconic.Levels()"),
-        ({"codec": laconic.BoundedRows}, "class BoundedRows; write laconic.BoundedRows(bound=0.01, relative=True)"),
-        ({"codec": laconic.IdList()}, "got IdList(); write laconic.Levels(), laconic.Bounded("),
-        ({"codec": laconic.Sketch}, "got the class Sketch; write laconic.Levels(), laconic.Bounded("),
-        ({"codec": laconic.Threshold()}, "got Threshold(keep=0.25, "),
-        ({"codec": laconic.LargeFirst(keep=0.02)}, "LargeFirst(keep=0.02, least=256, "),
-        ({"large": 0.01}, "large: expected a LargeFirst or None, got 0.01; write laconic.LargeFirst(keep=0.01)"),
-        ({"large": laconic.LargeFirst}, "got the class LargeFirst; write laconic.LargeFirst(keep=0.01)"),
-        ({"rounded": "yes"}, "rounded: expected True or False, got 'yes'"),
-        ({"network": "xdp"}, "network: expected something that adds, got 'xdp'; write InNetwork.from_environment()"),
+        ({"method": "levels"}, "method: expected a codec of float32 or None, got 'levels'; write laconic.Levels()"),
+        ({"method": laconic.Levels}, "got the class Levels; write laconic.Levels()"),
+        ({"method": laconic.BoundedRows}, "class BoundedRows; write laconic.BoundedRows(bound=0.01, relative=True)"),
+        ({"method": laconic.IdList()}, "got IdList(); write laconic.Levels(), laconic.Bounded("),
+        ({"method": laconic.Sketch}, "got the class Sketch; write laconic.Levels(), laconic.Bounded("),
+        ({"method": laconic.Threshold()}, "got Threshold(keep=0.25, "),
+        ({"method": 0.01}, "method: expected a codec of float32 or None, got 0.01"),
+        ({"method": laconic.LargeFirst}, "got the class LargeFirst; write laconic.LargeFirst(keep=0.01)"),
+        ({"method": laconic.InNetwork}, "got the class InNetwork"),
+        ({"reduction": "max"}, "reduction: expected 'mean' or 'sum', got 'max'"),
         ({"include": "0.weight"}, "include: expected a list of names, got '0.weight'; write ['0.weight']"),
         ({"exclude": "*.bias"}, "exclude: expected a list of names, got '*.bias'; write ['*.bias']"),
         ({"warmup": -1}, "warmup: expected at least 0 steps, got -1"),
@@ -65,16 +64,16 @@ def test_what_cannot_be_done_is_refused_when_it_is_registered(arguments, message
     assert str(caught.value).startswith("register_ddp: ")
 
 
-HOWS = [{"codec": laconic.Levels()}, {"large": laconic.LargeFirst()}, {"rounded": True}]
+METHODS = [laconic.Levels(), laconic.LargeFirst(), laconic.Rounded()]
 
 
-@each("how", HOWS)
+@each("method", METHODS)
 @each("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_a_parameter_of_another_type_is_named_when_it_is_registered(how, dtype):
+def test_a_parameter_of_another_type_is_named_when_it_is_registered(method, dtype):
     with pytest.raises(ConfigError) as caught:
-        laconic.register_ddp(wrapped(dtype), bypass=False, **how)
+        laconic.register_ddp(wrapped(dtype), method, bypass=False)
     assert str(caught.value) == (
-        f"register_ddp: {next(iter(how))}: expected dense float32 gradients on the CPU, got gradients of {dtype} on cpu "
+        f"register_ddp: {type(method).__name__}: expected dense float32 gradients on the CPU, got gradients of {dtype} on cpu "
         "of '0.weight' and 3 others; leave them to DDP with exclude=['0.weight', '0.bias', '1.weight', '1.bias'], "
         "or convert them"
     )
@@ -82,7 +81,7 @@ def test_a_parameter_of_another_type_is_named_when_it_is_registered(how, dtype):
 
 def test_frozen_parameters_may_be_of_any_type():
     model = nn.Sequential(nn.Linear(4, 4).bfloat16().requires_grad_(False), nn.Linear(4, 1))
-    laconic.register_ddp(DistributedDataParallel(model), codec=laconic.Levels()).close()
+    laconic.register_ddp(DistributedDataParallel(model), laconic.Levels()).close()
 
 
 def test_unless_anything_is_asked_for_ddp_sums_other_types_and_one_warning_says_so():
@@ -103,7 +102,7 @@ def test_excluded_parameters_may_be_of_any_type():
     layers = nn.Sequential(nn.Linear(4, 4).bfloat16(), nn.Identity(), nn.Linear(4, 1))
     layers[1].forward = lambda x: x.float()
     model = DistributedDataParallel(layers)
-    compressor = laconic.register_ddp(model, codec=laconic.Levels(), exclude=["0.*"], bypass=False)
+    compressor = laconic.register_ddp(model, laconic.Levels(), exclude=["0.*"], bypass=False)
     model(torch.ones(2, 4, dtype=torch.bfloat16)).sum().backward()
     summary = compressor.summary()
     assert summary["bypassed_because"] == {"gradients of torch.bfloat16 on cpu": 1}
@@ -115,10 +114,10 @@ def test_sparse_gradients_are_refused_where_they_were_to_be_compressed():
     with pytest.raises(
         ConfigError, match=r"got sparse gradients of 'table.weight'; .* exclude=\['table.weight'\]"
     ):
-        laconic.register_ddp(DistributedDataParallel(Looked()), codec=laconic.Levels())
+        laconic.register_ddp(DistributedDataParallel(Looked()), laconic.Levels())
 
 
-@each("how", [{}, {"codec": laconic.Levels(), "exclude": ["table.*"]}])
+@each("how", [{}, {"method": laconic.Levels(), "exclude": ["table.*"]}])
 def test_sparse_gradients_are_left_to_ddp(how):
     torch.manual_seed(0)
     model, ids = Looked(), torch.tensor([1, 7, 1])
@@ -154,11 +153,25 @@ def test_what_fails_in_a_thread_comes_out_of_backward_as_it_is(monkeypatch):
 
     monkeypatch.setattr(Reducer, "measure", lost)
     model = wrapped()
-    compressor = laconic.register_ddp(model, codec=laconic.Levels(), bypass=False)
+    compressor = laconic.register_ddp(model, laconic.Levels(), bypass=False)
     for _ in range(2):  # and it stays so
         with pytest.raises(CommError, match=r"^all-reduce 0, turn 1: rank 0 lost a peer$"):
             model(torch.ones(2, 4)).sum().backward()
     compressor.close()
+
+
+def test_a_state_that_is_none_is_refused():
+    compressor = laconic.register_ddp(wrapped())
+    with pytest.raises(
+        ConfigError, match=r"expected what compressor.state_dict\(\) returned, got \[\] without memory"
+    ):
+        compressor.load_state_dict({})
+    compressor.close()
+
+
+def test_a_compiled_model_is_the_model_that_was_compiled():
+    compiled = torch.compile(wrapped(), backend="eager")
+    laconic.register_ddp(compiled).close()
 
 
 def saved_by(rank, ranks, memory=True):
@@ -168,7 +181,7 @@ def saved_by(rank, ranks, memory=True):
 
 @each(("rank", "ranks"), [(1, 2), (0, 2)])
 def test_what_another_rank_held_back_is_refused(rank, ranks):
-    compressor = laconic.register_ddp(wrapped(), large=laconic.LargeFirst())
+    compressor = laconic.register_ddp(wrapped(), laconic.LargeFirst())
     with pytest.raises(ConfigError) as caught:
         compressor.load_state_dict(saved_by(rank, ranks))
     assert str(caught.value) == (
@@ -181,7 +194,7 @@ def test_what_another_rank_held_back_is_refused(rank, ranks):
 
 
 def test_what_was_saved_before_ranks_were_is_read():
-    compressor = laconic.register_ddp(wrapped(), large=laconic.LargeFirst())
+    compressor = laconic.register_ddp(wrapped(), laconic.LargeFirst())
     old = saved_by(0, 1)
     del old["rank"], old["ranks"]
     compressor.load_state_dict(old)

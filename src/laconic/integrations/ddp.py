@@ -3,10 +3,9 @@
 ::
 
     model = DistributedDataParallel(model)
-    compressor = laconic.register_ddp(model)                                  # exact: what is zero does not travel
-    compressor = laconic.register_ddp(model, codec=laconic.Lossless())        # exact: every bit, in fewer of them
-    compressor = laconic.register_ddp(model, codec=laconic.Levels())          # within a ninth of each entry
-    compressor = laconic.register_ddp(model, large=LargeFirst(keep=0.01))  # large entries first (DCT)
+    compressor = laconic.register_ddp(model)                                # lossless
+    compressor = laconic.register_ddp(model, laconic.Levels())              # within a ninth of each entry
+    compressor = laconic.register_ddp(model, laconic.LargeFirst(keep=0.01)) # large entries first (DCT)
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
 bucket travels as DDP would send it, and is counted as bypassed; ``compressor.summary()`` says why. What thresholding holds
@@ -22,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from threading import Lock
 from time import thread_time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,20 +30,22 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs import Lossless
-from laconic.codecs.batch import BlockCodec
 from laconic.cost.link import DENSE_SHARE, ring_bytes
 from laconic.errors import ConfigError
 from laconic.exchange.worker import Worker
 from laconic.exchange.world import GroupWorld, World, one_rank
-from laconic.integrations.ddp_checks import (
+from laconic.integrations.ddp_settings import (
+    HookSettings,
+    Method,
     check_arguments,
     check_lossy_parameters,
+    names_of_others,
     warn_of_foreign_parameters,
 )
 from laconic.integrations.held_back import HeldBack
-from laconic.reduce import Choice, LargeFirst, LayerMemory, Levels, Network, Reducer
+from laconic.reduce import Choice, Exact, LayerMemory, Reducer
 
-__all__ = ["Compressor", "register_ddp"]
+__all__ = ["Compressor", "Method", "register_ddp"]
 
 _LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
@@ -53,59 +54,49 @@ _NO_GAIN = "no faster than DDP"  # the link is fast, or little is zero
 
 def register_ddp(
     model: DistributedDataParallel,
+    method: Method | None = None,
     *,
-    codec: BlockCodec | Levels | None = None,
-    large: LargeFirst | None = None,
-    rounded: bool = False,
-    network: Network | None = None,
     include: Sequence[str] = ("*",),
     exclude: Sequence[str] = (),
     warmup: int = 0,
-    average: bool = True,
+    reduction: Literal["mean", "sum"] = "mean",
     bypass: bool = True,
     world: World | None = None,
 ) -> "Compressor":
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
-    Sums are exact, and zeros are left out where that is faster, unless one of these is given. ``codec``: every
-    parameter is a block of it (``Lossless()`` changes no bit, ``Levels()`` suits any optimizer); bounded ones should round without bias
-    (``dither=0``). ``large``: large entries are sent, the rest waits in memory. ``rounded``: gradients are summed as
-    int32 multiples of a shared step, by the ranks, or by a ``network`` that adds (``InNetwork``); the result is the
-    same bits.
+    Without a ``method`` nothing is lost: zeros are left out, or bytes coded losslessly, whichever is faster. ``Exact()``
+    leaves out zeros only. A codec makes every parameter a block of it: ``Lossless()`` changes no bit, ``Levels()`` suits
+    any optimizer, bounded ones should round without bias (``dither=0``). ``LargeFirst()``: large entries are sent, the
+    rest waits in memory. ``Rounded()``: gradients are summed as int32 multiples of a shared step, by the ranks, or by
+    a network that adds (``InNetwork``); the result is the same bits.
 
     Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and so do all in the first
-    ``warmup`` steps. ``average=False``: gradients are summed, for a loss that is already divided by the global batch.
+    ``warmup`` steps. ``reduction="sum"``: for a loss that is already divided by the global batch.
     ``bypass=False``: compress even where the link is so fast that it does not pay.
 
-    Parameters that are compressed need dense float32 gradients on the CPU; others that were not excluded are a
-    ``ConfigError``. Unless anything was asked for they travel as DDP sends them, and a warning says so.
+    Parameters that a method compresses need dense float32 gradients on the CPU; others that were not excluded are a
+    ``ConfigError``. Without a method they travel as DDP sends them, and a warning says so.
     """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile was given
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
             f"register_ddp: expected a DistributedDataParallel model, got {type(model).__name__}; wrap it first"
         )
-    check_arguments(
-        codec=codec,
-        large=large,
-        rounded=rounded,
-        network=network,
-        include=include,
-        exclude=exclude,
-        warmup=warmup,
-    )
+    check_arguments(method=method, include=include, exclude=exclude, warmup=warmup, reduction=reduction)
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
-    rounded = rounded or network is not None
-    settings = _Settings(codec, large, rounded, network, frozenset(chosen), warmup, average, bypass)
-    if not settings.exact and not chosen:
+    if method is not None and not isinstance(method, Exact) and not chosen:
         raise ConfigError(
             f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
             f"{', '.join(sorted(names.values())[:5])}, ..."
         )
-    if settings.exact:
+    if method is None or isinstance(method, Exact):
         warn_of_foreign_parameters(model.module)
+        chosen -= names_of_others(model.module)
     else:
-        check_lossy_parameters(model.module, settings.chosen, str(settings.how))
+        check_lossy_parameters(model.module, frozenset(chosen), type(method).__name__)
+    settings = HookSettings(method, frozenset(chosen), warmup, reduction == "mean", bypass)
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, _hook)
     return compressor
@@ -113,30 +104,6 @@ def register_ddp(
 
 def _hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
     return state.reduce(bucket)  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    codec: BlockCodec | Levels | None
-    large: LargeFirst | None
-    rounded: bool
-    network: Network | None
-    chosen: frozenset[str]
-    """Parameters that need not be exact."""
-    warmup: int
-    average: bool
-    bypass: bool
-
-    @property
-    def how(self) -> str | None:
-        """Argument that says what need not be exact; None: nothing."""
-        given = {"codec": self.codec, "large": self.large, "network": self.network}
-        named = [name for name, value in given.items() if value is not None]
-        return named[0] if named else "rounded" if self.rounded else None
-
-    @property
-    def exact(self) -> bool:
-        return self.how is None
 
 
 @dataclass(slots=True)
@@ -163,7 +130,9 @@ class _Lane:
 class Compressor:
     """State of the hook: memory of what was not sent, and a count of what was."""
 
-    def __init__(self, settings: _Settings, names: dict[int, str], group: Any, world: World | None) -> None:
+    def __init__(
+        self, settings: HookSettings, names: dict[int, str], group: Any, world: World | None
+    ) -> None:
         self._settings, self._names, self._group = settings, names, group
         self._ranks = dist.get_world_size(group)
         world = one_rank() if self._ranks == 1 else world or GroupWorld(group=group)
@@ -191,6 +160,10 @@ class Compressor:
         self._reasons: Counter[str] = Counter()
         self._failure: BaseException | None = None
         self.buckets = 0
+
+    def __repr__(self) -> str:
+        method = self._settings.method or "lossless"
+        return f"Compressor({method!s}, {len(self._settings.chosen)} parameters, {self._ranks} ranks, step {self.step})"
 
     def reduce(self, bucket: Any) -> Any:
         """Sum one bucket over all ranks; what DDP calls."""
@@ -247,6 +220,12 @@ class Compressor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, on the same rank of as many."""
+        missing = {"step", "memory", "thresholds"} - state.keys()
+        if missing:
+            raise ConfigError(
+                f"register_ddp: expected what compressor.state_dict() returned, got {sorted(state)} without "
+                f"{', '.join(sorted(missing))}"
+            )
         self._held_back.load_state_dict(state, self._names.values())
         self.step = int(state["step"])
         self._buckets.clear()
@@ -307,8 +286,9 @@ class Compressor:
         before, start = reducer.channel.bytes_sent, thread_time()
         x = buffer.numpy()
         if state.choice is None or step - state.looked >= _LOOK_EVERY:
-            state.choice, state.looked = self._look(reducer, x), step
-        if self._settings.exact or (state.choice.method == "dense" and self._settings.bypass):
+            state.choice, state.looked = self._look(reducer, x, state), step
+        plain = state.choice.method == "dense" and (self._settings.bypass or not any(state.chosen))
+        if self._settings.exact or plain or state.choice.method in ("gather", "owners"):
             reducer.sum_as(x, state.choice)
         elif all(state.chosen):
             self._sum_chosen(reducer, x, state, step)
@@ -328,17 +308,23 @@ class Compressor:
         if self._failure is not None:
             raise self._failure
 
-    def _look(self, reducer: Reducer, x: Any) -> Choice:
+    def _look(self, reducer: Reducer, x: Any, state: _Bucket) -> Choice:
         if self._settings.rounded:
             return Choice("rounded")
         assert self._measured is not None, "asked for before the first bucket"
         reducer.adopt(*self._measured.result())
         if self._settings.large is not None:
             return reducer.pays(len(x), self._settings.large.keep)
-        if self._settings.codec is not None:
-            exact = isinstance(self._settings.codec, Lossless)
-            return reducer.pays(len(x), DENSE_SHARE["lossless" if exact else "levels"])
-        return reducer.choose(x)
+        zeros = reducer.choose(x) if self._settings.method is None or self._settings.exact else None
+        if self._settings.exact or (zeros is not None and not any(state.chosen)):
+            assert zeros is not None, "looked at"
+            return zeros
+        coded = reducer.pays(
+            len(x), DENSE_SHARE["lossless" if isinstance(self._settings.codec, Lossless) else "levels"]
+        )
+        if zeros is None or zeros.method == "dense" or coded.seconds < zeros.seconds:
+            return coded
+        return zeros
 
     def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from laconic.cost.reduce_time import Choice
     from laconic.reduce.reducer import Method, Reducer, Report, all_reduce
     from laconic.reduce.ways.coded import Levels
+    from laconic.reduce.ways.dense import Exact
     from laconic.reduce.ways.large_first import LargeFirst, LayerMemory
-    from laconic.reduce.ways.rounded import Network
+    from laconic.reduce.ways.rounded import Network, Rounded
 
 _HOMES = {
     "Choice": "laconic.cost.reduce_time",
+    "Exact": "laconic.reduce.ways.dense",
     "LargeFirst": "laconic.reduce.ways.large_first",
     "LayerMemory": "laconic.reduce.ways.large_first",
     "Levels": "laconic.reduce.ways.coded",
@@ -29,11 +31,13 @@ _HOMES = {
     "Network": "laconic.reduce.ways.rounded",
     "Reducer": "laconic.reduce.reducer",
     "Report": "laconic.reduce.reducer",
+    "Rounded": "laconic.reduce.ways.rounded",
     "all_reduce": "laconic.reduce.reducer",
 }
 
 __all__ = [
     "Choice",
+    "Exact",
     "LargeFirst",
     "LayerMemory",
     "Levels",
@@ -41,6 +45,7 @@ __all__ = [
     "Network",
     "Reducer",
     "Report",
+    "Rounded",
     "all_reduce",
 ]
 

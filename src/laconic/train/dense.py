@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.adapt.settings import effective_exchange
 from laconic.codecs import Bounded, Cast, Lossless
 from laconic.data import Schema
-from laconic.integrations.ddp import Compressor, register_ddp
+from laconic.integrations.ddp import Compressor, Method, register_ddp
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import sum_gradients
-from laconic.reduce import LargeFirst, Levels
+from laconic.reduce import LargeFirst, Levels, Rounded
 from laconic.reduce.network import InNetwork
 from laconic.train.settings import ModelSettings, RunSettings
 
@@ -74,26 +74,27 @@ def compress_gradients(replica: DistributedDataParallel, settings: RunSettings) 
     if dense.send == "exact":
         replica.register_comm_hook(None, sum_gradients)
         return None
-    how: dict[str, Any]
-    if dense.send == "lossless":
-        how = {"codec": Lossless()}
-    elif dense.send == "bf16":
-        how = {"codec": Cast(dtype="bf16")}
-    elif dense.send == "levels":
-        how = {"codec": Levels()}
-    elif dense.send in ("rounded", "network"):
-        how = {"rounded": True}
-        if dense.send == "network":
-            how["network"] = InNetwork.from_environment(timeout_s=settings.train.timeout_s)
-    elif dense.send == "bounded":
-        how = {"codec": Bounded(bound=dense.bound, relative="rms", dither=settings.train.seed)}
-    else:
-        values = Bounded(bound=dense.bound, relative="rms")
-        how = {"large": LargeFirst(keep=dense.keep, refresh=dense.refresh, values=values)}
     return register_ddp(
         replica,
-        **how,
+        _method(settings),
         warmup=dense.warmup_steps,
-        average=False,
+        reduction="sum",
         bypass=effective_exchange(settings).economy,
     )
+
+
+def _method(settings: RunSettings) -> Method:
+    """Return what ``dense.send`` calls for."""
+    dense = settings.dense
+    rounded = Bounded(bound=dense.bound, relative="rms")
+    simple: dict[str, Method] = {
+        "lossless": Lossless(),
+        "bf16": Cast(dtype="bf16"),
+        "levels": Levels(),
+        "rounded": Rounded(),
+        "bounded": replace(rounded, dither=settings.train.seed),
+        "large": LargeFirst(keep=dense.keep, refresh=dense.refresh, values=rounded),
+    }
+    if dense.send == "network":
+        return InNetwork.from_environment(timeout_s=settings.train.timeout_s)
+    return simple[dense.send]

@@ -8,6 +8,7 @@ on which by a bitwise or, and add only those.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil, frexp
 from typing import Any, Protocol
 
@@ -18,9 +19,14 @@ from laconic.reduce.channel import Channel
 from laconic.reduce.sample import sample_fullness
 from laconic.reduce.ways.dense import sum_dense, unite_dense
 
-__all__ = ["Network", "sum_rounded"]
+__all__ = ["Network", "Rounded", "sum_rounded"]
 
 _SPARSE = 0.5  # share of entries that any rank has, below which an index pays: it is one bit for each of 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Gradients are summed by the ranks as a network would add them: as int32 multiples of a shared step."""
 
 
 class Network(Protocol):

@@ -1,53 +1,87 @@
-"""What ``register_ddp`` refuses before the first step, and what it says about parameters that it leaves to DDP."""
+"""What ``register_ddp`` was told, what it refuses, and what it says about parameters that it leaves to DDP."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from laconic.codecs import Lossless
+from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
-from laconic.reduce import LargeFirst, Levels
+from laconic.reduce import Exact, LargeFirst, Levels, Network, Rounded
 
-__all__ = ["check_arguments", "check_lossy_parameters", "warn_of_foreign_parameters"]
+__all__ = [
+    "HookSettings",
+    "Method",
+    "check_arguments",
+    "check_lossy_parameters",
+    "names_of_others",
+    "warn_of_foreign_parameters",
+]
+
+
+Method = Exact | BlockCodec | Levels | LargeFirst | Rounded | Network
+"""What gradients travel as."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """How gradients travel."""
+
+    method: Method | None
+    chosen: frozenset[str]
+    """Parameters that travel by the method."""
+    warmup: int
+    average: bool
+    bypass: bool
+
+    @property
+    def codec(self) -> BlockCodec | Levels | None:
+        """What blocks are coded by."""
+        if self.method is None:
+            return Lossless()
+        known = self.exact or self.large is not None or self.rounded
+        return None if known else self.method  # type: ignore[return-value]
+
+    @property
+    def large(self) -> LargeFirst | None:
+        """Which entries are sent first."""
+        return self.method if isinstance(self.method, LargeFirst) else None
+
+    @property
+    def network(self) -> Network | None:
+        """Who adds, if not the ranks."""
+        return self.method if hasattr(self.method, "unite") else None  # type: ignore[return-value]
+
+    @property
+    def rounded(self) -> bool:
+        """Whether gradients are summed as integers."""
+        return isinstance(self.method, Rounded) or self.network is not None
+
+    @property
+    def exact(self) -> bool:
+        """Whether zeros are all that may be left out."""
+        return isinstance(self.method, Exact)
 
 
 def check_arguments(
-    *,
-    codec: object,
-    large: object,
-    rounded: object,
-    network: object,
-    include: object,
-    exclude: object,
-    warmup: object,
+    *, method: object, include: object, exclude: object, warmup: object, reduction: object
 ) -> None:
     """Refuse what is of another kind than the argument's."""
-    if isinstance(codec, LargeFirst):
-        raise ConfigError(f"register_ddp: codec: got {codec!r}; write large= instead of codec=")
-    expect_codec("register_ddp: codec", codec, Levels)
-    if large is not None and not isinstance(large, LargeFirst):
-        share = large if isinstance(large, float) else 0.01
-        shown = f"the class {large.__name__}" if isinstance(large, type) else repr(large)
+    if isinstance(method, type) and issubclass(method, LargeFirst):
         raise ConfigError(
-            f"register_ddp: large: expected a LargeFirst or None, got {shown}; "
-            f"write laconic.LargeFirst(keep={share!r})"
+            "register_ddp: method: got the class LargeFirst; write laconic.LargeFirst(keep=0.01)"
         )
-    if not isinstance(rounded, bool):
-        raise ConfigError(f"register_ddp: rounded: expected True or False, got {rounded!r}")
-    if network is not None and (isinstance(network, type) or not hasattr(network, "unite")):
-        raise ConfigError(
-            f"register_ddp: network: expected something that adds, got {network!r}; "
-            "write InNetwork.from_environment()"
-        )
-    if (codec is not None) + (large is not None) + (rounded or network is not None) > 1:
-        raise ConfigError(
-            "register_ddp: expected one of codec, large, and rounded or network, got several; "
-            "a LargeFirst has a codec of its own, values="
-        )
+    adds = hasattr(method, "unite") and not isinstance(method, type)
+    if not isinstance(method, Exact | LargeFirst | Rounded) and not adds:
+        expect_codec("register_ddp: method", method, Levels)
+    if reduction not in ("mean", "sum"):
+        raise ConfigError(f"register_ddp: reduction: expected 'mean' or 'sum', got {reduction!r}")
     for name, patterns in (("include", include), ("exclude", exclude)):
         if isinstance(patterns, str):
             raise ConfigError(
@@ -58,7 +92,7 @@ def check_arguments(
 
 
 def check_lossy_parameters(model: nn.Module, chosen: frozenset[str], how: str) -> None:
-    """Refuse parameters that were chosen and cannot travel so; ``how`` is the argument that asked for it."""
+    """Refuse parameters that were chosen and cannot travel so; ``how`` is the method that was asked for."""
     foreign = [(name, kind) for name, kind, _ in _foreign(model, (torch.float32,)) if name in chosen]
     if foreign:
         name, kind = foreign[0]
@@ -67,6 +101,11 @@ def check_lossy_parameters(model: nn.Module, chosen: frozenset[str], how: str) -
             f"{name!r}{_and_others(foreign)}; leave them to DDP with exclude={[name for name, _ in foreign]!r}, "
             f"or convert them"
         )
+
+
+def names_of_others(model: nn.Module) -> set[str]:
+    """Names of parameters whose gradients are not dense float32 on the CPU: no codec takes them."""
+    return {name for name, _, _ in _foreign(model, (torch.float32,))}
 
 
 def warn_of_foreign_parameters(model: nn.Module) -> None:
