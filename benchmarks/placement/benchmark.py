@@ -1,7 +1,8 @@
 """``python -m benchmarks placement``: predicted against measured bytes and time, and plans against what others would do.
 
-Step times are of plans, of what others would do with the same codecs, and of plain training, on a rate-limited
-wire. They come to three answers: how good predictions are, whether they rank placements as they are, and what plans gain.
+Step times are of plans, of what others would do with the same codecs, and of plain training, on a
+rate-limited wire. They come to three answers: how good predictions are, whether they rank
+placements as they are, and what plans gain.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def _time(pool: WorkerPool, engine: Engine, case: Case, rate: float, turns: Turn
     rows = [
         _row(case, pool.ranks, rate, contender, answers[contender.name], None) for contender in (ALONE, PLAIN)
     ]
-    # what computing alone takes is measured in the same turns: how fast a machine is just now is no matter of placement
+    # what computing alone takes is measured in the same turns: how fast a machine is just now is no
+    # matter of placement
     slower = usual_ms(answers[ALONE.name]) - engine.alone_ms
     planned = {
         contender.codec: answers[contender.name].turn_ms
@@ -185,7 +187,8 @@ class Summary:
     predictions: int
     """Of steps."""
     pairs: int
-    """Of placements with the same codec in one setting whose steps differ by more than a tenth, in 95 of 100 such runs."""
+    """Of placements with the same codec in one setting whose steps differ by more than a tenth, in
+    95 of 100 such runs."""
     ranked_right: int
 
 

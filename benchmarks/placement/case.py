@@ -50,12 +50,14 @@ class Row:
     placement: str
     """Name of the placement; where simulated, the methods that are on."""
     codec: str
-    """``plain``: float32 and raw ids; ``exact``: the same bits, coded where that is predicted to pay, and coded ids;
-    ``coded``: within Laconic's bounds."""
+    """``plain``: float32 and raw ids; ``exact``: the same bits, coded where that is predicted to
+    pay, and coded ids; ``coded``: within Laconic's bounds."""
     counted: float | None = None
-    """Share of the epoch that lookups were counted on, before the batches that were sent; None: both begin with it."""
+    """Share of the epoch that lookups were counted on, before the batches that were sent; None:
+    both begin with it."""
     direction: str | None = None
-    """``ids``, ``forward``, ``backward``; or ``worst table``: rows and gradients of the one that errs most."""
+    """``ids``, ``forward``, ``backward``; or ``worst table``: rows and gradients of the one that
+    errs most."""
     predicted_bytes: float | None = None
     """Bytes sent per step and rank, of all that is measured."""
     measured_bytes: float | None = None
@@ -68,7 +70,8 @@ class Row:
     samples_per_s: float | None = None
     """Samples of all hosts, as measured."""
     planned_over: tuple[float, float, float] | None = None
-    """Step of the plan with the same codec over this one: mean of ratios paired by turn, and its 95 % interval."""
+    """Step of the plan with the same codec over this one: mean of ratios paired by turn, and its 95
+    % interval."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class Case:
     """Samples of a rank in a step."""
     model: ModelSettings = _MODEL
     counted: float | None = None
-    """Share of the epoch that lookups are counted on, and behind which batches are taken; None: both begin with it."""
+    """Share of the epoch that lookups are counted on, and behind which batches are taken; None:
+    both begin with it."""
 
     @cached_property
     def source(self) -> Source:
@@ -177,7 +181,8 @@ class Chosen:
     names: tuple[str, ...]
     """Names of all who would choose these places."""
     digest: str
-    """Digest of places and how they are used; plans that differ only in what is predicted have the same."""
+    """Digest of places and how they are used; plans that differ only in what is predicted have the
+    same."""
 
 
 def choose_places(case: Case, problem: Problem, contender: Contender, folder: Path) -> list[Chosen]:

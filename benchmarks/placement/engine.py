@@ -1,12 +1,13 @@
 """What the engine takes on this machine with one data set: measured, and handed to the planner as a problem.
 
-It is fitted to a few placements at two rates, which are not those that are reported. A step beyond what it computes is
-``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients travel beside the backward pass, which hides
-``w`` of them. What the links carry less than their rate makes ``efficiency``; ``k`` is the latency of rounds, or, if it
-is negative, computation that hides some of the rest. Dense gradients that are coded travel in another way than torch's
-all-reduce of the others, and have figures of their own. What codecs take and how small dense gradients get is measured
-on a placement by rows, and so is the share of computation during which rows of the next step can travel: what looking
-ahead gains where that is most.
+It is fitted to a few placements at two rates, which are not those that are reported. A step beyond
+what it computes is ``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients
+travel beside the backward pass, which hides ``w`` of them. What the links carry less than their
+rate makes ``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that
+hides some of the rest. Dense gradients that are coded travel in another way than torch's all-reduce
+of the others, and have figures of their own. What codecs take and how small dense gradients get is
+measured on a placement by rows, and so is the share of computation during which rows of the next
+step can travel: what looking ahead gains where that is most.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Turns:
 
     rounds: int = 3
     steps: int = 2
-    """Steps of a turn. What disturbs a shared machine lasts longer: many short turns dodge it better than few long ones."""
+    """Steps of a turn. What disturbs a shared machine lasts longer: many short turns dodge it
+    better than few long ones."""
     further_rounds: int = 0
     """Rounds of those that lead a race."""
     fitting: int = 2

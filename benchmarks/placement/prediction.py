@@ -1,19 +1,21 @@
 """Predicted bytes against those that are sent, and what the simulator says of the same steps.
 
-**Bytes** are predicted by the model that plans, from lookups that were counted on a part of an epoch. The batches behind
-it are rehearsed, which sends what as many ranks would, bit for bit.
+**Bytes** are predicted by the model that plans, from lookups that were counted on a part of an
+epoch. The batches behind it are rehearsed, which sends what as many ranks would, bit for bit.
 
-**The simulator** has equal devices and ideal placements, so three choices of methods have a counterpart here::
+**The simulator** has equal devices and ideal placements, so three choices of methods have a
+counterpart here::
 
     simulated                  measured
     none                       plain: whole tables, pooled float32
     dedup                      row, exact; with bounded and dense for codecs that lose nothing, where such ones were used
     dedup + bounded + dense    row, coded
 
-The simulator is told what its user may know: how often rows are looked up, computing alone, how fast codecs are and how
-small they make rows and dense gradients, the rate of links and what headers take of it. It is not told what any placement
-took, nor what was fitted to placements: dense gradients travel beside the share of computation that is its default, and
-nothing else hides behind computation.
+The simulator is told what its user may know: how often rows are looked up, computing alone, how
+fast codecs are and how small they make rows and dense gradients, the rate of links and what headers
+take of it. It is not told what any placement took, nor what was fitted to placements: dense
+gradients travel beside the share of computation that is its default, and nothing else hides behind
+computation.
 """
 
 from __future__ import annotations

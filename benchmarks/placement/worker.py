@@ -1,7 +1,8 @@
 """One rank of the placement benchmark; started by ``WorkerPool`` as ``python -m benchmarks.placement.worker``.
 
-Contenders take short turns, and all begin with the same pretrained model: what codecs make of rows and gradients
-depends on how much was learned. They take part in other numbers of steps, so they learn no more.
+Contenders take short turns, and all begin with the same pretrained model: what codecs make of rows
+and gradients depends on how much was learned. They take part in other numbers of steps, so they
+learn no more.
 """
 
 from __future__ import annotations
@@ -61,11 +62,12 @@ class Contender(Settings):
     """One way to place tables and to send what they need."""
 
     placement: str
-    """``alone``: a rank's batch on that rank, nothing sent; ``plain``: tables whole on ranks, pooled, as DLRM does."""
+    """``alone``: a rank's batch on that rank, nothing sent; ``plain``: tables whole on ranks,
+    pooled, as DLRM does."""
 
     codec: Codec
-    """``plain``: float32, raw ids, torch's all-to-all; ``exact``: the same bits, coded where that pays, and coded ids;
-    ``coded``: Laconic's defaults."""
+    """``plain``: float32, raw ids, torch's all-to-all; ``exact``: the same bits, coded where that
+    pays, and coded ids; ``coded``: Laconic's defaults."""
 
     sends: Sends = Sends()
     """What the codec means."""
@@ -87,15 +89,16 @@ class PlacedSteps(Settings):
     """Samples of a rank in a step."""
     model: ModelSettings
     contenders: tuple[Contender, ...]
-    """What fills links for long disturbs the next one even after a step that is not counted: one that sends nothing
-    should be first, plain last."""
+    """What fills links for long disturbs the next one even after a step that is not counted: one
+    that sends nothing should be first, plain last."""
     rounds: int
     steps: int
     """Steps of each contender in each round; one more before them is not counted."""
     races: tuple[tuple[str, ...], ...] = ()
     """Names of contenders that are compared with one another, the planner's first."""
     further_rounds: int = 0
-    """Rounds of those that lead their race: of several that are alike, one is lucky in a few rounds."""
+    """Rounds of those that lead their race: of several that are alike, one is lucky in a few
+    rounds."""
 
 
 class Placed(Settings):
@@ -218,10 +221,11 @@ class _Timed:
     def _turn(self, name: str, steps: int) -> float:
         """Time some steps, from when all ranks are ready to when all are done, and return their mean in milliseconds.
 
-        What a rank has sent may reach the other after its own step: one step may take half of the next one's time, and
-        only several of them, with nothing on its way before and after, say what a step takes. The first, which
-        finds caches full of others' data, is not counted. Where copies are synchronized every k steps, there are
-        as many as make whole periods: none is like another.
+        What a rank has sent may reach the other after its own step: one step may take half of the
+        next one's time, and only several of them, with nothing on its way before and after, say
+        what a step takes. The first, which finds caches full of others' data, is not counted. Where
+        copies are synchronized every k steps, there are as many as make whole periods: none is like
+        another.
         """
         kept = self._kept[name]
         kept.step(self._batches)

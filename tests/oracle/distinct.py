@@ -25,8 +25,8 @@ def variance_bound(frequencies: Frequencies, lookups: float, correlation: float 
 def strays_by(frequencies: Frequencies, lookups: float, failure: float, correlation: float = 1.0) -> float:
     """Distance t from E[U] that U exceeds upwards with a probability of at most ``failure``.
 
-    The smaller of McDiarmid's ``sqrt(b / 2 ln(1 / failure))``, as a lookup changes U by one at most, and
-    Bernstein's, which knows the variance: ``exp(-t^2 / (2 v + 2 t / 3)) = failure``.
+    The smaller of McDiarmid's ``sqrt(b / 2 ln(1 / failure))``, as a lookup changes U by one at
+    most, and Bernstein's, which knows the variance: ``exp(-t^2 / (2 v + 2 t / 3)) = failure``.
     """
     if not 0 < failure < 1:
         raise ConfigError(f"distinct.failure: expected a probability between 0 and 1, got {failure!r}")

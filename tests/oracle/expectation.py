@@ -1,7 +1,7 @@
 """Expected traffic of a step: rows and bytes from every device to every other, for any placement.
 
-What the exchange does (``laconic.exchange``), in expectation. A device with ``b`` samples makes ``b`` times
-``lookups_per_sample`` lookups, and of a part's rows it needs U distinct ones::
+What the exchange does (``laconic.exchange``), in expectation. A device with ``b`` samples makes
+``b`` times ``lookups_per_sample`` lookups, and of a part's rows it needs U distinct ones::
 
     rows      ids       requester -> holder    U x share ids, sorted; holders of every copy get them
               forward   holder -> requester    U x share rows
@@ -11,9 +11,10 @@ What the exchange does (``laconic.exchange``), in expectation. A device with ``b
               forward   holder -> requester    one vector for each sample, empty bags too
               backward  requester -> holder    the same
 
-What a device asks of itself is no traffic. Each direction begins with size messages between all devices. Where shares are
-by id modulo ranks they are exact on average over owners; the owner of a very hot row has a little more. Matrices have senders as rows and receivers as columns.
-Shape legend: ``N`` devices, ``P`` parts.
+What a device asks of itself is no traffic. Each direction begins with size messages between all
+devices. Where shares are by id modulo ranks they are exact on average over owners; the owner of a
+very hot row has a little more. Matrices have senders as rows and receivers as columns. Shape
+legend: ``N`` devices, ``P`` parts.
 """
 
 from __future__ import annotations

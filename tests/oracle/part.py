@@ -1,9 +1,10 @@
 """Rows of a table that are treated alike: how often they are needed, who holds them, what they become on the wire.
 
-A *holding* says where rows are, for any system: one or several copies of all of them, each copy dealt to devices in given
-shares without regard to frequency (by id, so that no device gets the hot ones), and the copy that each device
-reads from. All copies are kept equal: a gradient goes to whoever holds the row in each of them. A table with hot rows
-that are everywhere is two parts. Shape legend: ``C`` copies, ``N`` devices.
+A *holding* says where rows are, for any system: one or several copies of all of them, each copy
+dealt to devices in given shares without regard to frequency (by id, so that no device gets the hot
+ones), and the copy that each device reads from. All copies are kept equal: a gradient goes to
+whoever holds the row in each of them. A table with hot rows that are everywhere is two parts. Shape
+legend: ``C`` copies, ``N`` devices.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class Part:
     """Numbers in a row."""
 
     send: Literal["rows", "pooled"] = "rows"
-    """``rows``: each distinct row once for each device that needs it. ``pooled``: one vector for each sample."""
+    """``rows``: each distinct row once for each device that needs it. ``pooled``: one vector for
+    each sample."""
 
     forward_row_bytes: float | None = None
     """Of a row or vector on the wire; None: as it is, four bytes a number."""

@@ -6,7 +6,8 @@
                              bytes that reach a device   / what can reach it,
                              bytes from one to another   / the link between them)
 
-All links work at the same time, so these are lower bounds that a good schedule comes close to. Shape legend: ``N`` devices.
+All links work at the same time, so these are lower bounds that a good schedule comes close to.
+Shape legend: ``N`` devices.
 """
 
 from __future__ import annotations

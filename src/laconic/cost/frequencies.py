@@ -1,15 +1,16 @@
-"""How often the rows of a table are looked up: runs of rows that are equally likely, the likeliest first.
+"""How often the rows of a table are looked up: runs of equally likely rows, the likeliest first.
 
-``probability_G[g]`` is the probability that one lookup hits one given row of run ``g``, which has ``count_G[g]``
-rows. Runs keep a table small on paper: a trillion rows by Zipf's law are about 6,000 runs. Some of a
-table's rows, such as its hottest, are ``Frequencies`` too; their probabilities stay those of lookups in
-the whole table, so their share is below 1.
+``probability_G[g]`` is the probability that one lookup hits one given row of run ``g``, which has
+``count_G[g]`` rows. Runs keep a table small on paper: a trillion rows by Zipf's law are about 6,000
+runs. Some of a table's rows, such as its hottest, are ``Frequencies`` too; their probabilities stay
+those of lookups in the whole table, so their share is below 1.
 
-The hottest rows of all tables together need one threshold. A row of probability p is missed by ``b``
-samples of ``l`` lookups each with probability ``(1 - p) ** (l b) = exp(-r b)``, so its *rate* is
-``r = -l ln(1 - p)``, nearly ``l p``. Rows of equal size compete for the same memory: the best ``k`` to
-copy are those with the highest rates, whatever table they are in and however large the batch
-(``docs/papers/avoidance.md``, proposition 3). Shape legend: ``T`` tables, ``G`` runs, ``R`` rows.
+The hottest rows of all tables together need one threshold. A row of probability p is missed by
+``b`` samples of ``l`` lookups each with probability ``(1 - p) ** (l b) = exp(-r b)``, so its *rate*
+is ``r = -l ln(1 - p)``, nearly ``l p``. Rows of equal size compete for the same memory: the best
+``k`` to copy are those with the highest rates, whatever table they are in and however large the
+batch (``docs/papers/avoidance.md``, proposition 3). Shape legend: ``T`` tables, ``G`` runs, ``R``
+rows.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Frequencies:
 
     @classmethod
     def from_runs(cls, count_G: Any, probability_G: Any, lookups_per_sample: float = 1.0) -> Frequencies:
-        """Make runs of any order into these; equal probabilities become one run, runs without rows vanish."""
+        """Sort runs of any order; equal probabilities become one run, runs without rows vanish."""
         count, probability = np.asarray(count_G, np.int64), np.asarray(probability_G, np.float64)
         if count.shape != probability.shape or count.ndim != 1 or (count < 0).any():
             raise ConfigError(
@@ -100,9 +101,10 @@ class Frequencies:
     def zipf(cls, rows: int, exponent: float, lookups_per_sample: float = 1.0) -> Frequencies:
         """Row k (from 1) has a probability close to ``k ** -exponent``, normalized.
 
-        It is the integral of ``x ** -exponent`` from k - 1/2 to k + 1/2, the law of ``laconic.data``'s generator:
-        closed, so that the tail costs nothing. The first 4,096 rows are runs of their own; behind them rows
-        whose places differ by 1 % share their mean probability.
+        It is the integral of ``x ** -exponent`` from k - 1/2 to k + 1/2, the law of
+        ``laconic.data``'s generator: closed, so that the tail costs nothing. The first 4,096 rows
+        are runs of their own; behind them rows whose places differ by 1 % share their mean
+        probability.
         """
         rows = _checked_rows(rows)
         if not 0 <= exponent <= 10:
@@ -169,7 +171,7 @@ def rate_of_rank(frequencies_T: Sequence[Frequencies], k: int) -> float:
 def hottest_of_all(
     frequencies_T: Sequence[Frequencies], k: int, least_rate: float = 0.0
 ) -> tuple[Frequencies, ...]:
-    """Return at most ``k`` rows, the hottest of all tables, each with a rate above ``least_rate``."""
+    """Return at most ``k`` rows, the hottest of all tables with rates above ``least_rate``."""
     rate = max(rate_of_rank(frequencies_T, k), least_rate)
     return tuple(f.only(_rate_G(f) > rate) for f in frequencies_T)
 
@@ -192,7 +194,7 @@ def _checked_rows(rows: int) -> int:
 
 
 def _power_integral(edges: Floats, exponent: float) -> Floats:
-    """Integrate ``x ** -exponent`` from edge to edge; without cancellation where the ends are close or the exponent is near 1."""
+    """Integrate ``x ** -exponent`` from edge to edge, without cancellation near exponent 1."""
     begin = edges[:-1]
     log_ratio = np.log(edges[1:] / begin)
     power = 1.0 - exponent

@@ -1,13 +1,13 @@
-"""What a list of ids takes on the wire: the coder's own cost function, on the histogram to be expected.
+"""What a list of ids takes on the wire: the coder's own cost function on the expected histogram.
 
-``IdList`` codes differences of sorted ids by classes of size, so its bytes follow from how differences are distributed. Where a
-row is needed with probability q, and its neighbors too, the difference to the next needed one is geometric.
-Ids that are *ranked* by frequency have neighbors of their own run; *mixed* ids, such as hashes, have any, so all
-differences follow the mean q.
+``IdList`` codes differences of sorted ids by classes of size, so its bytes follow from how
+differences are distributed. Where a row is needed with probability q, and its neighbors too, the
+difference to the next needed one is geometric. Ids that are *ranked* by frequency have neighbors of
+their own run; *mixed* ids, such as hashes, have any, so all differences follow the mean q.
 
-Pooled tables send all lookups in the order of samples, and how long the bags are. Lengths travel unless every
-bag has exactly one id at its owner. How they vary is not known from frequencies; a Poisson distribution with
-their mean stands for it. Shape legend: ``G`` runs of rows, ``K`` classes.
+Pooled tables send all lookups in the order of samples, and how long the bags are. Lengths travel
+unless every bag has exactly one id at its owner. How they vary is not known from frequencies; a
+Poisson distribution with their mean stands for it. Shape legend: ``G`` runs of rows, ``K`` classes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCATTERED, _GOLDEN = 256, (math.sqrt(5) - 1) / 2
 
 
 def _class_begins() -> Floats:
-    """Smallest number of each class, and one more: 0 .. 15 alone, then four classes for each number of bits."""
+    """Smallest number of each class, and one more: 0 .. 15 alone, then four for each bit."""
     larger = [(4 + k % 4) * 2.0 ** (k // 4 + 2) for k in range(_CLASSES - 16 + 1)]
     return np.array([*map(float, range(16)), *larger])
 
@@ -46,9 +46,10 @@ _RAW_BITS_K = np.array([0] * 16 + [k // 4 + 2 for k in range(_CLASSES - 16)], np
 
 
 def sorted_ids_bytes(count_G: Floats, needed_G: Floats, order: IdOrder) -> float:
-    """Bytes of the sorted distinct ids of a list: of ``count_G`` rows each is in it with probability ``needed_G``.
+    """Bytes of the sorted distinct ids of a list.
 
-    Counts may be fractions: the share of a run that one owner has.
+    Each of ``count_G`` rows is in it with probability ``needed_G``. Counts may be fractions: the
+    share of a run that one owner has.
     """
     weight_G = count_G * needed_G
     ids = float(weight_G.sum())
@@ -62,7 +63,7 @@ def sorted_ids_bytes(count_G: Floats, needed_G: Floats, order: IdOrder) -> float
 
 
 def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdOrder) -> float:
-    """Bytes of ids in the order of samples: ``chance_G`` is the share of ids that hit one given row of each run."""
+    """Bytes of ids in the order of samples; ``chance_G`` of them hit a given row of each run."""
     rows = float(count_G.sum())
     if ids <= 0 or rows <= 0:
         return float(EMPTY_LIST_BYTES)
@@ -84,7 +85,7 @@ def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdO
 def pooled_bytes(
     frequencies: Frequencies, order: IdOrder, samples: float, share: float, *, coded: bool
 ) -> float:
-    """Bytes of all ids and lengths of bags that one rank sends to one that holds such a share of the rows."""
+    """Bytes of all ids and lengths of bags for a rank that holds such a share of the rows."""
     ids = samples * frequencies.lookups_per_sample * frequencies.share * share
     lengths = _lengths_bytes(frequencies.lookups_per_sample * frequencies.share * share, samples, coded)
     if not coded:
@@ -130,7 +131,7 @@ def _gap_classes(weight_G: Floats, needed_G: Floats) -> Floats:
 
 
 def _list_bytes(ids: float, numbers: float, chance_K: Floats, reference: float) -> float:
-    """Count, form, reference, classes by the cheapest code, raw bits; or eight bytes for each id."""
+    """Count, form, reference, classes by the cheapest code, raw bits; or eight bytes an id."""
     chance_K = chance_K / chance_K.sum()
     header = _varint_bytes(ids) + 1 + _varint_bytes(2 * reference)
     symbols = max(round(numbers), 0)

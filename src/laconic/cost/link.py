@@ -73,7 +73,7 @@ class CodecCost:
 
 
 def message_bytes(blocks: int, ranks: int) -> int:
-    """Bytes of a round of size messages that leave a rank: header, count and size of every block."""
+    """Bytes of size messages that leave a rank: header, and count and size of every block."""
     return _NUMBER_BYTES * (HEADER_NUMBERS + 2 * blocks) * (ranks - 1)
 
 
@@ -85,8 +85,8 @@ def ring_bytes(nbytes: float, ranks: int) -> float:
 def owners_pay(rows: Any, union: Any, ranks: int) -> Any:
     """Whether owners should sum gradients of replicated rows, and send the sums to everyone.
 
-    ``rows`` are the distinct rows of each rank, added up, and ``union`` those of all ranks together;
-    numbers or arrays::
+    ``rows`` are the distinct rows of each rank, added up, and ``union`` those of all ranks
+    together; numbers or arrays::
 
         everyone to everyone   (N - 1) rows
         by owners              (N - 1) / N rows  +  (N - 1) union

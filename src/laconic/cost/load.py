@@ -4,8 +4,9 @@ A place treats ranks alike, or singles out one of them, the owner::
 
     on rank j   even + (owner if j is the owner, else other)
 
-so that three vectors say all, for any number of ranks. Bytes of a direction are counted where they leave, where they
-arrive, and on the *lane* between two ranks: what the busiest lane to or from a rank carries.
+so that three vectors say all, for any number of ranks. Bytes of a direction are counted where they
+leave, where they arrive, and on the *lane* between two ranks: what the busiest lane to or from a
+rank carries.
 
 With N ranks, U distinct rows that a rank needs, L lookups and B samples per rank, a rank's share is
 
@@ -59,7 +60,8 @@ class Place:
     """Number of the most frequent rows of which every rank has a copy."""
 
     warm: int = 0
-    """Rows of a cold table that are in memory all the same: the most frequent ones behind the hot ones."""
+    """Rows of a cold table that are in memory all the same: the most frequent ones behind the hot
+    ones."""
 
     @property
     def kind(self) -> Place:
@@ -68,7 +70,7 @@ class Place:
 
     @property
     def can_have_hot_rows(self) -> bool:
-        """Whether every rank may have copies of some rows: not where it has all, nor where owners pool."""
+        """Whether ranks may have copies of rows: not where they have all, nor where owners pool."""
         return self.sharding != "replicated" and self.send == "rows"
 
     def __str__(self) -> str:
@@ -102,7 +104,7 @@ class Resource(IntEnum):
 
 
 class PredictedBytes(Settings):
-    """What a table sends: bytes per rank and step, the mean over ranks, as the ledger counts them."""
+    """Bytes that a table sends per rank and step, the mean over ranks, as the ledger counts."""
 
     ids: Bytes = 0.0
     """Which rows are wanted."""
@@ -164,7 +166,7 @@ class _Sum:
         return total
 
     def announce(self, blocks: int) -> None:
-        """Add what blocks make size messages longer by; lengths of bags are blocks, too, beside ids."""
+        """Add what blocks make size messages longer by; lengths of bags are blocks beside ids."""
         for first, each in ((Resource.IDS_OUT, 2), (Resource.FORWARD_OUT, 1), (Resource.BACKWARD_OUT, 1)):
             self.spread(first, message_bytes(each * blocks, 2) - message_bytes(0, 2))
 
@@ -224,7 +226,7 @@ class TableCosts:
         return sent
 
     def _early(self, choice: Place) -> float:
-        """Share of the rows that travel which the step before does not change; none of what is rounded or pooled."""
+        """Share of exact rows on their way that the step before does not change."""
         forward, rows = self.table.forward, self.needed.distinct - self.needed.hot(choice.hot)
         travels = choice.send == "rows" and choice.sharding != "replicated" and rows > 0
         exact = forward.ratio == 1 or forward.exact or forward.lossless
@@ -238,7 +240,7 @@ class TableCosts:
         return sent
 
     def _copied(self, sum_: _Sum, needed: float, sent: float, united: float) -> tuple[float, float]:
-        """Every rank has the rows, and sends its gradients to every other, or exact ones to owners, who send sums."""
+        """Every rank has the rows; gradients go to every other, or to owners, who send sums."""
         backward = self.table.backward
         lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
         if not backward.lossless:  # a rank gives its own copies what the others decode
@@ -255,7 +257,7 @@ class TableCosts:
         return ids, vectors
 
     def _exchange(self, sum_: _Sum, split: bool, ids: float, vectors: float) -> dict[str, float]:
-        """Send ids there, so many vectors back, and their gradients there again; per pair of ranks."""
+        """Send ids there, vectors back, and their gradients there again; per pair of ranks."""
         forward, backward = self.table.forward, self.table.backward
         raw = vectors * self._vector
         if split:
@@ -285,7 +287,7 @@ class TableCosts:
             sum_.owner[Resource.CPU] += self.ranks * seconds
 
     def _keep(self, sum_: _Sum, choice: Place) -> None:
-        """Memory; and where that is a file, which has a place for every row, what a step reads of it and writes back."""
+        """Add memory; where that is a file, also what a step reads of it and writes back."""
         split, size = choice.sharding == "row", self.row_bytes
         kept = math.ceil(self.table.rows / self.ranks) if split else self.table.rows
         where = sum_.owner if choice.sharding == "table" else sum_.even

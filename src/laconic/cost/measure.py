@@ -1,4 +1,4 @@
-"""What codecs and kernels take on this machine and on the rows at hand: the best of a few timings, on one thread.
+"""What codecs and kernels take on this machine: the best of a few timings, on one thread.
 
 Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
@@ -45,11 +45,12 @@ def codec_costs(
     candidates_T: Sequence[Sequence[BlockCodec | None]],
     destinations_T: Sequence[int],
 ) -> tuple[tuple[CodecCost | None, ...], ...]:
-    """Time the candidates of each table on the rows that go to one other rank, for all that get as many.
+    """Time the candidates of each table on the rows that go to one other rank.
 
-    A table is timed alone, and the price of the call itself is taken off: in an exchange all tables share
-    one call, whose blocks are divided among threads. ``Cast(dtype="fp32")`` stands for rows as they are, which is
-    what it makes of them next to tables that are coded. None is a candidate that is not offered, and has no cost.
+    A table is timed alone, and the price of the call itself is taken off: in an exchange all tables
+    share one call, whose blocks are divided among threads. ``Cast(dtype="fp32")`` stands for rows
+    as they are, which is what it makes of them next to tables that are coded. None is a candidate
+    that is not offered, and has no cost.
     """
     if not len(rows_TRD) == len(candidates_T) == len(destinations_T):
         raise ConfigError(
@@ -87,7 +88,7 @@ def _round_trip(codec: BlockCodec, rows_RD: NDArray[np.float32]) -> tuple[float,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodecFigures:
-    """Bytes and seconds of rows and of blocks, which the simulator scales to any number of ranks."""
+    """Bytes and seconds of rows and blocks, which the simulator scales to any number of ranks."""
 
     row_bytes: float
     block_bytes: float
@@ -106,9 +107,9 @@ class CodecFigures:
 def measure_codec(dim: int, codec: BoundedRows) -> CodecFigures:
     """Encode and decode normal rows, a tenth of a second or so.
 
-    With many ranks blocks become small, so the price of a block counts as well as that of a row; both are fitted
-    to one call with few large blocks and one with many small ones. Trained rows and gradients that repeat, or
-    have few scales, become smaller than normal ones.
+    With many ranks blocks become small, so the price of a block counts as well as that of a row;
+    both are fitted to one call with few large blocks and one with many small ones. Trained rows and
+    gradients that repeat, or have few scales, become smaller than normal ones.
     """
     rows_RD = torch.from_numpy(np.random.default_rng(0).standard_normal((_ROWS, dim)).astype(np.float32))
     (large_bytes, large_s), (small_bytes, small_s) = (_in_blocks(codec, rows_RD, n) for n in (_LARGE, _SMALL))
@@ -137,9 +138,10 @@ def _in_blocks(codec: BoundedRows, rows_RD: torch.Tensor, block: int) -> tuple[i
 
 
 def measure_dense() -> tuple[float, float]:
-    """Ratio of levels, as dense gradients travel, and seconds per byte of encoding once and decoding twice.
+    """Ratio of levels, and seconds per byte of encoding once and decoding twice.
 
-    The codec is that of ``reduce.ways.coded``: levels, entropy-coded as integers.
+    Dense gradients travel so. The codec is that of ``reduce.ways.coded``: levels, entropy-coded as
+    integers.
     """
     active = kernels.active()
     values = np.random.default_rng(0).standard_normal(_WORDS).astype(np.float32)
@@ -159,7 +161,7 @@ def measure_dense() -> tuple[float, float]:
 
 
 def measure_kernels() -> KernelSpeeds:
-    """Time how fast this machine compacts and adds a tensor of 4 MB: empty, one in twenty, and dense."""
+    """Time how fast this machine compacts and adds 4 MB: empty, one in twenty, and dense."""
     active = kernels.active()
     empty, some = np.zeros(_WORDS, np.float32), np.zeros(_WORDS, np.float32)
     some[::20] = 1

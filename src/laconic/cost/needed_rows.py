@@ -1,19 +1,20 @@
-"""Rows of a table that a rank needs in a step: how many, which are among the k hottest, what an id takes.
+"""Rows of a table that a rank needs in a step: how many, how many of the hottest, what ids take.
 
 ``b`` independent lookups miss a row of probability ``p`` with probability ``(1 - p) ** b``, so::
 
     q = 1 - (1 - p) ** b          it is needed
     E[U] = sum of q over rows     distinct rows
 
-Lookups of real batches are not quite independent: bags repeat an id, neighbors in time share ids. We
-describe that by one measured number, the *correlation* c: the batch needs as many distinct rows as
-``b / c`` independent lookups would. 1 is independence; below 1 a batch is more diverse than chance,
-as one drawn without replacement. The assumption is that one c serves all rows of a table, hot or not,
-and all batch sizes near the one that was measured. ``docs/papers/avoidance.md`` has the proofs, and
-the errors on real data.
+Lookups of real batches are not quite independent: bags repeat an id, neighbors in time share ids.
+We describe that by one measured number, the *correlation* c: the batch needs as many distinct rows
+as ``b / c`` independent lookups would. 1 is independence; below 1 a batch is more diverse than
+chance, as one drawn without replacement. The assumption is that one c serves all rows of a table,
+hot or not, and all batch sizes near the one that was measured. ``docs/papers/avoidance.md`` has the
+proofs, and the errors on real data.
 
-Rows are in order of frequency, so the k hottest are the first runs and a part of the next, whose rows
-are alike: everything is a table of running sums. Shape legend: ``G`` runs of equally likely rows.
+Rows are in order of frequency, so the k hottest are the first runs and a part of the next, whose
+rows are alike: everything is a table of running sums. Shape legend: ``G`` runs of equally likely
+rows.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class NeededRows:
         return self._id_bytes[split]
 
     def pooled_bytes(self, *, split: bool) -> float:
-        """Bytes of all ids of a batch and the lengths of their bags; ``split``: one rank's share."""
+        """Bytes of all ids of a batch and of bags' lengths; ``split``: one rank's share."""
         return self._pooled_bytes[split]
 
     def hot(self, k: float) -> float:
@@ -107,7 +108,7 @@ class NeededRows:
         return float(np.interp(k, self._ends, self._united))
 
     def unchanged(self, k: float) -> float:
-        """Distinct rows of a batch, but for the k hottest, that no rank needed in the step before."""
+        """Distinct rows of a batch, but the k hottest, that no rank needed in the step before."""
         return float(self._unchanged[-1] - np.interp(k, self._ends, self._unchanged))
 
     def touched(self, k: float) -> float:

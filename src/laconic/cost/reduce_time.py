@@ -4,8 +4,8 @@
 
     seconds = rounds x latency + bytes / bandwidth + words read / speed of compacting + words summed / speed of adding
 
-Bytes are those that the busiest rank sends; all of a round's bytes must be there before the next begins, so
-nothing overlaps.
+Bytes are those that the busiest rank sends; all of a round's bytes must be there before the next
+begins, so nothing overlaps.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Choice:
 def choose(
     dense: Addends, full_U: Iterable[tuple[int, float, float]], link: Link, speeds: KernelSpeeds
 ) -> Choice:
-    """Take the best of all methods and units; ``full_U`` says how full tensors are, for every unit: own, union."""
+    """Take the best of all methods and units; ``full_U`` has every unit, and shares for it."""
     sparse = [replace(dense, unit=unit, own=own, union=union) for unit, own, union in full_U]
     tried = [("dense", dense), *((method, x) for method in ("gather", "owners") for x in sparse)]
     choices = [Choice(method, x.unit, reduce_s(method, x, link, speeds)) for method, x in tried]
@@ -84,7 +84,7 @@ def reduce_s(method: str, x: Addends, link: Link, speeds: KernelSpeeds) -> float
 
 
 def _bytes(x: Addends, share: float) -> float:
-    """Bytes of a tensor of which a share is there: words, and an index of about half a bit more than the entropy for each unit."""
+    """Bytes of words that are there, and of an index: the entropy, and half a bit for each unit."""
     words = share * x.words * x.item_bytes
     if share <= 0 or share >= 1:
         return words

@@ -1,4 +1,4 @@
-"""What a rank's own work takes in the exchange: codecs, rows in memory, and what hides behind computation.
+"""What a rank's own work takes: codecs, rows in memory, and what hides behind computation.
 
 Defaults are those of one thread of a Xeon with AVX2. A run of one's own measures them better: ``laconic train
 --json`` writes what encoding and decoding took.
@@ -22,7 +22,8 @@ class EngineSpeeds(Settings):
     """Seconds behind bytes and rows."""
 
     encode_gb_s: float = Field(default=2.0, gt=0)
-    """Of float32 that a codec turns into fewer bytes, in 10^9 bytes per second. What travels exactly takes no time."""
+    """Of float32 that a codec turns into fewer bytes, in 10^9 bytes per second. What travels
+    exactly takes no time."""
 
     decode_gb_s: float = Field(default=3.0, gt=0)
     """Of float32 that come out of a codec."""
@@ -31,19 +32,24 @@ class EngineSpeeds(Settings):
     """To fetch a row from memory, or to add it to a bag; 22 for 16 dimensions, 76 for 64."""
 
     update_ns: float = Field(default=40.0, ge=0)
-    """To add a gradient to its row's, and a share of the update; 24 for 16 dimensions, 59 for 64."""
+    """To add a gradient to its row's, and a share of the update; 24 for 16 dimensions, 59 for
+    64."""
 
     overlap: float = Field(default=0.25, ge=0, le=1)
-    """Share of computation during which rows, gradients and ids travel: the bottom MLP's, forward and backward."""
+    """Share of computation during which rows, gradients and ids travel: the bottom MLP's, forward
+    and backward."""
 
     dense_overlap: float = Field(default=0.4, ge=0, le=1)
-    """Share of computation during which dense gradients travel: the backward pass, but for its first layers, before which there are none."""
+    """Share of computation during which dense gradients travel: the backward pass, but for its
+    first layers, before which there are none."""
 
     look_ahead: float = Field(default=0.4, ge=0, le=1)
-    """Share of computation during which rows of the next step can travel: the rest of it, but for what finding them takes."""
+    """Share of computation during which rows of the next step can travel: the rest of it, but for
+    what finding them takes."""
 
     early_ns: float = Field(default=500.0, ge=0)
-    """To find out that a row may travel early, and to put it in its place: what it takes beyond the exchange of all rows."""
+    """To find out that a row may travel early, and to put it in its place: what it takes beyond the
+    exchange of all rows."""
 
 
 def read_speeds(path: Path, given: EngineSpeeds) -> EngineSpeeds:

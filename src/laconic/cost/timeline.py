@@ -1,16 +1,17 @@
-"""How long a step takes, given what every rank has to send, compute and keep: the engine's timeline.
+"""How long a step takes, given what every rank has to send, compute and keep.
 
-Ranks meet in every exchange, so each direction takes as long as on the busiest link, and computation as long as
-on the slowest rank. One direction follows the other; the dense gradients share their links, but most of them travel while the backward pass
-goes on::
+Ranks meet in every exchange, so each direction takes as long as on the busiest link, and
+computation as long as on the slowest rank. One direction follows the other; the dense gradients
+share their links, but most of them travel while the backward pass goes on::
 
     wire = ids + forward + backward + files + max(0, dense - dense overlap) + rounds * latency
     step = largest (computation + codecs and rows in memory) + codec of dense gradients + max(0, wire - overlap)
 
-``overlap`` is the part of computation during which the wire is in use: rows of the next step are fetched while dense gradients
-travel and the bottom MLP computes. Codecs are never hidden: they need the cores that compute (``laconic.cost.link``). With look-ahead, rows
-that the step does not change travel during the rest of computation, or as much of them as fits in.
-Shape legend: ``K`` resources, ``N`` ranks; ``...`` any number of alternatives.
+``overlap`` is the part of computation during which the wire is in use: rows of the next step are
+fetched while dense gradients travel and the bottom MLP computes. Codecs are never hidden: they need
+the cores that compute (``laconic.cost.link``). With look-ahead, rows that the step does not change
+travel during the rest of computation, or as much of them as fits in. Shape legend: ``K`` resources,
+``N`` ranks; ``...`` any number of alternatives.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ PHASES: dict[str, slice] = {
 _ALMOST_NOTHING = 1e-30  # what is not there has this rate: nothing of it takes no time, anything forever
 
 ROUNDS = 6
-"""Messages that a step waits for: for ids, forward and backward, sizes with bytes, and bytes that did not fit in."""
+"""Messages that a step waits for: for ids, forward and backward, sizes with bytes, and bytes that
+did not fit in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Timeline:
         return short_N.sum(axis=-1)
 
     def ahead_s(self, total_KN: Floats, early_KN: Floats) -> float:
-        """Return what a step gains, or loses, if of its load ``early_KN`` travels while the step before computes."""
+        """Return what a step gains, or loses, if ``early_KN`` of its load travels a step early."""
         rows = PHASES["forward"]
         early = float((early_KN[rows] / self.rate_KN[rows]).max())
         _, wire = self.seconds(total_KN)

@@ -26,8 +26,8 @@
     between = ["server", "phone"]
     mbps = 100
 
-A transfer is limited by what leaves a device, by what reaches a device and by the link between two; each limit is
-full-duplex. Shape legend: ``N`` devices, in the order of their groups.
+A transfer is limited by what leaves a device, by what reaches a device and by the link between two;
+each limit is full-duplex. Shape legend: ``N`` devices, in the order of their groups.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class DeviceGroup(Settings):
 
 
 class LinkLimit(Settings):
-    """What is between each device of one group and each of another, or between those of one group."""
+    """What is between any device of one group and any of another, or of the same group."""
 
     between: tuple[str, str]
     """Names of groups."""
@@ -193,7 +193,7 @@ class Cluster(Settings):
 
     @cached_property
     def link_NN(self) -> Floats:
-        """Bytes per second from each device (row) to each other: what the link, and both ends, allow."""
+        """Bytes per second from each device (row) to each other: what link and both ends allow."""
         between = np.full((len(self.devices),) * 2, np.inf)
         for a, b, link in self._between():
             between[a, b] = between[b, a] = min(between[a, b], link.mbps * _BYTES_PER_MBIT)
@@ -203,7 +203,7 @@ class Cluster(Settings):
 
     @cached_property
     def latency_NN(self) -> Floats:
-        """Seconds of a message without bytes from each device to each other: the slower end, and the link."""
+        """Seconds of an empty message from each device to each other: the slower end, and the link."""
         extra = np.zeros((len(self.devices),) * 2)
         for a, b, link in self._between():
             extra[a, b] = extra[b, a] = extra[a, b] + link.latency_us / 1e6

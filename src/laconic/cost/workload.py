@@ -1,4 +1,4 @@
-"""What is to be placed: tables with their frequencies, how small their rows and gradients get, and the dense part."""
+"""What is to be placed: tables, how often and how small their rows travel, and the dense part."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class TableLoad:
     """A batch needs as many distinct rows as so many times fewer independent lookups."""
 
     id_order: IdOrder = "mixed"
-    """``ranked``: the more frequent a row, the smaller its id; such lists of ids are coded in fewer bytes."""
+    """``ranked``: the more frequent a row, the smaller its id; such lists of ids are coded in fewer
+    bytes."""
 
     known: int = 0
     """Hottest rows whose ids are known; only these can be hot or warm ones of a plan."""
@@ -63,7 +64,7 @@ class TableLoad:
 
     @property
     def candidates(self) -> int:
-        """Rows that are looked up at all, and whose ids are known: hot and warm ones are among them."""
+        """Number of rows that are looked up and whose ids are known: they can be hot or warm."""
         frequencies = self.frequencies
         return min(self.known, int(frequencies.count_G[frequencies.probability_G > 0].sum()))
 

@@ -1,7 +1,7 @@
 """Why each table is where it is, and the planner's choices with their reasons as a plan file.
 
-A reason says what a table sends there, and what the next best place would cost while all other tables stay
-where they are. Shape legend: ``K`` resources, ``N`` ranks.
+A reason says what a table sends there, and what the next best place would cost while all other
+tables stay where they are. Shape legend: ``K`` resources, ``N`` ranks.
 """
 
 from __future__ import annotations

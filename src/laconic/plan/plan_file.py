@@ -1,4 +1,4 @@
-"""The plan file: where every table and its hot and warm rows live, as TOML that a person can read and edit.
+"""The plan file: where tables and their hot and warm rows live, as TOML for people to edit.
 
 ::
 
@@ -19,12 +19,12 @@
     ids = 1811.2
     ...
 
-Ids of hot or warm rows are in files beside it: an ``.npz`` with one int64 array of ascending ids for each
-table, called as the table. Whatever such a file claims is checked against what the plan says before memory is
-taken for it.
+Ids of hot or warm rows are in files beside it: an ``.npz`` with one int64 array of ascending ids
+for each table, called as the table. Whatever such a file claims is checked against what the plan
+says before memory is taken for it.
 
-Normative text: ``docs/formats/plan.md``. ``laconic plan`` writes it, ``laconic train --plan`` carries it out.
-Shape legend: ``N`` ranks, ``R`` rows of a table that a file names.
+Normative text: ``docs/formats/plan.md``. ``laconic plan`` writes it, ``laconic train --plan``
+carries it out. Shape legend: ``N`` ranks, ``R`` rows of a table that a file names.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class TablePlan(Settings):
     """Of the table that the plan was made for."""
 
     sharding: Literal["table", "row", "replicated"]
-    """``table``: whole, on ``owner``; ``row``: rows dealt to all ranks; ``replicated``: on every rank."""
+    """``table``: whole, on ``owner``; ``row``: rows dealt to all ranks; ``replicated``: on every
+    rank."""
 
     send: Literal["rows", "pooled"] = "rows"
     """``rows``: each distinct row once per destination; ``pooled``: one vector for every sample."""
@@ -90,7 +91,8 @@ class TablePlan(Settings):
     """The table's shards live in memory-mapped files."""
 
     warm: int = Field(default=0, ge=0)
-    """Rows of a cold table that are in memory all the same; their ids are in the file of warm rows."""
+    """Rows of a cold table that are in memory all the same; their ids are in the file of warm
+    rows."""
 
     bound: float | None = Field(default=None, gt=0)
     """Error bound of its rows; left out: as the run says."""
@@ -208,7 +210,8 @@ class PlacementPlan(Settings):
     """Checksum of that file."""
 
     look_ahead: bool = False
-    """Rows of the next step that this one does not change travel while it computes, where they travel exactly."""
+    """Rows of the next step that this one does not change travel while it computes, where they
+    travel exactly."""
 
     hot: HotSettings = HotSettings()
     predicted: PredictedStep | None = None
@@ -233,7 +236,7 @@ class PlacementPlan(Settings):
 
 
 def read_plan(path: str | Path) -> tuple[PlacementPlan, RowIds, RowIds]:
-    """Read a plan, and the ids of its hot and warm rows by table; ``ConfigError`` or ``FormatError`` says what is wrong."""
+    """Read a plan, and the ids of its hot and of its warm rows by table."""
     path = Path(path)
     plan = load(path, PlacementPlan)
     return plan, _read_ids(path, plan, "hot"), _read_ids(path, plan, "warm")
@@ -261,9 +264,10 @@ def _counts(plan: PlacementPlan, kind: Literal["hot", "warm"]) -> dict[str, int]
 
 
 def write_plan(path: Path, plan: PlacementPlan, hot_ids: RowIds, warm_ids: RowIds) -> PlacementPlan:
-    """Write a plan, and beside it the ids of its hot and warm rows; return the plan as it was written.
+    """Write a plan, and beside it the ids of its hot and warm rows; return it as written.
 
-    ``plan`` itself needs no names of these files. They are written first: a plan that can be read is whole.
+    ``plan`` itself needs no names of these files. They are written first: a plan that can be read
+    is whole.
     """
     kinds: dict[Literal["hot", "warm"], RowIds] = {"hot": hot_ids, "warm": warm_ids}
     for kind, ids in kinds.items():
@@ -313,7 +317,7 @@ def write_row_ids(path: Path, ids: Mapping[str, NDArray[np.int64]]) -> str:
 
 
 def read_row_ids(path: Path, sha256: str, expected: Mapping[str, tuple[int, int]]) -> RowIds:
-    """Read what was written with this checksum; ``expected`` has, for each table, how many ids there are and all its rows."""
+    """Read ids by table; ``expected`` has how many there are, and how many rows a table has."""
     try:
         content = path.read_bytes()
     except OSError as error:

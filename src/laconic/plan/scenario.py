@@ -65,7 +65,8 @@ class Scenario(Settings):
     """Processor time for one message."""
 
     all_to_all: float = Field(default=1.0, gt=0, le=1)
-    """Share of the bandwidth that an all-to-all gets; below 1 where the network's core is narrower than its edge."""
+    """Share of the bandwidth that an all-to-all gets; below 1 where the network's core is narrower
+    than its edge."""
 
     bound: Positive = 0.01
     """Of rows, relative to their range."""
@@ -74,7 +75,8 @@ class Scenario(Settings):
     """Of gradients, relative to their root mean square."""
 
     forward_ratio: float | None = Field(default=None, ge=1)
-    """How many times smaller rows become, as a run's ledger says; left out: measured on normal rows."""
+    """How many times smaller rows become, as a run's ledger says; left out: measured on normal
+    rows."""
 
     backward_ratio: float | None = Field(default=None, ge=1)
     """The same of gradients."""
@@ -95,7 +97,8 @@ class Scenario(Settings):
     """Share of the computation that transfers hide behind."""
 
     dense_overlap: float = Field(default=0.4, ge=0, le=1)
-    """Share of it beside which dense gradients travel: the backward pass, but for its first layers."""
+    """Share of it beside which dense gradients travel: the backward pass, but for its first
+    layers."""
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
@@ -135,7 +138,7 @@ def model_of(scenario: Scenario, default_rows: Sequence[int]) -> ModelLoad:
 
 
 def _scaled(rows_T: Sequence[int], total: int | None) -> list[int]:
-    """Scale tables that have a hundredth of all rows; the others, such as countries, stay what they are."""
+    """Scale tables with a hundredth of all rows; others, such as countries, stay as they are."""
     if total is None:
         return list(rows_T)
     large = [rows >= sum(rows_T) / 100 for rows in rows_T]

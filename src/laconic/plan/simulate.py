@@ -1,8 +1,8 @@
-"""Scale on paper: what a step takes on clusters that nobody has, and where each method stops paying.
+"""Scale on paper: what a step takes on clusters nobody has, and where each method stops paying.
 
-Equal devices on one switch. All methods off is the classic hybrid of DLRM: pooled vectors, float32, ids of eight bytes, dense
-gradients summed along a ring; whole tables, or pieces of them where there are more devices than tables, in perfect
-balance, which flatters it. Each method changes that::
+Equal devices on one switch. All methods off is the classic hybrid of DLRM: pooled vectors, float32,
+ids of eight bytes, dense gradients summed along a ring; whole tables, or pieces of them where there
+are more devices than tables, in perfect balance, which flatters it. Each method changes that::
 
     dedup      rows dealt to all; each distinct row once for each device, ids coded
     bounded    rows and gradients within an error bound: fewer bytes, codec time for rows and for blocks
@@ -14,11 +14,11 @@ balance, which flatters it. Each method changes that::
     step = compute + codecs + max(0, wire - overlap x compute)
     wire = ids + rows + gradients + max(0, sums - dense overlap x compute), each: latency of its rounds + bytes / bandwidth
 
-Sums of dense gradients and hot rows travel beside the backward pass, and beside the gradients of rows: where an all-to-all gets
-a share of the bandwidth only, they take what it leaves.
+Sums of dense gradients and hot rows travel beside the backward pass, and beside the gradients of
+rows: where an all-to-all gets a share of the bandwidth only, they take what it leaves.
 
-The hot set is the best one: rows whose exchange costs more than their sum, as long as they fit (``docs/papers/avoidance.md``,
-proposition 4). Shape legend: ``T`` tables.
+The hot set is the best one: rows whose exchange costs more than their sum, as long as they fit
+(``docs/papers/avoidance.md``, proposition 4). Shape legend: ``T`` tables.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class ModelLoad:
     overlap: float
     """Share of the computation that transfers hide behind."""
     dense_overlap: float
-    """Share of it beside which sums of dense gradients and hot rows travel: the backward pass goes on meanwhile."""
+    """Share of it beside which sums of dense gradients and hot rows travel: the backward pass goes
+    on meanwhile."""
 
     def __post_init__(self) -> None:
         if not self.frequencies_T or self.dim < 1 or self.samples < 1 or self.sync_every < 1:
@@ -117,7 +118,8 @@ class Fabric:
     message_s: float
     """A processor's time for one message."""
     all_to_all: float = 1.0
-    """Share of the bandwidth that an all-to-all gets, where the core of the network is narrower than its edge."""
+    """Share of the bandwidth that an all-to-all gets, where the core of the network is narrower
+    than its edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ class Cell:
         return self.costs[Methods()].step_s / self.costs[Methods(**{method: True})].step_s
 
     def gain(self, method: str) -> float:
-        """How much faster the best choice with a method is than the best without it; below 1 it does not pay."""
+        """How much faster the best choice is with a method than without; below 1 it does not pay."""
         with_s, without_s = (
             min(cost.step_s for methods, cost in self.costs.items() if getattr(methods, method) is on)
             for on in (True, False)
@@ -183,9 +185,10 @@ def simulate(
 
 
 def stops_paying(cells: Sequence[Cell], method: str) -> float:
-    """Gbit/s from which on a method does not pay any more; infinite if it still does at the largest, 0 if it never does.
+    """Gbit/s from which on a method does not pay any more.
 
-    ``cells`` are those of one number of devices.
+    Infinite if it still does at the largest, 0 if it never does. ``cells`` are those of one number
+    of devices.
     """
     by_speed = sorted(cells, key=lambda cell: cell.gbps)
     spans = paying_spans([cell.gbps for cell in by_speed], [cell.gain(method) for cell in by_speed])
@@ -193,9 +196,10 @@ def stops_paying(cells: Sequence[Cell], method: str) -> float:
 
 
 def paying_spans(gbps: Sequence[float], gains: Sequence[float]) -> list[tuple[float, float]]:
-    """Bandwidths between which a method pays, rising: from 0 if it does at the lowest one, to infinity at the largest.
+    """Bandwidths between which a method pays, rising.
 
-    Between two bandwidths, which rise, the gain is taken for linear in their logarithm.
+    From 0 if it does at the lowest one, to infinity if it does at the largest. Between two
+    bandwidths, which rise, the gain is taken for linear in their logarithm.
     """
     spans: list[tuple[float, float]] = []
     begin = 0.0 if gains[0] >= PAYS else None
@@ -258,7 +262,7 @@ def _rounds_s(network: Fabric, ranks: int, sums: float) -> float:
 
 
 def _rows_on_the_wire(model: ModelLoad, traffic: _Exchange, bounded: bool) -> tuple[float, float]:
-    """Bytes of rows and gradients, and seconds of coding them. A block is never larger than its rows are."""
+    """Bytes of rows and gradients, and seconds of coding; a block is never larger than its rows."""
     exact = 4.0 * model.dim * traffic.rows
     if not bounded:
         return 2 * exact, 0.0
@@ -320,8 +324,9 @@ def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) 
 def _least_hot_rate(model: ModelLoad, network: Fabric, methods: Methods) -> float:
     """Rate of lookups from which on copies of a row pay (proposition 4).
 
-    A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their bytes within a bound,
-    for each lookup (pooled), or with the probability q that the row is needed (dedup).
+    A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their
+    bytes within a bound, for each lookup (pooled), or with the probability q that the row is needed
+    (dedup).
     """
     summed = 2 * 4.0 * model.dim / (model.dense_ratio if methods.dense else 1.0) / model.sync_every
     sent = 2 * 4.0 * model.dim

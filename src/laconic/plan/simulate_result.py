@@ -14,11 +14,11 @@
       "stops": [{"ranks": 8, "gbps": [1.0, null]}]
     }
 
-``gains`` has one number for each method: the best step without it / the best step with it. ``alone`` has
-the step with all methods off / the step with this one alone. ``stops`` says from which bandwidth on a
-method does not pay any more: null where it still does at the largest, 0 where it never does. A method may
-pay only from some bandwidth on: ``gains`` show it. Wire, codecs and bytes are those of the best choice,
-for one rank and step.
+``gains`` has one number for each method: the best step without it / the best step with it.
+``alone`` has the step with all methods off / the step with this one alone. ``stops`` says from
+which bandwidth on a method does not pay any more: null where it still does at the largest, 0 where
+it never does. A method may pay only from some bandwidth on: ``gains`` show it. Wire, codecs and
+bytes are those of the best choice, for one rank and step.
 """
 
 from __future__ import annotations

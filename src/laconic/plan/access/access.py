@@ -1,8 +1,9 @@
 """How often the rows of each table are looked up, as ``laconic profile`` found it.
 
-Of every table a *head* of rows is known by name, each with its count. What is not in it is the *tail*, known as runs:
-so many rows with so many lookups between them. Counts of head and tail add up to the table's lookups; rows that are in
-neither were not looked up. ``access_file`` reads and writes these values; ``access_load`` tells the planner.
+Of every table a *head* of rows is known by name, each with its count. What is not in it is the
+*tail*, known as runs: so many rows with so many lookups between them. Counts of head and tail add
+up to the table's lookups; rows that are in neither were not looked up. ``access_file`` reads and
+writes these values; ``access_load`` tells the planner.
 
 Shape legend: ``H`` rows of the head, ``R`` runs of the tail, ``G`` runs of equal probability.
 """
@@ -56,13 +57,13 @@ class DistinctRows:
 
 @dataclass(frozen=True, slots=True)
 class Zipf:
-    """The k-th most frequent row is looked up in proportion to ``k ** -exponent``, among the first ``ranks`` rows."""
+    """Row k of the first ``ranks`` is looked up in proportion to ``k ** -exponent``."""
 
     __pydantic_config__ = _CHECKED
     exponent: Positive
     ks: Share
-    """Kolmogorov-Smirnov distance: largest difference between the shares of lookups that the k most frequent of these
-    rows have, and should have."""
+    """Kolmogorov-Smirnov distance: largest difference between the shares of lookups that the k most
+    frequent of these rows have, and should have."""
     ranks: Some
 
 
@@ -70,8 +71,8 @@ class Zipf:
 class Drift:
     """How far lookups in the last third of the samples differ from those in the first.
 
-    The total variation distance less what chance alone makes of it: 0 for samples in random order, 1 where no row of
-    the first third is seen in the last.
+    The total variation distance less what chance alone makes of it: 0 for samples in random order,
+    1 where no row of the first third is seen in the last.
     """
 
     __pydantic_config__ = _CHECKED
@@ -94,20 +95,22 @@ class TableAccess:
 
     counts_H: Ints
     missed_H: Ints
-    """At most so many lookups of this row are counted in the tail instead; 0: the count is exact."""
+    """At most so many lookups of this row are counted in the tail instead; 0: the count is
+    exact."""
 
     tail_rows_R: Ints
     tail_lookups_R: Ints
     """Of the tail's runs, by falling lookups of a row; at least one lookup a row."""
 
     sampled: int
-    """Rows of the tail from whose exact counts its runs are estimated, drawn at random: the number of rows in the tail
-    has a relative standard error of about ``sampled ** -0.5``, so has a run by its share of them. 0: no tail."""
+    """Rows of the tail from whose exact counts its runs are estimated, drawn at random: the number
+    of rows in the tail has a relative standard error of about ``sampled ** -0.5``, so has a run by
+    its share of them. 0: no tail."""
 
     distinct: DistinctRows
     bags: tuple[tuple[int, int], ...]
-    """Lengths of bags, rising, and how many samples have them; from 64 on, lengths of one range share an entry, that of
-    its shortest."""
+    """Lengths of bags, rising, and how many samples have them; from 64 on, lengths of one range
+    share an entry, that of its shortest."""
 
     zipf: Zipf | None
     """None: too few rows are looked up often enough to fit anything."""
@@ -126,16 +129,17 @@ class TableAccess:
         return not self.tail_rows_R.size and not self.missed_H.any()
 
     def probabilities(self) -> tuple[Ints, Floats]:
-        """Make runs ``(count_G, probability_G)``: rows in a run, and how likely a lookup hits a given row of it.
+        """Make runs ``(count_G, probability_G)``: rows, and how likely a lookup hits a given one.
 
-        By falling probability; rows that were never looked up are the last run, of probability 0. Counts add up to
-        ``rows``, and their products with probabilities to 1 (to 0 where there were no lookups).
+        By falling probability; rows that were never looked up are the last run, of probability 0.
+        Counts add up to ``rows``, and their products with probabilities to 1 (to 0 where there were
+        no lookups).
         """
         count_G, each_G = self.runs()
         return count_G, each_G / max(self.lookups, 1)
 
     def runs(self) -> tuple[Ints, Floats]:
-        """Rows in a run, and lookups of each of its rows, by falling lookups; the last run may have none."""
+        """Rows of each run, and lookups of each row in it, which fall; the last may have none."""
         counts, sizes = np.unique(self.counts_H, return_counts=True)
         unseen = self.rows - self.ids_H.size - int(self.tail_rows_R.sum())
         count_G = np.concatenate([sizes, self.tail_rows_R, [unseen]]).astype(np.int64)
@@ -197,9 +201,10 @@ def hottest_ids(table: TableAccess, count: int) -> Ints:
 
 
 def warm_ids(table: TableAccess, choice: Place, ranks: int) -> Ints:
-    """Ids of the most frequent rows behind the hot ones, ascending; of a dealt table as many as planned on each rank.
+    """Ids of the most frequent rows behind the hot ones, ascending.
 
-    They may be fewer than planned, where one rank has fewer of the rows whose ids are known.
+    A dealt table has as many as planned on each rank. They may be fewer than planned, where one
+    rank has fewer of the rows whose ids are known.
     """
     ids_H = table.ids_H[choice.hot :].astype(np.int64)
     if choice.sharding != "row":

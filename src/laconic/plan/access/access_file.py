@@ -1,6 +1,7 @@
-"""The file of access statistics: Parquet that anything can read, with the rest as JSON in its metadata.
+"""The file of access statistics: Parquet that anything can read, with JSON in its metadata.
 
-``docs/guides/profile.md`` has the format. Files come from elsewhere: all that they claim is checked.
+``docs/guides/profile.md`` has the format. Files come from elsewhere: all that they claim is
+checked.
 """
 
 from __future__ import annotations

@@ -1,22 +1,24 @@
 """What counts of single rows say of the others: the tail, Zipf's law, and drift.
 
-**Tail.** What is not counted row by row becomes runs of rows that are looked up about equally often.
+**Tail.** What is not counted row by row becomes runs of rows that are looked up about equally
+often.
 
-**Zipf's law** is fitted to the rows that were looked up often enough to be ranked. Rows are ranked by their
-own counts, so ranks of rare rows are chance; only rows with at least eight lookups are fitted. Among these, the
-exponent has the greatest likelihood: the mean logarithm of the rank is what the law says. Ranks above 64 are
-taken in bins 1 % wide.
+**Zipf's law** is fitted to the rows that were looked up often enough to be ranked. Rows are ranked
+by their own counts, so ranks of rare rows are chance; only rows with at least eight lookups are
+fitted. Among these, the exponent has the greatest likelihood: the mean logarithm of the rank is
+what the law says. Ranks above 64 are taken in bins 1 % wide.
 
-**Drift** is how far two parts of a data set look up different rows, beyond what chance makes of it. Let a row have
-``a`` of ``n`` lookups in the first part and ``b`` of ``m`` in the last. Total variation is half the sum of
-``|a / n - b / m|`` over all rows: between 0 and 1, but far from 0 for two halves of one shuffled set, whose rare
-rows fall into one half or the other. Given ``c = a + b`` and no drift, ``a`` is binomial with ``f = n / (n + m)``,
-and the expected ``|a / n - b / m|`` is ``(n + m) / (n m)`` times its mean deviation, which de Moivre's formula
-gives exactly. With the sum of these, ``chance``, the distance is ``(TV - chance) / (1 - chance)``, as other indices
-are adjusted for chance.
+**Drift** is how far two parts of a data set look up different rows, beyond what chance makes of it.
+Let a row have ``a`` of ``n`` lookups in the first part and ``b`` of ``m`` in the last. Total
+variation is half the sum of ``|a / n - b / m|`` over all rows: between 0 and 1, but far from 0 for
+two halves of one shuffled set, whose rare rows fall into one half or the other. Given ``c = a + b``
+and no drift, ``a`` is binomial with ``f = n / (n + m)``, and the expected ``|a / n - b / m|`` is
+``(n + m) / (n m)`` times its mean deviation, which de Moivre's formula gives exactly. With the sum
+of these, ``chance``, the distance is ``(TV - chance) / (1 - chance)``, as other indices are
+adjusted for chance.
 
-Shape legend: ``S`` sampled ids of the tail, ``R`` runs of the tail, ``G`` runs of equal counts, ``B`` bins of ranks,
-``N`` rows, or sampled ones with a weight, ``C`` distinct sums of their counts.
+Shape legend: ``S`` sampled ids of the tail, ``R`` runs of the tail, ``G`` runs of equal counts,
+``B`` bins of ranks, ``N`` rows, or sampled ones with a weight, ``C`` distinct sums of their counts.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def coarse(values: Ints) -> Ints:
 
 
 def allot(total: int, weights: Floats) -> Ints:
-    """Divide a whole number in proportion to weights: each part is rounded down, largest remainders up."""
+    """Divide a whole number in proportion to weights; the largest remainders are rounded up."""
     if not weights.size:
         return np.empty(0, dtype=np.int64)
     share = weights / weights.sum() * total
@@ -63,10 +65,11 @@ def allot(total: int, weights: Floats) -> Ints:
 
 
 def tail_size(sampled: int, chance: float, head: int, rows: int, lookups: int) -> DistinctRows:
-    """Rows that were looked up, of which ``head`` are known and ``sampled`` others were drawn with a chance.
+    """Estimate how many rows were looked up: ``head``, and others that ``sampled`` are drawn from.
 
-    ``lookups`` of the tail bound its rows from above, and from below by one where there are any. The interval solves
-    ``(sampled - x) ** 2 <= 25 x`` for the expected number x, as is right for a Poisson variable.
+    ``lookups`` of the tail bound its rows from above, and from below by one where there are any.
+    The interval solves ``(sampled - x) ** 2 <= 25 x`` for the expected number x, as is right for a
+    Poisson variable.
     """
     most = min(rows - head, lookups)
     least = min(1, most)
@@ -79,7 +82,7 @@ def tail_size(sampled: int, chance: float, head: int, rows: int, lookups: int) -
 
 
 def tail_runs(count_S: Ints, rows: int, lookups: int) -> tuple[Ints, Ints]:
-    """Spread ``rows`` and ``lookups`` like the counts of sampled ids: rows and lookups of every run, both exact sums."""
+    """Spread ``rows`` and ``lookups`` like the counts of sampled ids; both sums are exact."""
     if not rows:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     if not count_S.size:
@@ -97,7 +100,7 @@ def tail_runs(count_S: Ints, rows: int, lookups: int) -> tuple[Ints, Ints]:
 
 
 def fit_zipf(rows_G: Ints, lookups_G: Floats) -> Zipf | None:
-    """Fit runs of rows and lookups of each of their rows, by falling lookups; None where too few can be ranked."""
+    """Fit runs of rows, by falling lookups of a row; None where too few can be ranked."""
     often = lookups_G >= _LEAST_COUNT
     rows_G, lookups_G = rows_G[often], lookups_G[often]
     ranks = int(rows_G.sum())
@@ -120,7 +123,7 @@ def fit_zipf(rows_G: Ints, lookups_G: Floats) -> Zipf | None:
 
 
 def zipf_shares(zipf: Zipf, ranks: Floats) -> Floats:
-    """Share of the fitted rows' lookups that the law gives the first k rows, for every rank k; beyond 1 past the last."""
+    """Share of the fitted rows' lookups that the law gives the first k rows, for every k."""
     edge_B = _edges(max(int(ranks.max(initial=1)), zipf.ranks))
     law_B = np.concatenate([[0.0], np.cumsum(_law(*_middles(edge_B), zipf.exponent))])
     shares: Floats = np.interp(ranks, edge_B, law_B / np.interp(zipf.ranks, edge_B, law_B))
@@ -150,7 +153,7 @@ def _law(middle_B: Floats, width_B: Floats, exponent: float) -> Floats:
 def drift_between(
     first_N: Ints, last_N: Ints, weight_N: NDArray[np.float64], lookups: tuple[int, int]
 ) -> Drift | None:
-    """Compare counts in two parts of so many lookups; None where chance alone explains any distance."""
+    """Compare counts in two parts of so many lookups; None where chance explains any distance."""
     n, m = lookups
     if not n or not m:
         return None

@@ -1,8 +1,8 @@
 """Access statistics in one pass over the lookups of a data set.
 
-Memory is bounded whatever is looked up: ``capacity`` ids are counted in all tables together, twice at most, at 40 bytes
-each, and as many again wait to be counted. Tables divide it between them: one with fewer rows than its
-share leaves the rest to the others. ``table_counter`` has the method.
+Memory is bounded whatever is looked up: ``capacity`` ids are counted in all tables together, twice
+at most, at 40 bytes each, and as many again wait to be counted. Tables divide it between them: one
+with fewer rows than its share leaves the rest to the others. ``table_counter`` has the method.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Profiler:
 
 
 def capacities(rows: Sequence[int], total: int) -> list[int]:
-    """Divide room for ids between tables: no more than they have rows, else equal shares, but never too few."""
+    """Divide room for ids between tables: at most their rows, else equal shares."""
     shares = [0] * len(rows)
     left = total
     by_size = sorted(range(len(rows)), key=rows.__getitem__)

@@ -1,18 +1,19 @@
 """Counts the lookups of one table in one pass, in memory that does not grow with what is looked up.
 
-Ids wait in a buffer; a full one is sorted and added at once, so what comes out does not depend on the blocks in which
-ids came. As long as there are no more than ``capacity`` distinct ids, all counts are exact and nothing else matters.
-From then on there are two sets of at most ``capacity`` ids:
+Ids wait in a buffer; a full one is sorted and added at once, so what comes out does not depend on
+the blocks in which ids came. As long as there are no more than ``capacity`` distinct ids, all
+counts are exact and nothing else matters. From then on there are two sets of at most ``capacity``
+ids:
 
-sample  the ids with the smallest places : a fair sample of all ids, each counted exactly, because an
+sample  the ids with the smallest places: a fair sample of all ids, each counted exactly, because an
         id that is in it at the end never left it. What all other ids have in common is estimated from it.
 held    the most frequent ids (lossy counting, Manku and Motwani, VLDB 2002, with a floor that rises only when there is
         no room): an id whose count may not exceed ``floor`` is dropped; an id that comes, or comes again, may have
         been looked up ``floor`` times before. Frequent ids come early and stay: they have missed nothing.
 
-An id's *place* is a 64-bit word as good as drawn at random, the same in every run. Ids are sorted by place: the first k
-of them are then a fair sample of all ids, and their ids can be had back. Shape legend: ``N`` ids held, ``U`` distinct ids
-that are added.
+An id's *place* is a 64-bit word as good as drawn at random, the same in every run. Ids are sorted
+by place: the first k of them are then a fair sample of all ids, and their ids can be had back.
+Shape legend: ``N`` ids held, ``U`` distinct ids that are added.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Tallies:
         return int(self.place_N.size)
 
     def add(self, place_U: Places, count_U: Ints, *, part: str | None, missed: int = 0) -> None:
-        """Add counts; ``part`` is "first", "last" or neither, ``missed`` what new ids may have had before."""
+        """Add counts; ``part``: "first", "last" or None; ``missed``: lookups new ids may have had."""
         at_U = np.searchsorted(self.place_N, place_U)
         known_U = np.zeros(place_U.size, dtype=np.bool_)
         inside = at_U < len(self)

@@ -1,4 +1,4 @@
-"""What others would do with the same tables on the same machines, as plans under the same cost model.
+"""What others would do with the same tables and machines, as plans under the same cost model.
 
 =========== ==========================================================================================
 table       whole tables, spread over ranks so that the step is short: model parallelism as in DLRM
@@ -10,8 +10,9 @@ per_table   TorchRec's planner: each table gets the kind of place that is cheape
             first to the rank where the step is shortest; uniform proposals are tried too
 =========== ==========================================================================================
 
-Each sends rows or pooled vectors, whichever is cheaper for the table. None may use files. A plan that lacks
-memory is still a plan; ``Problem.shortage`` tells. Shape legend: ``G`` runs of equally likely rows.
+Each sends rows or pooled vectors, whichever is cheaper for the table. None may use files. A plan
+that lacks memory is still a plan; ``Problem.shortage`` tells. Shape legend: ``G`` runs of equally
+likely rows.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ def per_table(problem: Problem) -> list[Place]:
 
 
 def threshold(problem: Problem, speed_ratio: float = 1.0) -> list[Place]:
-    """Copy rows that a batch looks up more often than ``speed_ratio``: that of all-to-all beside all-reduce.
+    """Copy rows that a batch looks up more often than ``speed_ratio``.
 
-    Copies are limited by what memory dealt tables leave.
+    It is the speed of all-to-all beside all-reduce. Copies are limited by what memory dealt tables
+    leave.
     """
     choices = row_wise(problem)
     workload = problem.workload

@@ -56,7 +56,7 @@ class Milp:
 
 @contextmanager
 def silent_stdout() -> Iterator[None]:
-    """Send what C and C++ print to standard output nowhere; what Python has written waits in its own buffer."""
+    """Send what C prints to standard output nowhere; what Python wrote waits in its buffer."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
     try:

@@ -1,12 +1,13 @@
-"""Better places, one table or two at a time, until none is found: the cost model itself judges, rank by rank.
+"""Better places, one table or two at a time, until none is found: the cost model judges.
 
-Memory comes first: of two plans the one that lacks less of it is better, then the one with the shorter step, then
-the one that sends less. So a start that does not fit is repaired, if such moves can do it.
+Memory comes first: of two plans the one that lacks less of it is better, then the one with the
+shorter step, then the one that sends less. So a start that does not fit is repaired, if such moves
+can do it.
 
-The simplest plan that takes hardly longer is better still: predictions are expectations. Whole tables that
-balance on average do not in every step; hot rows go out of fashion. Rows dealt to all ranks have neither
-problem. Tables that memory has room for need no files. So what gains next to nothing is undone.
-Shape legend: ``K`` resources, ``N`` ranks, ``A`` alternatives.
+The simplest plan that takes hardly longer is better still: predictions are expectations. Whole
+tables that balance on average do not in every step; hot rows go out of fashion. Rows dealt to all
+ranks have neither problem. Tables that memory has room for need no files. So what gains next to
+nothing is undone. Shape legend: ``K`` resources, ``N`` ranks, ``A`` alternatives.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def improve(problem: Problem, start: Sequence[Place]) -> list[Place]:
 
 
 def spread_owners(problem: Problem, choices: Sequence[Place], *, within_groups: bool = False) -> list[Place]:
-    """Give whole tables owners, the heaviest table first; or only move them within the group that they are on."""
+    """Give whole tables owners, the heaviest first; or only move them within their groups."""
     group_N = problem.cluster.group_N
     spread = list(choices)
     whole = {t for t, choice in enumerate(choices) if choice.owner is not None}
@@ -90,9 +91,10 @@ def with_best_owner(
 
 
 def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Place, hot: int) -> tuple[Place, Score]:
-    """Find a table's best place of one kind on top of ``base_KN``; numbers of hot rows around ``hot``, and none.
+    """Find a table's best place of one kind on top of ``base_KN``.
 
-    A cold one gets as many warm rows as there is room for.
+    Numbers of hot rows around ``hot``, and none, are tried. A cold one gets as many warm rows as
+    there is room for.
     """
     found: list[tuple[Place, Score]] = []
     for count in _hot_counts(problem.cuts(t), hot) if kind.can_have_hot_rows else (0,):
@@ -107,7 +109,7 @@ def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Place, hot: in
 
 
 def _fitting(problem: Problem, base_KN: Floats, t: int, choice: Place) -> int:
-    """Warm rows that memory has room for, on the rank that has most of it if the table is on one."""
+    """Warm rows that memory has room for; a whole table goes to the rank with most of it."""
     size = problem.workload.row_bytes * (1 + 1e-12)  # rounding must not make room
     room_N = problem.cluster.memory_N - (base_KN + problem.spread_KN(t, choice))[Resource.RAM]
     if choice.sharding == "table":
@@ -177,7 +179,7 @@ def _weights_K(problem: Problem) -> Floats:
 
 
 def simplify(problem: Problem, choices: Sequence[Place]) -> list[Place]:
-    """Deal tables by rows, forget hot rows, first everywhere, then table by table, and leave files, as long as that is free."""
+    """Deal tables by rows, forget hot rows, and leave files, as long as that is free."""
     short, seconds = score(problem, choices)
     limit = (short, seconds * SLACK)
     simple = list(choices)

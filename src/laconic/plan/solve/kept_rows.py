@@ -1,12 +1,14 @@
 """Rows of a cold table in the order in which memory should have them, and what each saves.
 
-The k most frequent rows, if memory has them, save a step S(k) reads of the file, and as many writes. S is concave: the rarer a row,
-the less it saves. A linear program needs it as segments. These are those of some of its tangents, which meet S where
-they touch it and are above it elsewhere, so that what the program finds is a bound for every number of rows.
+The k most frequent rows, if memory has them, save a step S(k) reads of the file, and as many
+writes. S is concave: the rarer a row, the less it saves. A linear program needs it as segments.
+These are those of some of its tangents, which meet S where they touch it and are above it
+elsewhere, so that what the program finds is a bound for every number of rows.
 
-Memory that places leave free goes to these rows. Whatever is in memory is not read from files, so none of it
-should be left. A row takes as much memory for the reads it saves wherever it is: all tables compete, the most
-frequent rows first, as long as the ranks that own them have room. Shape legend: ``S`` segments, ``N`` ranks.
+Memory that places leave free goes to these rows. Whatever is in memory is not read from files, so
+none of it should be left. A row takes as much memory for the reads it saves wherever it is: all
+tables compete, the most frequent rows first, as long as the ranks that own them have room. Shape
+legend: ``S`` segments, ``N`` ranks.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ _FLATTER = 1e-9  # slopes that differ by less of the steepest one are the same
 
 
 def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats, Floats]:
-    """Rows of each segment, ``most`` in all, and reads that a row of it saves; the most frequent rows first.
+    """Rows of each segment, ``most`` in all, and reads that a row saves; frequent rows first.
 
-    At most so many ``tangents``. Half of them touch S where numbers of rows differ by a constant factor, for steep laws, and
-    half by a constant number, for flat ones.
+    At most so many ``tangents``. Half of them touch S where numbers of rows differ by a constant
+    factor, for steep laws, and half by a constant number, for flat ones.
     """
     if most < 1:
         return np.empty(0), np.empty(0)
@@ -50,7 +52,7 @@ def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats,
 
 
 def share_memory(problem: Problem, choices: Sequence[Place]) -> list[Place]:
-    """Choose numbers of warm rows anew, all else being as it is; or return the choices, if they are better."""
+    """Choose numbers of warm rows anew; or return the choices, if they are better."""
     bare = [replace(choice, warm=0) for choice in choices]
     pieces = [piece for t, choice in enumerate(bare) if choice.cold for piece in _pieces(problem, t, choice)]
     room_N = problem.cluster.memory_N - problem.total_KN(bare)[Resource.RAM]
@@ -71,7 +73,7 @@ def share_memory(problem: Problem, choices: Sequence[Place]) -> list[Place]:
 
 
 def _pieces(problem: Problem, t: int, choice: Place) -> list[tuple[float, int, float]]:
-    """Segments of a table's rows behind its hot ones: what a row saves, negative, the table, and how many rows."""
+    """Segments of rows behind the hot ones: what a row saves, negative, table, number of rows."""
     found, hot = [], float(choice.hot)
     rows_S, saved_S = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
     for rows, saved in zip(rows_S.tolist(), saved_S.tolist(), strict=True):

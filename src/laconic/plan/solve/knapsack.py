@@ -1,15 +1,17 @@
-"""One option for each part of a model, at the least cost within a budget of harm: solved to the end.
+"""One option for each part of a model, at the least cost within a budget of harm.
 
 The multiple-choice knapsack as a mixed-integer program for HiGHS::
 
     minimize   sum cost[i, o] x[i, o]
     subject to sum harm[i, o] x[i, o] <= budget,   sum_o x[i, o] = 1 for each part i,   x in {0, 1}
 
-A greedy choice is within one step of the best, but that step may be the largest table's, a third of the
-model. With some dozens of parts the best itself takes milliseconds. Negative harm is noise and counts as none.
+A greedy choice is within one step of the best, but that step may be the largest table's, a third of
+the model. With some dozens of parts the best itself takes milliseconds. Negative harm is noise and
+counts as none.
 
-HiGHS holds constraints to a millionth. A choice that exceeds the budget by that is solved for again with a
-little less budget; the bound is that of the first program, so it covers everything within the budget.
+HiGHS holds constraints to a millionth. A choice that exceeds the budget by that is solved for again
+with a little less budget; the bound is that of the first program, so it covers everything within
+the budget.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Allocation:
 
 
 def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
-    """Choose an option of each part; ``PlanError`` where even the least harmful ones exceed the budget.
+    """Choose an option of each part; ``PlanError`` where none are within the budget.
 
     Options of infinite cost or harm are not taken. Of equal options of a part the first is.
     """
@@ -97,7 +99,7 @@ def _frontier(i: int, part: Sequence[Option]) -> list[int]:
 
 
 class _Knapsack:
-    """The program over the options that no other beats. Shape legend: ``X`` these options of all parts."""
+    """The program over options that no other beats. Shape legend: ``X`` these of all parts."""
 
     def __init__(
         self, parts: Sequence[Sequence[Option]], frontiers: Sequence[Sequence[int]], budget: float
@@ -117,7 +119,7 @@ class _Knapsack:
         return math.fsum(max(part[o].harm, 0.0) for part, o in zip(self._parts, chosen, strict=True))
 
     def solve(self, share: float) -> tuple[tuple[int, ...], float] | None:
-        """Return the best choice within this share of the budget and the least cost possible; None: there is none."""
+        """Return the best choice within this share of the budget, and the least cost; or None."""
         from scipy.sparse import csr_array, vstack  # noqa: PLC0415 -- optional
 
         count, one = len(self._option_X), np.ones(len(self._parts))

@@ -43,7 +43,7 @@ class Planned:
 
     @property
     def gap(self) -> float:
-        """How much longer the step would be than any plan's, if none looked ahead, as a share of it."""
+        """Share that the step may be longer than that of the best plan, if none looks ahead."""
         placed_s = self.time.step_s + self.time.ahead_s
         return max(placed_s / self.bound_s - 1, 0.0) if self.bound_s else 0.0
 
@@ -70,7 +70,7 @@ def plan_tables(problem: Problem) -> Planned:
 
 
 def _dealt_with_files(problem: Problem) -> list[list[Place]]:
-    """Deal all tables, the largest ones in files until memory has room for the others; nothing where all have, or no files."""
+    """Deal all tables, the largest in files until the others fit; nothing where all do."""
     dealt, tables = [Place("row")] * len(problem.costs), problem.workload.tables
     if not problem.shortage(dealt) or Place("row", cold=True) not in problem.kinds:
         return []

@@ -39,7 +39,7 @@ class Problem:
 
     @cached_property
     def kinds(self) -> tuple[Place, ...]:
-        """Kinds of places that there are on this cluster; whole tables in files need a rank that has them."""
+        """Kinds of places on this cluster; whole tables in files need a rank that has files."""
         warm = [
             Place("row"),
             Place("row", "pooled"),
@@ -64,7 +64,7 @@ class Problem:
         return ranks[self.timeline.file_space_N > 0] if kind.cold else ranks
 
     def cuts(self, t: int) -> tuple[int, ...]:
-        """Numbers of hot rows that are considered for a table, rising: none, then by a constant factor."""
+        """Numbers of hot rows that are considered for a table: none, then by a constant factor."""
         return self._cuts[t]
 
     @cached_property
@@ -79,7 +79,7 @@ class Problem:
         return (0, *(int(k) for k in np.unique(np.rint(np.geomspace(1, most, _CUTS)))))
 
     def warm_rows(self, t: int, choice: Place, rows: float) -> int:
-        """At most so many warm rows of a table: whole ones, known ones, and as many on each rank of a dealt one."""
+        """Limit warm rows of a table: to known ones, and as many on each rank of a dealt one."""
         count = int(min(rows, self.workload.tables[t].candidates - choice.hot))
         return max(count - count % self.ranks if choice.sharding == "row" else count, 0)
 
@@ -128,7 +128,7 @@ class Problem:
 
 
 def does_not_fit(problem: Problem) -> PlanError:
-    """Return the error that says how many bytes are short, because of which table, and what would help."""
+    """Return the error that says how many bytes are short, for which table, and what would help."""
     workload, ranks = problem.workload, problem.ranks
     largest = max(workload.tables, key=lambda table: table.rows)
     whole = workload.row_bytes * largest.rows
@@ -162,7 +162,7 @@ def does_not_fit(problem: Problem) -> PlanError:
 
 
 def _tier_bytes(problem: Problem) -> float:
-    """Sum up shares of the largest tables until the rest fits the smallest memory: what a tier must have."""
+    """Bytes that a tier must have: shares of the largest tables, until the others fit."""
     workload, ranks = problem.workload, problem.ranks
     shares = sorted(math.ceil(table.rows / ranks) * workload.row_bytes for table in workload.tables)
     memory, files = float(problem.cluster.memory_N.min()), 0

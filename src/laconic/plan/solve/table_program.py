@@ -1,8 +1,9 @@
 """Places of all tables at once, as a mixed-integer program that HiGHS solves.
 
-Devices of a group are alike, so the program places tables on *groups*, each of whose devices gets the mean of its group's load;
-``improve`` then chooses devices. What the mean hides can only make a step longer, so the optimum of the program, with
-fractions of tables allowed, is a bound that no plan can beat::
+Devices of a group are alike, so the program places tables on *groups*, each of whose devices gets
+the mean of its group's load; ``improve`` then chooses devices. What the mean hides can only make a
+step longer, so the optimum of the program, with fractions of tables allowed, is a bound that no
+plan can beat::
 
     minimize   busy + exposed
     x[t, place] = 1 for one place of each table;  hot segments z <= x, the hottest rows first
@@ -12,8 +13,8 @@ fractions of tables allowed, is a bound that no plan can beat::
     exposed >= constant + sum of phases - overlap,  exposed >= 0
     kept    <= memory                                             of each group
 
-Rows are worth copying the more the hotter they are, at any price of the constraints, so segments fill in their order.
-Shape legend: ``T`` tables, ``K`` resources, ``H`` groups of devices.
+Rows are worth copying the more the hotter they are, at any price of the constraints, so segments
+fill in their order. Shape legend: ``T`` tables, ``K`` resources, ``H`` groups of devices.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class Relaxed:
     """No plan's step is shorter."""
 
     starts: tuple[tuple[Place, ...], ...]
-    """Plans to begin with: of the program, if time sufficed, and of its relaxation, rounded. Owners are first ranks of their
-    groups."""
+    """Plans to begin with: of the program, if time sufficed, and of its relaxation, rounded. Owners
+    are first ranks of their groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column: a table's place, one segment of its hot rows there, or of those that are kept in memory."""
+    """A column: a table's place, or a segment of rows there that are hot or kept in memory."""
 
     table: int
     kind: Place
@@ -73,7 +74,7 @@ class _Column:
 
 
 def solve_tables(problem: Problem, time_limit_s: float = 4.0) -> Relaxed | None:
-    """Solve the program, to the end or as far as time allows; None where even fractions of tables do not fit."""
+    """Solve the program as far as time allows; None where even fractions of tables do not fit."""
     program = _Program(problem)
     relaxed = program.solve(integral=False, tie=0.0, time_limit_s=None)  # None must mean that nothing fits
     if relaxed is None:
@@ -177,7 +178,7 @@ class _Program:
             before = load
 
     def _kept_segments(self, t: int, kind: Place, group: int | None) -> Iterable[_Column]:
-        """Rows that memory has instead of the file: on the owner of a whole table, or a share on each rank."""
+        """Rows that memory has instead of the file: on the owner, or a share on each rank."""
         problem = self._problem
         segments = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
         for rows, saved in zip(*(values.tolist() for values in segments), strict=True):
