@@ -186,9 +186,13 @@ def test_a_cut_link_ends_every_rank_with_an_error(tmp_path, machine):
             settings,
             "--set",
             "train.timeout_s=5",
+            "--set",
+            "train.checkpoint_every=100",  # at a checkpoint ranks wait for each other for minutes
+            "--set",
+            "train.eval_every=1000",
         ]
         job = lab.start(command, env={"OMP_NUM_THREADS": "1"}, grace_s=PATIENCE_S)
-        steps.wait_for(8)
+        steps.wait_for(103)
         lab.link_down(2)
         result = job.wait(PATIENCE_S)
     assert result.exit_codes == [1, 1, 1]
@@ -196,4 +200,4 @@ def test_a_cut_link_ends_every_rank_with_an_error(tmp_path, machine):
         assert not host.ended_by_lab
         assert_lost(host.host, [line for line in host.output.splitlines() if line.startswith("laconic")])
         assert "Traceback" not in host.output
-    assert newest_step(tmp_path / "run") >= 5
+    assert newest_step(tmp_path / "run") >= 100
