@@ -43,9 +43,10 @@ def _main(
 
 
 # torch imports _dynamo, which takes a second or two, when its first optimizer is made; and every rank
-# imports the file of its test, or what a benchmark's worker needs
+# imports the file of its test, or what a benchmark's worker needs; commands solve and serve
 NEEDED = [
     *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
+    *("scipy.optimize", "fastapi"),
     *("benchmarks.worker", "benchmarks.reduction.sums", "benchmarks.training.methods"),
 ]
 
