@@ -126,7 +126,7 @@ def test_an_economical_policy_also_lets_dense_gradients_travel_as_they_are(
         policy = tmp_path / "policy.toml"
         policy.write_text("[exchange]\neconomy = true\n")
     given = {}
-    monkeypatch.setattr(dense, "register_ddp", lambda _replica, **how: given.update(how))
+    monkeypatch.setattr(dense, "register_ddp", lambda _replica, _method, **how: given.update(how))
     dense.compress_gradients(None, settings_of(policy, text + "[dense]\nsend = 'levels'"))
     assert given["bypass"] is bypasses
 
