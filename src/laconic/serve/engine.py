@@ -274,4 +274,6 @@ def _signature(artifact: Artifact) -> Signature:
         for table in features.tables
         if table.raw is not None
     }
-    return Signature(features.sample_schema, unknown, None if features.raw == "unknown" else features, raw_ids)
+    return Signature(
+        features.sample_schema, unknown, None if features.raw == "unknown" else features, raw_ids
+    )
