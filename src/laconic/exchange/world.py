@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["GroupWorld", "LocalWorld", "World", "one_rank"]
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
+_PATIENCE_S = 120
 
 
 class World(Protocol):
@@ -77,6 +79,7 @@ class LocalWorld:
         self._queues: defaultdict[tuple[int, int, int], SimpleQueue[Any]] = defaultdict(SimpleQueue)
         self._opened = [0] * ranks
         self._failed = False
+        self._opening = RLock()  # two ranks that look for one queue at once would make two
 
     def of(self, rank: int) -> World:
         """Return the world as one rank sees it."""
@@ -86,17 +89,19 @@ class LocalWorld:
         """Open a rank's next transport, which meets those that the others open as their next."""
         number, others = self._opened[rank], [other for other in range(self.ranks) if other != rank]
         self._opened[rank] += 1
-        outgoing = {other: self._queues[number, rank, other] for other in others}
-        incoming = {other: self._queues[number, other, rank] for other in others}
-        if self._failed:
-            self.fail()
+        with self._opening:
+            outgoing = {other: self._queues[number, rank, other] for other in others}
+            incoming = {other: self._queues[number, other, rank] for other in others}
+            if self._failed:
+                self.fail()
         return _LocalTransport(name, rank, outgoing, incoming)
 
     def fail(self) -> None:
         """Let every rank that waits for a message, or will, end with ``CommError``."""
-        self._failed = True
-        for queue in list(self._queues.values()):
-            queue.put(_FAILED)
+        with self._opening:
+            self._failed = True
+            for queue in self._queues.values():
+                queue.put(_FAILED)
 
 
 def one_rank() -> World:
@@ -155,7 +160,13 @@ class _LocalTransport(Transport):
         self._receive(out, sizes_N)
 
     def _next(self, source: int) -> Any:
-        value = self._incoming[source].get()
+        try:
+            value = self._incoming[source].get(timeout=_PATIENCE_S)
+        except Empty as error:
+            raise CommError(
+                f"{self.name}: expected a message of rank {source} within {_PATIENCE_S} s, got none; "
+                "every rank of this process must take the same steps"
+            ) from error
         if value is _FAILED:
             self._incoming[source].put(value)  # for whoever asks next
             raise CommError(f"{self.name}: another rank of this process failed; see its error")
