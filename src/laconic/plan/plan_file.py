@@ -335,8 +335,8 @@ def read_row_ids(path: Path, sha256: str, expected: Mapping[str, tuple[int, int]
             if sorted(archive.namelist()) != known:
                 raise FormatError(f"{path}: expected arrays {known}, got {sorted(archive.namelist())}")
             return {name: _read(path, archive, name, *counts) for name, counts in expected.items()}
-    # the last two: a way to compress that zipfile does not know, and a password
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    # RuntimeError: a password, or a way to compress that zipfile does not know
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise FormatError(f"{path}: expected an .npz file, got one that is damaged: {error}") from None
 
 
