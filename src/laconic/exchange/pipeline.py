@@ -159,12 +159,13 @@ class Pipeline:
             self.step -= 1
             self._under_way -= 1
 
-    def settle(self) -> int:
-        """Wait until rows are as the last ``update`` leaves them; return how many of this rank it changed."""
-        return 0 if self._update is None else self._update.result()
+    def settle(self) -> None:
+        """Wait until rows are as the last ``update`` leaves them."""
+        if self._update is not None:
+            self._update.result()
 
     def finish(self) -> int:
-        """Settle; what was changed counts once."""
+        """Settle, and return how many rows of this rank were changed; another call finds none."""
         update, self._update = self._update, None
         return 0 if update is None else update.result()
 

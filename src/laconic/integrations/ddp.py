@@ -315,16 +315,15 @@ class Compressor:
         reducer.adopt(*self._measured.result())
         if self._settings.large is not None:
             return reducer.pays(len(x), self._settings.large.keep)
-        zeros = reducer.choose(x) if self._settings.method is None or self._settings.exact else None
-        if self._settings.exact or (zeros is not None and not any(state.chosen)):
-            assert zeros is not None, "looked at"
-            return zeros
-        coded = reducer.pays(
-            len(x), DENSE_SHARE["lossless" if isinstance(self._settings.codec, Lossless) else "levels"]
-        )
-        if zeros is None or zeros.method == "dense" or coded.seconds < zeros.seconds:
+        lossless = self._settings.method is None
+        if self._settings.exact or (lossless and not any(state.chosen)):
+            return reducer.choose(x)
+        no_loss = isinstance(self._settings.codec, Lossless)
+        coded = reducer.pays(len(x), DENSE_SHARE["lossless" if no_loss else "levels"])
+        if not lossless:
             return coded
-        return zeros
+        zeros = reducer.choose(x)
+        return coded if zeros.method == "dense" or coded.seconds < zeros.seconds else zeros
 
     def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""
