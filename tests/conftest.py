@@ -37,21 +37,22 @@ _DUMPS = Path(
 )
 
 
-_SLOW = (
-    *("docs", "convergence", "benchmarks", "aggregator", "lab", "distributed", "tuning", "quantize"),
+SLOW = (
+    *("docs", "convergence", "benchmarks", "aggregator", "lab", "distributed", "adapt/tune", "quantize"),
     *("train", "examples", "serve", "reduction", "cli"),
     *("data/test_contract.py", "hostile/test_damaged_blocks.py", "plan/test_planner.py"),
     *("plan/test_profile.py", "kernels/test_small_blocks.py", "kernels/test_backends_agree.py"),
     *("data/test_parquet.py", "data/test_prepare.py", "adapt/test_economy.py"),
+    "adapt/test_evidence.py",
 )
 """What starts ranks, builds labs, trains or searches: the slowest first."""
 
 
 def _place(path):
     """Which of these a file or folder belongs to."""
-    parts = path.relative_to(Path(__file__).parent).parts
-    found = [number for number, slow in enumerate(_SLOW) if slow in (parts[0], "/".join(parts))]
-    return found[0] if found else len(_SLOW)
+    inside = f"{path.relative_to(Path(__file__).parent)}/"
+    found = [number for number, slow in enumerate(SLOW) if inside.startswith(f"{slow}/")]
+    return found[0] if found else len(SLOW)
 
 
 def pytest_addoption(parser):
@@ -81,7 +82,7 @@ def pytest_collection_finish():
 def pytest_ignore_collect(collection_path, config):
     if not config.getoption("--quick") or collection_path == Path(__file__).parent:
         return None
-    return _place(collection_path) < len(_SLOW) or None
+    return _place(collection_path) < len(SLOW) or None
 
 
 def pytest_collection_modifyitems(items):

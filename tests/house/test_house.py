@@ -12,6 +12,7 @@ import pytest
 
 import laconic
 from laconic.kernels.cpu import _native
+from tests.conftest import SLOW
 from tests.distributed.ranks import NEEDED
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,11 @@ def test_vector_code_shares_no_symbol_with_code_for_other_machines():
 def test_what_is_imported_once_for_all_ranks_exists():
     """Or every rank would import it by itself, and nobody would notice."""
     assert [name for name in NEEDED if importlib.util.find_spec(name) is None] == []
+
+
+def test_what_is_left_out_of_quick_tests_exists():
+    """Or a folder that was renamed would be back among them, and nobody would notice."""
+    assert [name for name in SLOW if not (ROOT / "tests" / name).exists()] == []
 
 
 def test_no_module_is_a_warehouse():
