@@ -35,7 +35,8 @@ def each(
             for case in cases:
                 try:
                     check(**fixtures, **case)
-                except (Exception, pytest.fail.Exception) as failure:
+                # a case that skips would take the others with it, and what has failed before
+                except (Exception, pytest.fail.Exception, pytest.skip.Exception) as failure:
                     name = ", ".join(f"{key}={_SHORT.repr(value)}" for key, value in case.items())
                     failure.add_note(f"in the case {name}")
                     failures[f"{len(failures) + 1}. {name}"] = failure
