@@ -42,7 +42,7 @@ def make_batch(step: int, rank: int) -> tuple[laconic.Lookups, torch.Tensor]:
         [(torch.rand(BATCH, generator=generator) ** 3 * table.rows).long() for table in TABLES]
     )
     label = ((ids[0] + ids[1]) % 2 == 0).float()
-    return laconic.Lookups.one_hot(ids), label
+    return laconic.Lookups.single(ids), label
 
 
 def main() -> None:

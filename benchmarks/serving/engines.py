@@ -200,7 +200,7 @@ def engine_contender(artifact: Artifact) -> LoadedEngine:
     engine = Engine(artifact)
 
     def score(part: EngineBatch) -> Tensor:
-        lookups = Lookups.one_hot(part.ids_TB)
+        lookups = Lookups.single(part.ids_TB)
         return torch.from_numpy(np.ascontiguousarray(engine.logits(part.dense_BF.numpy(), lookups)))
 
     return LoadedEngine("laconic", score, artifact.size_bytes)

@@ -31,5 +31,5 @@ def wrap_in_ddp(rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
     before = module.embeddings.weight_RD.clone()
     model = DistributedDataParallel(module)
     with torch.no_grad():
-        model(Lookups.one_hot(torch.tensor([[0, 5]])))
+        model(Lookups.single(torch.tensor([[0, 5]])))
     return before, module.embeddings.weight_RD.clone()

@@ -109,7 +109,7 @@ def _in_little_memory(rank, ranks, folder):
         except RuntimeError as error:
             found.append(str(error).splitlines()[0])
             continue
-        lookups = Lookups.one_hot(torch.arange(0, 1 << 20, 1 << 13)[None])
+        lookups = Lookups.single(torch.arange(0, 1 << 20, 1 << 13)[None])
         before = embeddings(lookups).detach().clone()
         embeddings(lookups).sum().backward()
         embeddings.finish()

@@ -53,7 +53,7 @@ def _errors(rank, ranks):
     embeddings = ShardedEmbeddings(tables, DIM, policy=policy_for(tables), seed=3)
     generator = torch.Generator().manual_seed(rank)
     ids_TB = torch.stack([torch.randint(table.rows, (64,), generator=generator) for table in tables])
-    lookups = Lookups.one_hot(ids_TB)
+    lookups = Lookups.single(ids_TB)
     got_BTD = embeddings(lookups).detach().double()
     exact_BTD = embeddings.eval()(lookups).double()
     owner_TB, _ = embeddings.layout.locate(np.repeat(np.arange(len(tables)), 64), lookups.ids_L.numpy())
@@ -88,7 +88,7 @@ def _ledger(rank, ranks):
         for step in range(4):
             generator = torch.Generator().manual_seed(10 * step + rank)
             ids_TB = torch.stack([torch.randint(table.rows, (256,), generator=generator) for table in PLAIN])
-            embeddings(Lookups.one_hot(ids_TB)).square().sum().backward()
+            embeddings(Lookups.single(ids_TB)).square().sum().backward()
             embeddings.finish()
     finally:
         dist.ProcessGroup.send = send

@@ -103,7 +103,7 @@ def _bytes(rank, ranks, ids_N):
     """Bytes of gradients that a rank sends for a replicated table of which it looks up these ids."""
     embeddings = ShardedEmbeddings([Table(name="copied", rows=99, sharding="replicated")], DIM)
     first = embeddings.weight_RD.clone()
-    embeddings(Lookups.one_hot(torch.tensor([ids_N[rank]]))).sum().backward()
+    embeddings(Lookups.single(torch.tensor([ids_N[rank]]))).sum().backward()
     embeddings.finish()
     changed = (embeddings.weight_RD != first).any(1).nonzero().flatten().tolist()
     return embeddings.ledger.rows()[2]["after"], changed, embeddings.weight_RD

@@ -26,7 +26,7 @@ TABLES = [Table(name="a", rows=6), Table(name="b", rows=5)]
 
 
 def lookups() -> Lookups:
-    return Lookups.one_hot(torch.tensor([[0, 1, 1], [4, 4, 2]]))
+    return Lookups.single(torch.tensor([[0, 1, 1], [4, 4, 2]]))
 
 
 def train_once(embeddings: ShardedEmbeddings) -> None:
@@ -175,7 +175,7 @@ def test_a_plan_for_other_tables_is_refused():
         (lambda: Lookups(torch.tensor([1]), torch.tensor([], dtype=torch.int64), 1), "lookups.offsets"),
         (lambda: Lookups(torch.tensor([1]), torch.tensor([0, 1]), 0), "expected at least one table, got 0"),
         (
-            lambda: Lookups.one_hot(torch.tensor([1, 2])),
+            lambda: Lookups.single(torch.tensor([1, 2])),
             r"expected ids of shape \(tables, samples\), got \(2,\)",
         ),
     ],

@@ -21,7 +21,7 @@ BOUNDED = TableCodecs(BoundedRows(bound=0.1), BoundedRows(bound=0.1, dither=0))
 
 
 def batch(first, samples=4):
-    return Lookups.one_hot((torch.arange(samples) + first).repeat(2, 1) % 5)
+    return Lookups.single((torch.arange(samples) + first).repeat(2, 1) % 5)
 
 
 def embeddings_of(tables=TABLES, **options):

@@ -16,7 +16,7 @@ TOO_LARGE = "lookups: table 'a' has 6 rows, got id 6 in sample 1; map unknown id
 
 
 def batch(*ids: int) -> Lookups:
-    return Lookups.one_hot(torch.tensor([ids, (0,) * len(ids)]))
+    return Lookups.single(torch.tensor([ids, (0,) * len(ids)]))
 
 
 def train(embeddings: ShardedEmbeddings, lookups: Lookups) -> None:
@@ -36,7 +36,7 @@ def refusal_of(embeddings: ShardedEmbeddings, lookups: Lookups) -> str:
     [
         (batch(0, 6), "table 'a' has 6 rows, got id 6 in sample 1; map"),
         (batch(-1), "table 'a' has 6 rows, got id -1 in sample 0; map"),
-        (Lookups.one_hot(torch.tensor([[1]])), "expected 2 tables, got 1"),
+        (Lookups.single(torch.tensor([[1]])), "expected 2 tables, got 1"),
         (Lookups(torch.tensor([1]), torch.tensor([0, 0, 2]), 2), "expected offsets that rise from 0 to 1"),
     ],
     ids=["out of range", "negative", "too few tables", "offsets"],

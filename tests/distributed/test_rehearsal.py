@@ -327,7 +327,7 @@ def test_a_pooled_table_split_by_rows_is_refused_unless_there_is_one_rank():
         r"choose sharding = 'table', or send = 'rows'$",
     ):
         RehearsedEmbeddings(partial, DIM, 2)
-    lookups = Lookups.one_hot(torch.tensor([[0, 1], [8, 8]]))
+    lookups = Lookups.single(torch.tensor([[0, 1], [8, 8]]))
     assert RehearsedEmbeddings(partial, DIM, 1)(lookups).shape == (2, 2, DIM)
 
 
@@ -354,4 +354,4 @@ def test_a_plan_for_other_tables_is_refused():
     policy = FixedPolicy(ExchangePlan.exact(2))
     embeddings = RehearsedEmbeddings(POOLED, DIM, 2, policy=policy)
     with pytest.raises(PlanError, match=r"^rehearsal: expected a plan for 3 tables, got one for 2$"):
-        embeddings(Lookups.one_hot(torch.zeros(3, 4, dtype=torch.int64)))
+        embeddings(Lookups.single(torch.zeros(3, 4, dtype=torch.int64)))

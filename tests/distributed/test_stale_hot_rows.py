@@ -69,7 +69,7 @@ def learn(rank, ranks, every):
     generator, losses = torch.Generator().manual_seed(rank), []
     for _ in range(30):
         ids_TB = torch.stack([torch.randint(t.rows, (32,), generator=generator) for t in TABLES])
-        pending = embeddings.start(Lookups.one_hot(ids_TB))
+        pending = embeddings.start(Lookups.single(ids_TB))
         target_BTD = torch.cos(ids_TB.t()[..., None] * torch.arange(1, DIM + 1))
         loss = (pending.wait() - target_BTD).square().sum()
         (loss / pending.global_samples).backward()
@@ -172,7 +172,7 @@ def test_steps_can_be_taken_back(results):
 
 def test_one_rank_has_nothing_to_synchronize():
     alone = embeddings_of(EVERY, Sgd(rate=0.1))
-    alone(Lookups.one_hot(torch.zeros(3, 4, dtype=torch.int64))).sum().backward()
+    alone(Lookups.single(torch.zeros(3, 4, dtype=torch.int64))).sum().backward()
     assert alone.finish() == 3
     assert alone.table_shard("whole")[1].shape == (20, DIM)
 

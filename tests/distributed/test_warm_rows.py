@@ -91,7 +91,7 @@ def _embeddings(folder, warm=None, hot=None, **more):
 
 
 def _step(embeddings, ids):
-    embeddings(Lookups.one_hot(torch.tensor([ids]))).sum().backward()
+    embeddings(Lookups.single(torch.tensor([ids]))).sum().backward()
     embeddings.finish()
 
 
@@ -113,7 +113,7 @@ def test_what_is_written_to_a_shard_is_found_once_it_is_taken(tmp_path):
     rows.copy_(torch.arange(100.0)[:, None].expand(100, DIM))
     state.copy_(torch.arange(100.0))
     embeddings.take_shard("t")
-    found = embeddings(Lookups.one_hot(torch.arange(100)[None]))
+    found = embeddings(Lookups.single(torch.arange(100)[None]))
     assert torch.equal(found[:, 0, 0], torch.arange(100.0))
     assert torch.equal(embeddings.table_shard("t")[2], torch.arange(100.0))
 

@@ -72,7 +72,7 @@ def watched(bound):
     tables = [Table(name=name, rows=50, sharding="row") for name in "abc"]
     embeddings = RehearsedEmbeddings(tables, 8, 3, policy=FixedPolicy(ExchangePlan(codecs)))
     ids = torch.randint(0, 50, (3, 90), generator=torch.Generator().manual_seed(0))
-    lookups = Lookups.one_hot(ids)
+    lookups = Lookups.single(ids)
     error = UpdateError(3)
     embeddings.watch_updates(error)
     target = torch.randn(90, 3, 8, generator=torch.Generator().manual_seed(1))

@@ -34,7 +34,7 @@ def one_table(ids, rows, cuts=(), capacity=SMALL):
     """Profile one table with an id for every sample, in blocks that end at ``cuts``."""
     profiler = Profiler([("t", rows)], len(ids), source="test", capacity=capacity)
     for block in np.split(ids, sorted(cuts)):
-        profiler.add(Lookups.one_hot(torch.from_numpy(block)[None]))
+        profiler.add(Lookups.single(torch.from_numpy(block)[None]))
     return profiler.finish().table("t")
 
 
@@ -189,7 +189,7 @@ def test_another_number_of_samples_than_announced_is_refused(count):
     profiler = Profiler([("t", 10)], 4, source="test")
 
     def all_samples():
-        profiler.add(Lookups.one_hot(torch.zeros(1, count, dtype=torch.int64)))
+        profiler.add(Lookups.single(torch.zeros(1, count, dtype=torch.int64)))
         profiler.finish()
 
     with pytest.raises(
@@ -214,7 +214,7 @@ def test_memory_is_bounded_by_capacity_not_by_ids():
     profiler = Profiler([("t", 1 << 40)], 200_000, source="test", capacity=2000)
     draw = np.random.default_rng(0)
     for _ in range(20):
-        profiler.add(Lookups.one_hot(torch.from_numpy(draw.integers(0, 1 << 40, (1, 10_000)))))
+        profiler.add(Lookups.single(torch.from_numpy(draw.integers(0, 1 << 40, (1, 10_000)))))
         counter = profiler._counters[0]
         assert len(counter.sample) <= 2000
         assert counter.held is None or len(counter.held) <= 2000

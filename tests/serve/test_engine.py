@@ -128,7 +128,7 @@ def test_bad_input_gets_one_clear_error():
     ids_TB = torch.zeros(3, 4, dtype=torch.int64)
     ids_TB[1, 2] = 7
     with pytest.raises(ConfigError, match=r"sample 2: table 'c\.1' has rows 0 to 6, got id 7"):
-        engine.score(dense, Lookups.one_hot(ids_TB))
+        engine.score(dense, Lookups.single(ids_TB))
 
 
 def test_unknown_ids_are_mapped_only_where_that_was_asked_for_and_a_row_is_there():
@@ -136,10 +136,10 @@ def test_unknown_ids_are_mapped_only_where_that_was_asked_for_and_a_row_is_there
     dense = samples_for(trained, 2)[0].numpy()
     ids_TB = torch.tensor([[49, 1000], [0, 0], [0, 0]])
     engine = engine_of(trained, map_unknown=True)
-    known = engine.score(dense[[1, 1]], Lookups.one_hot(ids_TB.clamp(max=49)))
-    np.testing.assert_array_equal(engine.score(dense[[1, 1]], Lookups.one_hot(ids_TB)), known)
+    known = engine.score(dense[[1, 1]], Lookups.single(ids_TB.clamp(max=49)))
+    np.testing.assert_array_equal(engine.score(dense[[1, 1]], Lookups.single(ids_TB)), known)
     with pytest.raises(ConfigError, match=r"table 'c\.1' has rows 0 to 6, got id -5"):
-        engine.score(dense, Lookups.one_hot(torch.tensor([[0, 0], [0, -5], [0, 0]])))
+        engine.score(dense, Lookups.single(torch.tensor([[0, 0], [0, -5], [0, 0]])))
 
 
 def test_what_is_switched_to_fp32_and_back_while_others_score(tmp_path):

@@ -41,7 +41,7 @@ def test_a_graph_gives_the_logits_of_the_engine(tmp_path, formats, dense):
     dense_BF = np.random.default_rng(0).normal(size=(20, dense)).astype(np.float32)
     ids_TB = torch.stack([torch.randint(0, rows, (20,)) for rows in (50, 7, 9)])
     feeds = {"ids": ids_TB.numpy(), **({"dense": dense_BF} if dense else {})}
-    expected = Engine(artifact).logits(dense_BF, Lookups.one_hot(ids_TB))
+    expected = Engine(artifact).logits(dense_BF, Lookups.single(ids_TB))
     np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-4)
 
 

@@ -79,7 +79,7 @@ class Block:
 
     def _lookups(self) -> Lookups:
         if not self.bags:
-            return Lookups.one_hot(torch.from_numpy(self.ids_NK.T.astype(np.int64, order="C")))
+            return Lookups.single(torch.from_numpy(self.ids_NK.T.astype(np.int64, order="C")))
         tables = self.ids_NK.shape[1] + len(self.bags)
         ids: list[Ints] = []
         lengths: list[Ints] = [np.zeros(1, dtype=np.int64)]

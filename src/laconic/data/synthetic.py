@@ -176,7 +176,7 @@ class Synthetic:
 
     def _lookups(self, columns: IdColumns) -> Lookups:
         if columns.weight_CB is None:
-            return Lookups.one_hot(torch.from_numpy(columns.ids_CB))
+            return Lookups.single(torch.from_numpy(columns.ids_CB))
         present_CB = columns.weight_CB > 0
         ids, lengths = [], []
         for t in range(self.schema.tables):

@@ -20,7 +20,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from laconic.cost.link import Link
-from laconic.errors import ConfigError, PlanError
+from laconic.errors import PlanError
 from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import IdExchange, Routed
@@ -242,11 +242,6 @@ class Pipeline:
             transport.close()
 
     def _route(self, lookups: Lookups, manner: Manner) -> Future[Routed]:
-        if not isinstance(lookups, Lookups):
-            raise ConfigError(
-                f"embeddings: expected Lookups, got {type(lookups).__name__}; write Lookups.one_hot(ids_TB) for one id "
-                "of every table and sample"
-            )
         turn, self._turn = self._turn, self._turn + 1
         lookups = lookups.copy()  # read later, in another thread and by backward; a loader may reuse it
         coded = manner.plan.coded_ids

@@ -16,10 +16,11 @@ all lists.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.tables.copies import HotRows
@@ -57,6 +58,8 @@ class Bags:
     offsets: Ints | None
     scale_TB: NDArray[np.float64] | None
     """1 / ids of each bag where the mean is wanted."""
+    weights: Tensor | None = None
+    """What each of these rows is multiplied with before the sum; None: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Request:
     @classmethod
     def of(cls, lookups: Lookups, layout: Layout, hot: HotRows) -> Request:
         """Route a batch. The layout is that of all parts, of which a table may have two."""
+        lookups = lookups.for_tables([table.name for table in hot.tables])
         ranks, tables, samples = layout.ranks, len(layout.tables), lookups.samples
         ids_L, offsets = checked_lookups(lookups, hot.tables)
         count_T = offsets[samples::samples] - offsets[:-1:samples] if samples else np.zeros(0, np.int64)
@@ -99,6 +103,8 @@ class Request:
         to_send = _lists_of(layout, (lists, locals_), (list_L, local_L), pooled)
         gradients_NT = np.where(layout.replicated_T, answers_NT[layout.rank], answers_NT)
         bags = bags_of(layout, hot.tables, samples, offsets, position_L, start_NT)
+        if lookups.weights_L is not None:
+            bags = _weighted(bags, lookups.weights_L, hot.tables)
         return cls(samples, to_send, answers_NT, gradients_NT, bags)
 
 
@@ -223,6 +229,23 @@ def bags_of(
         index.append((start_NT[owners, t] + np.arange(samples)[:, None]).ravel())
         sizes.append(np.full(samples, len(owners)))
     return Bags(np.concatenate(index), bounds_of(np.concatenate(sizes)), _scale(of, lengths, samples))
+
+
+def _weighted(bags: Bags, weights_L: Tensor, of: Sequence[Table]) -> Bags:
+    """Let rows count by the weights of their lookups; ``ConfigError`` where somebody else sums them."""
+    for table in of:
+        if table.send == "pooled":
+            raise ConfigError(
+                f"lookups: weights, but table {table.name!r} is pooled by the owner of its rows, who does not "
+                "get them; make it with send = 'rows'"
+            )
+        if table.pooling == "mean":
+            raise ConfigError(
+                f"lookups: weights, but table {table.name!r} has pooling 'mean'; weights are for 'sum'"
+            )
+    if bags.offsets is None:  # one row each, sample by sample
+        weights_L = weights_L.view(len(of), -1).t().reshape(-1)
+    return replace(bags, weights=weights_L)
 
 
 def _scale(of: Sequence[Table], lengths: Ints, samples: int) -> NDArray[np.float64] | None:

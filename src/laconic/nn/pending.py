@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -85,13 +86,16 @@ class Pending:
         received_RD = self.fetched.received.result()
         self._waited = True
         if self.fetched.manner.updates:
-            return _Pool.apply(self._embeddings.anchor, self, received_RD)  # type: ignore[no-any-return, no-untyped-call]
+            return _Pool.apply(self._embeddings.anchor, self, received_RD, batch.bags.weights)  # type: ignore[no-any-return, no-untyped-call]
         return self._pool(batch, received_RD)
 
     def _pool(self, batch: Batch, received_RD: Tensor) -> Tensor:
         bags, tables = batch.bags, len(self._embeddings.layout.tables)
         out = torch.empty(batch.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
-        kernels.active().sum_bags(out.numpy(), received_RD.numpy(), bags.index, bags.offsets)
+        rows, index = received_RD.numpy(), bags.index
+        if bags.weights is not None:
+            rows, index = rows[index] * _column(bags.weights, rows.dtype), np.arange(len(index))
+        kernels.active().sum_bags(out.numpy(), rows, index, bags.offsets)
         if bags.offsets is None:
             out_BTD = out.view(batch.samples, tables, out.shape[1])
         else:
@@ -110,8 +114,24 @@ class Pending:
             source_index = torch.repeat_interleave(lengths).numpy()
         gradient_RD = torch.zeros(rows, self._embeddings.dim, dtype=gradient_BTD.dtype)
         source_rows = source.view(-1, self._embeddings.dim).numpy()
+        if bags.weights is not None:
+            source_rows = source_rows if source_index is None else source_rows[source_index]
+            source_rows, source_index = source_rows * _column(bags.weights, source_rows.dtype), None
         kernels.active().add_rows(gradient_RD.numpy(), bags.index, source_rows, source_index)
         return gradient_RD
+
+    def _weight_gradient(self, gradient_BTD: Tensor, received_RD: Tensor) -> Tensor:
+        """Gradient of each lookup's weight: the product of its row and the gradient of its bag."""
+        bags = self.batch.bags
+        assert bags.weights is not None, "only weighted bags have gradients of weights"
+        if bags.offsets is None:
+            bag_LD = gradient_BTD.reshape(-1, self._embeddings.dim)
+        else:
+            lengths = torch.from_numpy(bags.offsets).diff()
+            of_L = torch.repeat_interleave(lengths)
+            bag_LD = gradient_BTD.transpose(0, 1).reshape(-1, self._embeddings.dim)[of_L]
+        rows_LD = received_RD[torch.from_numpy(bags.index)]
+        return (rows_LD * bag_LD).sum(1).to(bags.weights.dtype)
 
     @staticmethod
     def _scale(scale_TB: Any, dtype: torch.dtype) -> Tensor:
@@ -122,8 +142,11 @@ class _Pool(torch.autograd.Function):
     """Pooling whose backward hands the rows' gradients to the exchange, and returns before they are sent."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, pending: Pending, received_RD: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, anchor: Tensor, pending: Pending, received_RD: Tensor, weights: Tensor | None
+    ) -> Tensor:
         ctx.pending, ctx.rows, ctx.anchor = pending, len(received_RD), anchor
+        ctx.received = received_RD if weights is not None and weights.requires_grad else None
         return pending._pool(pending.batch, received_RD)
 
     @staticmethod
@@ -136,5 +159,10 @@ class _Pool(torch.autograd.Function):
                 "call backward once, on the sum of all losses"
             )
         pending._updated = True
+        of_weights = None if ctx.received is None else pending._weight_gradient(gradients[0], ctx.received)
         pending._embeddings.begin_update(pending, pending._unpool(gradients[0], ctx.rows))
-        return torch.zeros_like(ctx.anchor), None, None
+        return torch.zeros_like(ctx.anchor), None, None, of_weights
+
+
+def _column(weights: Tensor, dtype: Any) -> Any:
+    return weights.detach().numpy().astype(dtype)[:, None]

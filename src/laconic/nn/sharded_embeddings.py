@@ -131,7 +131,7 @@ class ShardedEmbeddings(RowModule):
 
         The same ``Lookups`` objects must be started in the order in which they were prefetched.
         """
-        self._pipeline.prefetch(lookups, self.training and torch.is_grad_enabled())
+        self._pipeline.prefetch(Lookups.of(lookups), self.training and torch.is_grad_enabled())
 
     def discard_prefetched(self) -> None:
         """Forget batches that were prefetched and will not be started; every rank alike."""
@@ -139,7 +139,9 @@ class ShardedEmbeddings(RowModule):
 
     def start(self, lookups: Lookups) -> Pending:
         """Begin to fetch rows, if they are not on their way; compute something else before ``wait``."""
-        return Pending(self, self._pipeline.start(lookups, self.training and torch.is_grad_enabled()))
+        return Pending(
+            self, self._pipeline.start(Lookups.of(lookups), self.training and torch.is_grad_enabled())
+        )
 
     def forward(self, lookups: Lookups) -> Tensor:
         """Return pooled embeddings, B x T x D."""

@@ -47,7 +47,7 @@ class OneTableMatters:
         for begin in range(start, len(self._label_B), global_batch):
             here = slice(begin, begin + global_batch)
             label_B = self._label_B[here]
-            lookups = Lookups.one_hot(self._ids_TB[:, here].contiguous())
+            lookups = Lookups.single(self._ids_TB[:, here].contiguous())
             yield Samples(label_B, torch.zeros(len(label_B), 1), lookups)
 
     def lookups_in_order(self, split):

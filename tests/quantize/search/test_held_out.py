@@ -63,7 +63,7 @@ def test_selected_samples_keep_their_bags():
 
 def test_bags_of_a_table_begin_at_their_offsets():
     lookups = Lookups(torch.tensor([1, 2, 3, 4, 5, 6]), torch.tensor([0, 2, 2, 3, 3, 5, 6]), tables=2)
-    first, second = (tuple(part.tolist() for part in lookups.bags(t)) for t in range(2))
+    first, second = (tuple(part.tolist() for part in lookups.table(t)) for t in range(2))
     assert first == ([1, 2, 3], [0, 2, 2, 3])
     assert second == ([4, 5, 6], [0, 0, 2, 3])
 

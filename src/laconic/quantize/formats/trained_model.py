@@ -122,7 +122,7 @@ class TrainedModel:
         """Look up and pool in float32: B x T x D."""
         bags = []
         for t, name in enumerate(self.features.table_names):
-            ids_L, offsets = lookups.bags(t)
+            ids_L, offsets = lookups.table(t)
             bags.append(
                 nn.functional.embedding_bag(
                     ids_L,

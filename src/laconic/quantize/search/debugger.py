@@ -248,7 +248,7 @@ def _part_error(
 def _hurt_ids(batches: tuple[Samples, ...], t: int, exact_B: Tensor, changed_B: Tensor) -> tuple[HurtId, ...]:
     """Ids on whose samples the harm falls."""
     harm_B = torch.nan_to_num(expected_change(exact_B, changed_B))
-    bags = [samples.lookups.bags(t) for samples in batches]
+    bags = [samples.lookups.table(t) for samples in batches]
     size_B = torch.cat([offsets.diff() for _, offsets in bags])
     ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)
     sample_L = torch.repeat_interleave(torch.arange(len(size_B)), size_B)
@@ -275,7 +275,7 @@ def _hurt_samples(
         here, samples = b - int(first_of[batch]), batches[batch]
         ids = {}
         for t, name in enumerate(shadow.names):
-            ids_L, offsets = samples.lookups.bags(t)
+            ids_L, offsets = samples.lookups.table(t)
             ids[name] = ids_L[int(offsets[here]) : int(offsets[here + 1])].tolist()
         worst = shadow.names[shadow.furthest(samples, here)]
         hurt.append(HurtSample(float(exact_B[b]), float(low_B[b]), int(label_B[b]), ids, worst))

@@ -72,7 +72,7 @@ class Stopwatch:
 
     def _look_ups(self, name: str, choice: TableChoice) -> list[Callable[[], object]]:
         t = self._trained.features.table_names.index(name)
-        bags = [samples.lookups.bags(t) for samples in self._batches]
+        bags = [samples.lookups.table(t) for samples in self._batches]
         rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
         stored_RW = rows_RD.contiguous().view(torch.uint8)
         if choice.format is not RowFormat.FP32:

@@ -81,7 +81,7 @@ class EmulatedModel:
         shape, recipe = self.artifact.shape, self.artifact.recipe
         bags = []
         for t, name in enumerate(self.artifact.features.table_names):
-            ids_L, offsets = lookups.bags(t)
+            ids_L, offsets = lookups.table(t)
             ids_U, places_L = torch.unique(ids_L, return_inverse=True)
             rows_UD = dequantize_rows(
                 self.artifact.tables[name][ids_U], recipe.tables[name].format, shape.dim
@@ -108,7 +108,7 @@ class _LookedUp:
     """Rows of one table that some samples look up."""
 
     def __init__(self, trained: TrainedModel, t: int, batches: tuple[Samples, ...]) -> None:
-        bags = [samples.lookups.bags(t) for samples in batches]
+        bags = [samples.lookups.table(t) for samples in batches]
         ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)
         self._places = places_L.split([len(ids_L) for ids_L, _ in bags])
         self._offsets = [offsets for _, offsets in bags]

@@ -61,7 +61,7 @@ def population_of(features: Features, batches: tuple[Samples, ...]) -> Populatio
 def _query(features: Features, samples: Samples) -> Query:
     lookups = samples.lookups
     unknown = [
-        int((lookups.bags(t)[0] == table.rows - 1).sum()) if table.unknown else 0
+        int((lookups.table(t)[0] == table.rows - 1).sum()) if table.unknown else 0
         for t, table in enumerate(features.tables)
     ]
     lengths_TB = lookups.offsets.diff().view(lookups.tables, lookups.samples).numpy()
