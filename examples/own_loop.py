@@ -53,12 +53,12 @@ def main() -> None:
 
     # What travels: rows within 1 % of their range, gradients within 0.35 of their RMS and right on average.
     rule = laconic.TableRule(
-        forward=laconic.BoundedRows(bound=0.01, relative=True),
-        backward=laconic.BoundedRows(bound=0.35, relative="rms", dither=0),
+        forward=laconic.BoundedRows(0.01, relative_to="range"),
+        backward=laconic.BoundedRows(0.35, relative_to="rms", rounding="unbiased"),
     )
     plan = laconic.plan_from_rules([table.name for table in TABLES], [rule])
     embeddings = laconic.ShardedEmbeddings(
-        TABLES, DIM, optimizer=laconic.RowwiseAdagrad(rate=0.05), policy=laconic.FixedPolicy(plan)
+        TABLES, DIM, optimizer=laconic.RowwiseAdagrad(0.05), policy=laconic.FixedPolicy(plan)
     )
 
     torch.manual_seed(0)

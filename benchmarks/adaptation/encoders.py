@@ -89,12 +89,12 @@ def _compare(name: str, run: RehearsedRun, batches: Sequence[Samples], samples: 
     def sent(make: Callable[[float], BlockCodec]) -> _Encoded:
         return _encode(whole, pooled, [make(bound) for bound in bounds])
 
-    ours = [BoundedRows(bound=bound, relative=True) for bound in bounds]
-    hybrid = sent(lambda bound: Hybrid(bound=bound, relative=True))
+    ours = [BoundedRows(bound, relative_to="range") for bound in bounds]
+    hybrid = sent(lambda bound: Hybrid(bound, relative_to="range"))
     plain_T = sum(batch.travels_NNT.sum(axis=(0, 1)) for batch in pooled) * whole.dim * 4
     figures = {
-        "vector_lz": sent(lambda bound: VectorLz(bound=bound, relative=True)),
-        "huffman": sent(lambda bound: Huffman(bound=bound, relative=True)),
+        "vector_lz": sent(lambda bound: VectorLz(bound, relative_to="range")),
+        "huffman": sent(lambda bound: Huffman(bound, relative_to="range")),
         "hybrid": hybrid,
         "bounded_rows": _encode(whole, pooled, ours),
         "distinct": _encode(by_rows, routed, ours),

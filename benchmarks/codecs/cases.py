@@ -65,8 +65,8 @@ class Case:
     """The bound in the unit of the data: what the error is compared with."""
     relative: bool = False
     """Laconic's codecs find the range themselves, within their time; peers are told the bound."""
-    dither: int | None = None
-    """Seed for a dithered codec that takes part as well."""
+    seed: int | None = None
+    """Seed of a codec that rounds without bias and takes part as well; None: it does not."""
     blocks: int = 1
     """More than one: compare so many equal blocks in one call with one block."""
 
@@ -230,7 +230,7 @@ def heavy_tailed_gradients(rows: int) -> Case:
     values_RD = (1e-4 * scale_R1 * random.standard_t(3, (rows, DIM))).astype(np.float32)
     rms = float(np.sqrt(np.mean(np.square(values_RD, dtype=np.float64))))
     return Case(
-        "heavy-tailed gradients", torch.from_numpy(values_RD), 0.5, OF_RMS, 0.5 * rms, dither=20_240_817
+        "heavy-tailed gradients", torch.from_numpy(values_RD), 0.5, OF_RMS, 0.5 * rms, seed=20_240_817
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,12 +38,15 @@ class Contender:
 
 def bounded(codec: Callable[..., Codec]) -> Callable[[Case], Trial]:
     """Use a codec of Laconic's that keeps a bound."""
-    return lambda case: _ours(case, codec(bound=_bound(case), relative=case.relative))
+    return lambda case: _ours(case, codec(_bound(case), relative_to=_relative_to(case)))
 
 
-def dithered_rows(case: Case) -> Trial:
+def unbiased_rows(case: Case) -> Trial:
     """Round without bias; half the step, so about one bit more per value."""
-    return _ours(case, BoundedRows(bound=_bound(case), relative=case.relative, dither=case.dither))
+    unbiased = BoundedRows(
+        _bound(case), relative_to=_relative_to(case), rounding="unbiased", seed=case.seed or 0
+    )
+    return _ours(case, unbiased)
 
 
 def lossless(case: Case) -> Trial:
@@ -53,7 +56,7 @@ def lossless(case: Case) -> Trial:
 
 def block_batch(case: Case) -> Trial:
     """Encode equal blocks in one native call; the batch is made once, as it is in training."""
-    codec = BoundedRows(bound=case.bound, relative=False)
+    codec = BoundedRows(case.bound)
     shape = (case.rows // case.blocks, case.dim)
     batch = Batch.of([(codec, shape)] * case.blocks)
     values = case.values_RD.reshape(-1)
@@ -66,6 +69,10 @@ def block_batch(case: Case) -> Trial:
 
 def _bound(case: Case) -> float:
     return case.asked if case.relative else case.bound
+
+
+def _relative_to(case: Case) -> Literal["range"] | None:
+    return "range" if case.relative else None
 
 
 def _ours(case: Case, codec: Codec) -> Trial:
@@ -230,7 +237,7 @@ MATRIX = (
     Contender("memcpy", memcpy),
 )
 
-DITHERED = Contender(OURS + ", dithered", dithered_rows)
+UNBIASED = Contender(OURS + ", unbiased", unbiased_rows)
 
 MANY_BLOCKS = (
     Contender(OURS, block_batch),
@@ -244,4 +251,4 @@ def contenders_for(case: Case) -> tuple[Contender, ...]:
     """Everybody who takes part, ours first."""
     if case.blocks > 1:
         return MANY_BLOCKS
-    return MATRIX if case.dither is None else (MATRIX[0], DITHERED, *MATRIX[1:])
+    return MATRIX if case.seed is None else (MATRIX[0], UNBIASED, *MATRIX[1:])

@@ -32,7 +32,7 @@ from laconic.cost.needed_rows import distinct_rows
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import Workload
-from laconic.exchange import Sgd, Table
+from laconic.exchange import SGD, Table
 from laconic.exchange.ledger import Ledger
 from laconic.nn import RehearsedEmbeddings
 from laconic.plan.access.access import hottest_ids
@@ -135,7 +135,7 @@ def _rehearse(case: Case, problem: Problem, choices: Sequence[Place], steps: int
         if choice.hot
     }
     rehearsed = RehearsedEmbeddings(
-        tables, case.model.dim, problem.ranks, optimizer=Sgd(rate=0.0), hot=hot
+        tables, case.model.dim, problem.ranks, optimizer=SGD(0.0), hot=hot
     ).train()
     taken = 0
     for lookups in case.batches(problem.ranks, steps):

@@ -49,7 +49,7 @@ from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_source
 from laconic.demo.measure import turns
 from laconic.errors import ConfigError
-from laconic.exchange import Sgd, Table
+from laconic.exchange import SGD, Table
 from laconic.exchange.world import GroupWorld, World, one_rank
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM
@@ -77,14 +77,14 @@ class HybridMethod:
     """Of gradients; None: all of them."""
 
 
-_LARGE = LargeFirst(keep=0.01)
+_LARGE = LargeFirst(0.01)
 METHODS = {
     method.name: method
     for method in (
         HybridMethod("alone", None, None),
         HybridMethod("plain", Threshold.exact(), None),
-        HybridMethod("hybrid", Threshold(keep=0.1, mask="bits", values=None, gradients=None), _LARGE),
-        HybridMethod("rounded", Threshold(keep=0.1, mask="bits"), _LARGE),
+        HybridMethod("hybrid", Threshold(0.1, mask="bits", values=None, gradients=None), _LARGE),
+        HybridMethod("rounded", Threshold(0.1, mask="bits"), _LARGE),
     )
 }
 
@@ -246,7 +246,7 @@ class _Divided(nn.Module):
 
 def _embeddings(schema: Schema, dim: int, world: World) -> ShardedEmbeddings:
     tables = [Table(name=f.name, rows=f.rows, sharding="row") for f in schema.categorical]
-    return ShardedEmbeddings(tables, dim, optimizer=Sgd(rate=_RATE), world=world)
+    return ShardedEmbeddings(tables, dim, optimizer=SGD(_RATE), world=world)
 
 
 def _mute(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:

@@ -173,7 +173,7 @@ def paper_cases(form: Form) -> list[SplitCase]:
 
 
 def _paper_threshold(dropped: float, method: ThresholdMethod) -> Threshold:
-    return Threshold(keep=1 - dropped, method=method, values=None, gradients=None)
+    return Threshold(1 - dropped, method=method, values=None, gradients=None)
 
 
 def default_cases() -> list[SplitCase]:

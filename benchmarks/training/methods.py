@@ -71,7 +71,7 @@ def paper_bound(rows: int) -> float:
 
 
 def _cast(dtype: Literal["fp16", "int8"]) -> Callable[[str, float], TableRule]:
-    codec = Cast(dtype=dtype)
+    codec = Cast(dtype)
     return lambda name, _: TableRule(tables=name, forward=codec, backward=codec)
 
 
@@ -80,12 +80,12 @@ def _exact(name: str, _: float) -> TableRule:
 
 
 def _sc24(name: str, bound: float) -> TableRule:
-    return TableRule(tables=name, forward=Hybrid(bound=bound, relative=True))
+    return TableRule(tables=name, forward=Hybrid(bound, relative_to="range"))
 
 
 def _bounded(row_bound: float, gradient_bound: float) -> Callable[[str, float], TableRule]:
-    rows = BoundedRows(bound=row_bound, relative=True)
-    gradients = BoundedRows(bound=gradient_bound, relative="rms", dither=0)
+    rows = BoundedRows(row_bound, relative_to="range")
+    gradients = BoundedRows(gradient_bound, relative_to="rms", rounding="unbiased")
     return lambda name, _: TableRule(tables=name, forward=rows, backward=gradients)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         VectorLz,
     )
     from laconic.errors import LaconicError
-    from laconic.exchange import RowwiseAdagrad, Sgd, Table
+    from laconic.exchange import SGD, RowwiseAdagrad, Table
     from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
     from laconic.integrations.ddp import register_ddp
     from laconic.lookups import Lookups
@@ -51,7 +51,7 @@ _HOMES = {
         "VectorLz",
     ),
     "laconic.errors": ("LaconicError",),
-    "laconic.exchange": ("RowwiseAdagrad", "Sgd", "Table"),
+    "laconic.exchange": ("SGD", "RowwiseAdagrad", "Table"),
     "laconic.reduce": ("Exact", "LargeFirst", "Levels", "Rounded", "all_reduce"),
     "laconic.reduce.network": ("InNetwork",),
     "laconic.exchange.exchange_plan": ("ExchangePlan", "TableCodecs"),
@@ -62,6 +62,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "SGD",
     "Batch",
     "Bounded",
     "BoundedRows",
@@ -82,7 +83,6 @@ __all__ = [
     "Lossless",
     "Rounded",
     "RowwiseAdagrad",
-    "Sgd",
     "ShardedEmbeddings",
     "Sketch",
     "Split",

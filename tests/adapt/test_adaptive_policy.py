@@ -16,9 +16,9 @@ from laconic.errors import FormatError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
 NAMES = ("a", "b", "c")
-ROWS = BoundedRows(bound=0.04, relative=True)
-GRADIENTS = BoundedRows(bound=0.5, relative="rms", dither=0)
-PLAN = ExchangePlan((TableCodecs(ROWS, GRADIENTS), TableCodecs(Cast(dtype="int8"), None), TableCodecs()))
+ROWS = BoundedRows(0.04, relative_to="range")
+GRADIENTS = BoundedRows(0.5, relative_to="rms", rounding="unbiased")
+PLAN = ExchangePlan((TableCodecs(ROWS, GRADIENTS), TableCodecs(Cast("int8"), None), TableCodecs()))
 EXACT = ExchangePlan.exact(3)
 
 
@@ -109,7 +109,7 @@ def test_the_guard_scales_each_direction_and_makes_tables_exact():
     plan = policy.plan_for(0)
     assert bounds(plan) == [0.04 * 2 * 0.5, None, None]
     assert bounds(plan, "backward") == [0.125, None, None]
-    assert plan.tables[1].forward == Cast(dtype="int8")  # has no bound, and the guard has nothing against it
+    assert plan.tables[1].forward == Cast("int8")  # has no bound, and the guard has nothing against it
     policy.guard.rows_T[:2] = 2.0**-13
     plan = policy.plan_for(0)
     assert [codecs.forward for codecs in plan.tables] == [None, None, None]
@@ -120,7 +120,7 @@ def test_the_economy_chooses_exact_cast_or_bounded_by_table_and_direction():
     plan = ExchangePlan((TableCodecs(ROWS, GRADIENTS),) * 3)
     economy = Chosen(("exact", "cast", "bounded"), ("bounded", "exact", "cast"))
     found = AdaptivePolicy(plan, economy=economy).plan_for(0)
-    half = Cast(dtype="fp16")
+    half = Cast("fp16")
     assert [codecs.forward for codecs in found.tables] == [None, half, ROWS]
     assert [codecs.backward for codecs in found.tables] == [GRADIENTS, None, half]
 
@@ -140,11 +140,11 @@ def test_a_cast_that_a_narrower_bound_forbids_is_bounded_instead():
     """The economy chose it while bounds were wide; float16 would break what the guard asks for now."""
     plan = ExchangePlan((TableCodecs(ROWS, GRADIENTS),) * 3)
     policy = AdaptivePolicy(plan, guard=trusted_guard(), economy=Chosen(("cast",) * 3, ("cast",) * 3))
-    assert {codecs.forward for codecs in policy.plan_for(0).tables} == {Cast(dtype="fp16")}
+    assert {codecs.forward for codecs in policy.plan_for(0).tables} == {Cast("fp16")}
     policy.guard.rows_T[0] = CAST_FROM / ROWS.bound * 0.99
     forward = [codecs.forward for codecs in policy.plan_for(0).tables]
     assert forward[0].bound == pytest.approx(CAST_FROM * 0.99)
-    assert forward[1:] == [Cast(dtype="fp16")] * 2
+    assert forward[1:] == [Cast("fp16")] * 2
 
 
 def test_what_the_economy_chooses_from_has_every_table_compressed():

@@ -9,7 +9,7 @@ from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
-FINE, COARSE = BoundedRows(bound=0.01), BoundedRows(bound=0.1)
+FINE, COARSE = BoundedRows(0.01), BoundedRows(0.1)
 
 
 def test_tables_without_a_rule_travel_as_they_are():

@@ -20,7 +20,7 @@ from benchmarks.codecs.cases import (
     trained_rows,
     zipf_lookups,
 )
-from benchmarks.codecs.contenders import DITHERED, MATRIX, ONE_BLOCK, OURS, ZSTD_1, contenders_for
+from benchmarks.codecs.contenders import MATRIX, ONE_BLOCK, OURS, UNBIASED, ZSTD_1, contenders_for
 from benchmarks.results import Machine
 from laconic.errors import ConfigError
 
@@ -34,7 +34,7 @@ KEYS = [
     "max_error_over_bound",
     "ideal_ratio",
 ]
-ERROR_BOUNDED = {OURS, OURS + ONE_BLOCK, DITHERED.name, "VectorLz", "Huffman", "Hybrid", "SZ3", "ZFP"}
+ERROR_BOUNDED = {OURS, OURS + ONE_BLOCK, UNBIASED.name, "VectorLz", "Huffman", "Hybrid", "SZ3", "ZFP"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,8 +105,8 @@ def test_tables_fit_in_100_columns_and_are_not_cut(result: CodecResult) -> None:
     assert result.machine.kernels in text.splitlines()[0]
 
 
-def test_the_dithered_codec_takes_part_where_gradients_are(result: CodecResult) -> None:
-    assert [case.name for case in result.cases if case.figures(DITHERED.name)] == ["heavy-tailed gradients"]
+def test_the_unbiased_codec_takes_part_where_gradients_are(result: CodecResult) -> None:
+    assert [case.name for case in result.cases if case.figures(UNBIASED.name)] == ["heavy-tailed gradients"]
 
 
 @pytest.mark.parametrize(

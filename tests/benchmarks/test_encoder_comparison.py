@@ -63,7 +63,7 @@ def test_every_table_has_a_row_at_each_size_and_so_have_all_together(rows, stage
 @pytest.mark.parametrize("samples", _SAMPLES)
 def test_pooled_ratios_are_those_of_blocks_made_by_hand(rows, stage, source, figure, samples):
     for t, row in enumerate(row for row in rows if row.samples_per_rank == samples and row.table):
-        codec = POOLED[figure](bound=row.bound, relative=True)
+        codec = POOLED[figure](bound=row.bound, relative_to="range")
         weight_RD = stage.subject.embeddings.table_shard(row.table)[1]
         sizes_N = torch.zeros(RANKS)
         plain = 0
@@ -79,7 +79,7 @@ def test_pooled_ratios_are_those_of_blocks_made_by_hand(rows, stage, source, fig
 
 def test_distinct_rows_are_those_of_an_exchange(rows, stage, source):
     exchange, ledger = stage.subject.rehearsal, stage.subject.new_ledger()
-    codecs = [BoundedRows(bound=paper_bound(rows), relative=True) for rows in ROWS]
+    codecs = [BoundedRows(paper_bound(rows), relative_to="range") for rows in ROWS]
     plan = ExchangePlan(tuple(TableCodecs(forward=codec) for codec in codecs))
     samples = 0
     for step, batch in enumerate(batches(source, _SAMPLES[0])):

@@ -17,7 +17,7 @@ from tests.cli.forked import laconic
 def frame_file(tmp_path):
     torch.manual_seed(0)
     path = tmp_path / "x.lcnc"
-    path.write_bytes(Frame.of(BoundedRows(bound=0.02), torch.randn(100, 8)).to_bytes())
+    path.write_bytes(Frame.of(BoundedRows(0.02), torch.randn(100, 8)).to_bytes())
     return path
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 
-def absolute_bound(x: Tensor, bound: float, relative: bool | str) -> float:
-    """Return the bound in the unit of the data: a share of range or RMS of the finite values if relative."""
-    if not relative:
+def absolute_bound(x: Tensor, bound: float, relative_to: str | None) -> float:
+    """Return the bound in the unit of the data: a share of range or RMS of the finite values, or absolute."""
+    if relative_to is None:
         return bound
-    if relative == "rms":
+    if relative_to == "rms":
         return bound * root_mean_square(x)
     finite = x[torch.isfinite(x)].double()
     return bound * float(finite.max() - finite.min()) if finite.numel() else 0.0

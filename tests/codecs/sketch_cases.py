@@ -41,7 +41,7 @@ def random_case(seed: int, largest: int = 5_000_000) -> Case:
     rows, count = bool(rng.integers(2)), int(rng.integers(1, 17))
     dtype = "int64" if rng.integers(4) == 0 else "int32"
     support = rows_support(rng, size, density) if rows else single_support(rng, size, density)
-    most = Sketch(size=0, cells=0, dtype=dtype).limit // 2 // count if rng.integers(2) else 127
+    most = Sketch(0, cells=0, dtype=dtype).limit // 2 // count if rng.integers(2) else 127
     owner = rng.integers(count, size=len(support))
     share = float(rng.random())
     ranks, total = [], np.zeros(size, np.int64)

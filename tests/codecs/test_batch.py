@@ -15,7 +15,7 @@ SHAPES = [(100, 8), (0, 8), (3, 3)]
 
 def make():
     torch.manual_seed(0)
-    codecs = [BoundedRows(bound=0.02), BoundedRows(bound=1.0), Cast(dtype="int8")]
+    codecs = [BoundedRows(0.02), BoundedRows(1.0), Cast("int8")]
     return Batch.of(list(zip(codecs, SHAPES, strict=True))), torch.randn(809)
 
 
@@ -91,7 +91,7 @@ def test_threads_below_one_are_refused():
 
 def test_damage_to_small_blocks_is_found_as_if_each_were_by_itself():
     """Streams of neighboring blocks are decoded together: that must not show."""
-    codec, blocks, shape = BoundedRows(bound=0.4), 7, (16, 32)
+    codec, blocks, shape = BoundedRows(0.4), 7, (16, 32)
     together, alone = Batch.of([(codec, shape)] * blocks), Batch.of([(codec, shape)])
     buffer, offsets = together.encode(torch.randn(blocks * 512, generator=torch.Generator().manual_seed(0)))
     random = np.random.default_rng(0)

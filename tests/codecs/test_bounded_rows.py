@@ -1,6 +1,8 @@
-"""What BoundedRows adds to the contract: forms, de-duplication, dither, ratios."""
+"""What BoundedRows adds to the contract: forms, de-duplication, unbiased rounding, ratios."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 import torch
@@ -19,10 +21,10 @@ def form_of(codec, x):
 
 def test_a_block_takes_the_form_that_fits_it():
     torch.manual_seed(0)
-    codec = BoundedRows(bound=0.02)
+    codec = BoundedRows(0.02)
     assert form_of(codec, torch.full((10, 10), 3.3)) == CONSTANT
     assert form_of(codec, torch.rand(10, 10) * 0.01) == CONSTANT  # one code everywhere
-    assert form_of(BoundedRows(bound=1e-9), torch.randn(10, 10)) == STORED
+    assert form_of(BoundedRows(1e-9), torch.randn(10, 10)) == STORED
     assert form_of(codec, torch.randint(0, 16, (5, 5)) * 0.1) == PACKED
     assert form_of(codec, torch.randn(100, 16)) == ENTROPY
     assert form_of(codec, torch.randn(20, 16)[torch.randint(0, 20, (400,))]) == DEDUPLICATED
@@ -37,8 +39,8 @@ def test_equal_rows_are_found_wherever_they_are():
     torch.manual_seed(0)
     table = torch.randn(100, 64)
     far_apart = torch.cat([table, torch.randn(3000, 64), table])
-    without = BoundedRows(bound=0.02).encode(far_apart[:-100]).numel()
-    saved = BoundedRows(bound=0.02).encode(far_apart).numel() - without
+    without = BoundedRows(0.02).encode(far_apart[:-100]).numel()
+    saved = BoundedRows(0.02).encode(far_apart).numel() - without
     assert saved < 100 * 64 * 6 / 8 * 0.25  # a quarter of what the rows would cost again
 
 
@@ -46,14 +48,14 @@ def test_rows_that_become_equal_by_quantizing_are_sent_once():
     torch.manual_seed(0)
     row = torch.randn(64)
     x = row + torch.rand(1000, 64) * 1e-6
-    assert BoundedRows(bound=0.1).encode(x).numel() < 300
+    assert BoundedRows(0.1).encode(x).numel() < 300
 
 
 def test_flat_tensors_ignore_rows():
     torch.manual_seed(0)
     x = torch.randn(20, 16)[torch.randint(0, 20, (400,))]
-    assert form_of(Bounded(bound=0.02), x) == ENTROPY
-    assert torch.equal(Bounded(bound=0.02).encode(x), Bounded(bound=0.02).encode(x.reshape(-1)))
+    assert form_of(Bounded(0.02), x) == ENTROPY
+    assert torch.equal(Bounded(0.02).encode(x), Bounded(0.02).encode(x.reshape(-1)))
 
 
 def test_a_relative_bound_is_a_share_of_the_finite_range():
@@ -62,8 +64,8 @@ def test_a_relative_bound_is_a_share_of_the_finite_range():
     x[0, 0], x[1, 1] = float("inf"), float("nan")
     finite = x[torch.isfinite(x)].double()
     absolute = 0.03 * float(finite.max() - finite.min())
-    y = BoundedRows(bound=0.03, relative=True).decode(
-        BoundedRows(bound=0.03, relative=True).encode(x), (200, 16)
+    y = BoundedRows(0.03, relative_to="range").decode(
+        BoundedRows(0.03, relative_to="range").encode(x), (200, 16)
     )
     assert_within(x, y, absolute)
     error = (x.double() - y.double())[torch.isfinite(x)].abs().max()
@@ -76,7 +78,7 @@ def test_a_bound_relative_to_the_rms_is_a_share_of_that_of_the_finite_values():
     x[0, 0], x[1, 1] = float("inf"), float("nan")
     finite = x[torch.isfinite(x)].double()
     absolute = 0.1 * float(finite.square().mean().sqrt())
-    codec = BoundedRows(bound=0.1, relative="rms")
+    codec = BoundedRows(0.1, relative_to="rms")
     y = codec.decode(codec.encode(x), (200, 16))
     error = (x.double() - y.double())[torch.isfinite(x)].abs().max()
     assert 0.9 * absolute < error <= absolute
@@ -88,10 +90,10 @@ def test_one_outlier_erases_the_rest_relative_to_the_range_and_not_relative_to_t
     x = torch.randn(2000, 16)
     x[7, 7] = 1000.0
     y = {}
-    for relative in (True, "rms"):
-        codec = BoundedRows(bound=0.1, relative=relative)
-        y[relative] = codec.decode(codec.encode(x), (2000, 16))
-    assert int((y[True] != 0).sum()) == 1
+    for relative_to in ("range", "rms"):
+        codec = BoundedRows(0.1, relative_to=relative_to)
+        y[relative_to] = codec.decode(codec.encode(x), (2000, 16))
+    assert int((y["range"] != 0).sum()) == 1
     assert int((y["rms"] != 0).sum()) > x.numel() / 2
 
 
@@ -99,49 +101,67 @@ def test_one_outlier_erases_the_rest_relative_to_the_range_and_not_relative_to_t
 def test_squares_neither_overflow_nor_vanish(size):
     x = torch.full((3, 5), size)
     x[1, 1] = -size
-    codec = BoundedRows(bound=0.01, relative="rms")
+    codec = BoundedRows(0.01, relative_to="rms")
     y = codec.decode(codec.encode(x), (3, 5))
     assert_within(x, y, absolute_bound(x, 0.01, "rms"))
     assert absolute_bound(x, 0.01, "rms") == pytest.approx(0.01 * float(x[0, 0]))
 
 
-@each("codec", [BoundedRows(bound=0.5, relative="rms"), Bounded(bound=0.5, relative="rms")])
+@each("codec", [BoundedRows(0.5, relative_to="rms"), Bounded(0.5, relative_to="rms")])
 def test_a_block_whose_rms_is_zero_is_exact(codec):
     x = torch.tensor([[0.0, -0.0, float("nan")], [0.0, float("inf"), 0.0]])
     y = codec.decode(codec.encode(x), (2, 3))
     assert torch.equal(x.view(torch.int32), y.view(torch.int32))
 
 
-@each("relative", ["x", "RMS", 1, 0, None])
-def test_another_kind_of_relative_bound_is_refused(relative):
-    with pytest.raises(
-        ConfigError,
-        match=rf"^bounded_rows\.relative: expected False, True or 'rms', got {relative!r}$",
-    ):
-        BoundedRows(relative=relative)
+@each("relative_to", ["x", "RMS", 1, True, False, []])
+def test_another_kind_of_relative_bound_is_refused(relative_to):
+    text = f"bounded_rows.relative_to: expected None, 'range' or 'rms', got {relative_to!r}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        BoundedRows(0.1, relative_to=relative_to)
+
+
+@each("rounding", ["up", "Nearest", None, True, []])
+def test_another_rounding_is_refused(rounding):
+    text = f"bounded_rows.rounding: expected 'nearest' or 'unbiased', got {rounding!r}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        BoundedRows(0.1, rounding=rounding)
+
+
+@each("codec", [BoundedRows(0.03, relative_to="range"), Bounded(0.5, rounding="unbiased", seed=7)])
+def test_what_a_codec_shows_can_be_pasted(codec):
+    assert eval(repr(codec)) == codec
+
+
+def test_only_the_bound_has_no_name():
+    with pytest.raises(TypeError, match="positional"):
+        BoundedRows(0.1, "range")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dither'"):
+        BoundedRows(0.1, dither=0)
 
 
 def test_a_constant_block_has_relative_bound_zero_and_is_exact():
     x = torch.full((4, 4), 0.1)
-    codec = BoundedRows(bound=0.5, relative=True)
+    codec = BoundedRows(0.5, relative_to="range")
     assert torch.equal(codec.decode(codec.encode(x), (4, 4)), x)
 
 
-def test_dither_makes_the_mean_exact():
+def test_unbiased_rounding_makes_the_mean_exact():
     """The mean of n roundings of step s deviates by s / (2 sqrt(n)) at most, one sigma; six are allowed."""
     n, bound = 200_000, 0.5
     for value in (0.1, -0.37, 0.499, 1.23):
         x = torch.full((n, 1), value)
         x[0] = 100.0  # not constant
-        y = BoundedRows(bound=bound, dither=11).decode(BoundedRows(bound=bound, dither=11).encode(x), (n, 1))
+        codec = BoundedRows(bound, rounding="unbiased", seed=11)
+        y = codec.decode(codec.encode(x), (n, 1))
         mean = float(y[1:].double().mean())
         assert abs(mean - value) < 6 * bound / (2 * n**0.5)
 
 
-def test_dither_keeps_zeros():
+def test_unbiased_rounding_keeps_zeros():
     x = torch.zeros(100, 8)
     x[50, 3] = 1.0
-    codec = BoundedRows(bound=0.3, dither=1)
+    codec = BoundedRows(0.3, rounding="unbiased", seed=1)
     y = codec.decode(codec.encode(x), (100, 8))
     assert int((y != 0).sum()) == 1
 
@@ -149,7 +169,7 @@ def test_dither_keeps_zeros():
 def test_another_seed_gives_another_rounding_within_the_same_bound():
     torch.manual_seed(0)
     x = torch.randn(100, 16)
-    blocks = [BoundedRows(bound=0.1, dither=seed).encode(x) for seed in (0, 1, 2**64 - 1)]
+    blocks = [BoundedRows(0.1, rounding="unbiased", seed=seed).encode(x) for seed in (0, 1, 2**64 - 1)]
     assert len({tuple(block.tolist()) for block in blocks}) == 3
 
 
@@ -159,7 +179,7 @@ def test_bytes_do_not_depend_on_the_number_of_threads(threads):
     shapes = [(20_000, 64), (50, 8), (0, 4), (3000, 16), (1, 1), (17_000, 64)]
     values = torch.cat([torch.randn(shape).round(decimals=1).reshape(-1) for shape in shapes])
     values[12345] = float("nan")
-    codecs = [BoundedRows(bound=0.02), BoundedRows(bound=0.02, relative="rms")]
+    codecs = [BoundedRows(0.02), BoundedRows(0.02, relative_to="rms")]
     batch = Batch.of([(codecs[i % 2], shape) for i, shape in enumerate(shapes)])
     buffer, offsets = batch.encode(values, threads=1)
     other, other_offsets = batch.encode(values, threads=threads)
@@ -173,7 +193,7 @@ def test_large_blocks_with_absolute_bounds_escape_what_the_sample_missed():
     torch.manual_seed(0)
     x = torch.randn(300_000, 4)
     x.view(-1)[::50_021] = 1e6
-    codec = BoundedRows(bound=0.02)
+    codec = BoundedRows(0.02)
     assert_within(x, codec.decode(codec.encode(x), (300_000, 4)), 0.02)
 
 
@@ -183,16 +203,16 @@ def test_large_blocks_with_absolute_bounds_escape_what_the_sample_missed():
 )
 def test_real_embedding_batches_shrink_as_published(dump, name, bound, ratio):
     x = dump(name)
-    codec = BoundedRows(bound=bound, relative=True)
+    codec = BoundedRows(bound, relative_to="range")
     block = codec.encode(x)
-    assert_within(x, codec.decode(block, tuple(x.shape)), absolute_bound(x, bound, True))
+    assert_within(x, codec.decode(block, tuple(x.shape)), absolute_bound(x, bound, "range"))
     assert x.numel() * 4 / block.numel() >= ratio
 
 
 def test_a_block_without_duplicates_is_close_to_its_entropy():
     torch.manual_seed(0)
     x = torch.randn(100_000, 16)
-    codec = BoundedRows(bound=0.02)
+    codec = BoundedRows(0.02)
     codes = torch.round(x.double() / 0.04).long()
     _, counts = torch.unique(codes, return_counts=True)
     p = counts.double() / counts.sum()
@@ -203,10 +223,10 @@ def test_a_block_without_duplicates_is_close_to_its_entropy():
 @each("bound", [0, -1.0, float("nan"), float("inf"), "0.1", None, True])
 def test_a_bound_that_is_no_positive_number_is_refused(bound):
     with pytest.raises(ConfigError, match=r"bounded_rows\.bound: expected"):
-        BoundedRows(bound=bound)
+        BoundedRows(bound)
 
 
 @each("seed", [1.5, "x", 2**64, -(2**63) - 1, True])
 def test_a_seed_that_does_not_fit_is_refused(seed):
-    with pytest.raises(ConfigError, match=r"bounded_rows\.dither: expected an integer seed"):
-        BoundedRows(dither=seed)
+    with pytest.raises(ConfigError, match=r"bounded_rows\.seed: expected an integer of at most 64 bits, got"):
+        BoundedRows(0.1, rounding="unbiased", seed=seed)

@@ -16,43 +16,42 @@ from tests.codecs.guarantee import absolute_bound, assert_within
 from tests.codecs.matrices import awkward, bounds, matrices, raw_matrices
 
 BOUNDED = [BoundedRows, Bounded, VectorLz, Huffman, Hybrid]
-TO_RMS = [BoundedRows, Bounded]
 CODECS = [
     *(cls(bound=0.02) for cls in BOUNDED),
-    *(cls(bound=0.03, relative=True) for cls in BOUNDED),
-    *(cls(bound=0.1, relative="rms") for cls in TO_RMS),
-    BoundedRows(bound=0.1, dither=7),
+    *(cls(bound=0.03, relative_to="range") for cls in BOUNDED),
+    *(cls(bound=0.1, relative_to="rms") for cls in BOUNDED),
+    BoundedRows(0.1, rounding="unbiased", seed=7),
     Lossless(),
-    *(Cast(dtype=dtype) for dtype in ("fp32", "fp16", "bf16", "int8", "int4")),
+    *(Cast(dtype) for dtype in ("fp32", "fp16", "bf16", "int8", "int4")),
 ]
 every_codec = each("codec", CODECS)
-relatives = st.sampled_from([False, True, "rms"])
+RELATIVE_TO = (None, "range", "rms")
+seeds = st.integers(-(2**63), 2**64 - 1)
 every_bounded = each("cls", BOUNDED)
 
 
 def assert_guarantee(codec, x):
     y = codec.decode(codec.encode(x), tuple(x.shape))
-    assert_within(x, y, absolute_bound(x, codec.bound, codec.relative))
+    assert_within(x, y, absolute_bound(x, codec.bound, codec.relative_to))
 
 
 @pytest.mark.parametrize("cls", BOUNDED, ids=lambda cls: cls.__name__)
-@settings(max_examples=30)
-@given(x=matrices(), bound=bounds, relative=st.booleans())
-def test_every_value_is_within_the_bound(cls, x, bound, relative):
-    assert_guarantee(cls(bound=bound, relative=relative), x)
-
-
-@pytest.mark.parametrize("cls", TO_RMS, ids=lambda cls: cls.__name__)
 @settings(max_examples=50)
-@given(x=matrices(), bound=bounds)
-def test_every_value_is_within_the_share_of_the_rms(cls, x, bound):
-    assert_guarantee(cls(bound=bound, relative="rms"), x)
+@given(x=matrices(), bound=bounds, relative_to=st.sampled_from(RELATIVE_TO))
+def test_every_value_is_within_the_bound(cls, x, bound, relative_to):
+    assert_guarantee(cls(bound, relative_to=relative_to), x)
 
 
 @settings(max_examples=100)
-@given(x=raw_matrices, bound=bounds, relative=relatives, seed=st.none() | st.integers(-(2**63), 2**64 - 1))
-def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
-    assert_guarantee(BoundedRows(bound=bound, relative=relative, dither=seed), x)
+@given(
+    x=raw_matrices,
+    bound=bounds,
+    relative_to=st.sampled_from(RELATIVE_TO),
+    rounding=st.sampled_from(["nearest", "unbiased"]),
+    seed=seeds,
+)
+def test_every_bit_pattern_is_within_the_bound(x, bound, relative_to, rounding, seed):
+    assert_guarantee(BoundedRows(bound, relative_to=relative_to, rounding=rounding, seed=seed), x)
 
 
 @every_bounded
@@ -60,8 +59,8 @@ def test_every_bit_pattern_is_within_the_bound(x, bound, relative, seed):
 def test_awkward_matrices_are_within_the_bound(cls, name):
     x = awkward()[name]
     for bound in (1e-30, 1e-6, 1e-4, 1e-3, 0.02, 0.5, 1e30):
-        for relative in (False, True, "rms") if cls in TO_RMS else (False, True):
-            assert_guarantee(cls(bound=bound, relative=relative), x)
+        for relative_to in RELATIVE_TO:
+            assert_guarantee(cls(bound, relative_to=relative_to), x)
 
 
 @every_codec

@@ -17,18 +17,18 @@ from laconic.errors import ConfigError, FormatError
 from tests.cases import each
 
 FLOAT_CODECS = [
-    BoundedRows(bound=0.02),
-    Bounded(bound=0.02),
-    VectorLz(bound=0.02),
-    Huffman(bound=0.02),
-    Hybrid(bound=0.02),
-    *(Cast(dtype=dtype) for dtype in ("fp16", "bf16", "int8", "int4")),
+    BoundedRows(0.02),
+    Bounded(0.02),
+    VectorLz(0.02),
+    Huffman(0.02),
+    Hybrid(0.02),
+    *(Cast(dtype) for dtype in ("fp16", "bf16", "int8", "int4")),
 ]
 
 
 def frame_bytes(shape=(30, 8)):
     torch.manual_seed(0)
-    return Frame.of(BoundedRows(bound=0.02), torch.randn(shape)).to_bytes()
+    return Frame.of(BoundedRows(0.02), torch.randn(shape)).to_bytes()
 
 
 def with_checksum(data, dimensions):

@@ -65,7 +65,7 @@ def test_what_cannot_be_made_smaller_is_stored():
 def test_a_batch_can_mix_it_with_others():
     torch.manual_seed(0)
     first, second = torch.randn(40, 16), torch.randn(3000, 16)
-    batch = Batch.of([(Cast(dtype="fp32"), (40, 16)), (Lossless(), (3000, 16))])
+    batch = Batch.of([(Cast("fp32"), (40, 16)), (Lossless(), (3000, 16))])
     values = batch.decode(*batch.encode(torch.cat([first, second])))
     assert torch.equal(values, torch.cat([first, second]).flatten())
 

@@ -19,7 +19,7 @@ from tests.codecs.sketch_cases import ROW, Case, random_case, reduced_block, sum
 
 I32 = st.integers(-(2**31 - 2**16), 2**31 - 2**16)
 VECTORS = st.lists(st.one_of(st.just(0), st.just(0), I32), max_size=200)
-SPARSE = Sketch(size=1000, cells=90)
+SPARSE = Sketch(1000, cells=90)
 every_dtype = pytest.mark.parametrize("dtype", ["int32", "int64"])
 every_index = pytest.mark.parametrize("index", ["bitmap", "bloom"])
 
@@ -59,13 +59,13 @@ def test_every_vector_comes_back(values, seed, dtype):
 @given(values=st.lists(I32, min_size=4, max_size=60), cells=st.integers(3, 59), seed=st.integers(0, 50))
 def test_too_few_cells_stall_and_never_estimate(values, cells, seed):
     x = torch.tensor(values, dtype=torch.int32)
-    sketch = Sketch(size=len(x), cells=min(cells, len(x)), seed=seed)
+    sketch = Sketch(len(x), cells=min(cells, len(x)), seed=seed)
     with suppress(PeelingError):
         assert torch.equal(sketch.decode(sketch.encode(x), (len(x),)), x)
 
 
 def test_a_stall_says_what_to_do():
-    sketch = Sketch(size=100, cells=30)
+    sketch = Sketch(100, cells=30)
     with pytest.raises(
         PeelingError,
         match=r"stalled with \d+ entries left in 30 cells; encode with another seed, or with more",
@@ -137,7 +137,7 @@ def test_strided_input_is_read_in_its_own_order():
 @every_dtype
 @each("cells", [90, 1000])
 def test_a_sum_that_might_overflow_is_refused_by_add(dtype, cells):
-    sketch = Sketch(size=1000, cells=cells, dtype=dtype)
+    sketch = Sketch(1000, cells=cells, dtype=dtype)
     half = sketch.limit // 2 + 1
     block = sketch.encode(vector((5, half), dtype=torch.int64))
     with pytest.raises(HeadroomError, match=rf"may reach \d+, {dtype} cells take {sketch.limit}; "):
@@ -155,7 +155,7 @@ def test_a_sum_that_might_overflow_is_refused_by_decode_where_the_network_did_no
 
 def test_cells_may_wrap_as_long_as_entries_fit():
     rng = np.random.default_rng(0)
-    sketch = Sketch(size=1000, cells=900)
+    sketch = Sketch(1000, cells=900)
     ranks = [
         torch.from_numpy(rng.integers(0, 2**29, 1000, dtype=np.int32)) * (torch.arange(1000) % 2)
         for _ in range(3)
@@ -251,7 +251,7 @@ def test_more_nonzeros_never_get_fewer_cells():
     dtype=st.sampled_from(["int32", "int64"]),
 )
 def test_any_bytes_decode_or_raise_what_is_documented(data, size, cells, index, dtype):
-    sketch = Sketch(size=size, cells=min(cells, size - 1), index=index, dtype=dtype)
+    sketch = Sketch(size, cells=min(cells, size - 1), index=index, dtype=dtype)
     block = torch.zeros(sketch.nbytes, dtype=torch.uint8)
     known = torch.tensor(list(data[: sketch.nbytes]), dtype=torch.uint8)
     block[len(block) - len(known) :] = known

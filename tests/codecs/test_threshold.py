@@ -110,7 +110,7 @@ def test_bytes_that_lie_are_refused(block, count, text):
 @given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 70), st.sampled_from([0.02, 0.3, 0.9]))
 def test_bits_choose_what_places_do(seed, rows, cols, keep):
     x_BD = np.random.default_rng(seed).standard_normal((rows, cols)).astype(np.float32)
-    whole, half = Threshold(keep=keep), Threshold(keep=keep, mask="bits")
+    whole, half = Threshold(keep), Threshold(keep, mask="bits")
     places, values_K = whole.select(x_BD)
     bits, again_K = half.select(x_BD)
     arrived = half.read_selection(bits.encode(), rows, cols, bits.count)
@@ -126,9 +126,7 @@ def test_bits_choose_what_places_do(seed, rows, cols, keep):
 
 def test_the_documented_bits_are_those():
     mask_BD = np.array([[0, 1, 1, 0, 0, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0, 0, 1, 0, 0]], np.float32)
-    selection, values_K = Threshold(keep=0.9, mask="bits").select(
-        np.arange(1, 11, dtype=np.float32) * mask_BD
-    )
+    selection, values_K = Threshold(0.9, mask="bits").select(np.arange(1, 11, dtype=np.float32) * mask_BD)
     assert selection.encode().tobytes().hex(" ") == "06 02 81 00"
     assert values_K.tolist() == [2, 3, 10, 1, 8]
 
@@ -159,7 +157,7 @@ def test_any_bytes_decode_or_raise(data, count):
     assert selection.spread(np.ones(count, np.float32)).sum() == count
 
 
-@each(("values", "gradients"), [(None, None), (Cast(dtype="fp16"), None), (Bounded(bound=1e-3), Bounded())])
+@each(("values", "gradients"), [(None, None), (Cast("fp16"), None), (Bounded(1e-3), Bounded())])
 @each("count", [0, 1, 1000])
 def test_values_come_back_as_their_codec_says(values, gradients, count):
     threshold = Threshold(values=values, gradients=gradients)

@@ -11,7 +11,7 @@ from laconic.cost.frequencies import Frequencies
 from laconic.cost.link import message_bytes
 from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
 from laconic.errors import PlanError
-from laconic.exchange import Layout, Sgd, Table
+from laconic.exchange import SGD, Layout, Table
 from laconic.exchange.routing import Request
 from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
@@ -131,7 +131,7 @@ def tables(placement: str) -> list[Table]:
 def test_the_ledger_of_a_rehearsal_is_predicted_within_five_percent(ranks, placement):
     """Per direction; and each table, but for the headers of lists, which the coder itself knows only roughly."""
     steps, made = 6, tables(placement)
-    embeddings = RehearsedEmbeddings(made, DIM, ranks, optimizer=Sgd(rate=0.1)).train()
+    embeddings = RehearsedEmbeddings(made, DIM, ranks, optimizer=SGD(0.1)).train()
     source = Synthetic(ROWS, zipf=ZIPF, samples=SAMPLES * ranks * steps)
     for batch in source.batches("train", global_batch=SAMPLES * ranks, rank=0, ranks=1):
         embeddings(batch.lookups).sum().backward()

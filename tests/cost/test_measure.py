@@ -12,8 +12,8 @@ from laconic.cost.measure import codec_costs
 from laconic.errors import ConfigError
 
 ROWS = np.random.default_rng(0).normal(0, 0.1, (300, 16)).astype(np.float32)
-BOUNDED = BoundedRows(bound=0.01, dither=3)
-CANDIDATES = (Cast(dtype="fp32"), Cast(), BOUNDED)
+BOUNDED = BoundedRows(0.01, rounding="unbiased", seed=3)
+CANDIDATES = (Cast("fp32"), Cast(), BOUNDED)
 
 
 def test_bytes_are_those_that_all_destinations_get():
@@ -33,7 +33,7 @@ def test_no_rows_or_no_destinations_cost_nothing():
 
 
 def test_what_is_not_offered_has_no_cost():
-    [[exact, cast]] = codec_costs([ROWS], [(Cast(dtype="fp32"), None)], np.array([1]))
+    [[exact, cast]] = codec_costs([ROWS], [(Cast("fp32"), None)], np.array([1]))
     assert exact.bytes_sent == ROWS.nbytes
     assert cast is None
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.world import GroupWorld
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
@@ -68,7 +68,7 @@ def train(
     tables: list[Table],
     dim: int,
     batches: list[tuple[Tensor, Tensor, Lookups]],
-    optimizer: Sgd | RowwiseAdagrad,
+    optimizer: SGD | RowwiseAdagrad,
     rate: float,
     prefetch: bool = True,
     empty_rank: int | None = None,

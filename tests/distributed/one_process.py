@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.lookups import Lookups
 
 
@@ -50,7 +50,7 @@ def train(
     weights: list[Tensor],
     tables: list[Table],
     batches: list[tuple[Tensor, Tensor, Lookups]],
-    optimizer: Sgd | RowwiseAdagrad,
+    optimizer: SGD | RowwiseAdagrad,
     rate: float,
 ) -> tuple[list[Tensor], Scorer, list[float]]:
     """Train on whole global batches; returns tables, model and losses."""
@@ -72,10 +72,10 @@ def train(
             if leaf.grad is None or not len(touched):
                 continue
             gradient = leaf.grad[touched]
-            if isinstance(optimizer, Sgd):
-                weights[t][touched] -= optimizer.rate * gradient
+            if isinstance(optimizer, SGD):
+                weights[t][touched] -= optimizer.lr * gradient
                 continue
             states[t][touched] += gradient.pow(2).mean(1)
-            factor = optimizer.rate / (states[t][touched].sqrt() + optimizer.epsilon)
+            factor = optimizer.lr / (states[t][touched].sqrt() + optimizer.eps)
             weights[t][touched] -= factor[:, None] * gradient
     return weights, model, losses

@@ -168,7 +168,7 @@ def pass_once(rank: int, ranks: int, x: Tensor, gradient: Tensor, threshold: Thr
 
 def evaluate(rank: int, ranks: int, mode: str):
     """Forward passes without gradients, then one with: the ranks stay in step."""
-    split = Split(0, 1, threshold=Threshold(keep=0.5, method="topk", values=None))
+    split = Split(0, 1, threshold=Threshold(0.5, method="topk", values=None))
     x = torch.arange(8.0).view(2, 4).requires_grad_()
     if mode == "frozen":
         arrived = split(x.detach()) if rank == 0 else split()
@@ -194,7 +194,7 @@ def one_without_gradients(rank: int, ranks: int):
 
 def differ(rank: int, ranks: int, what: str):
     keep = 0.5 if what == "threshold" and rank == 1 else 0.25
-    split = Split(0, 1, threshold=Threshold(keep=keep))
+    split = Split(0, 1, threshold=Threshold(keep))
     if what == "turn" and rank == 1:
         split.turn = 3
     if rank == 0:

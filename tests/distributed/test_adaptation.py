@@ -131,7 +131,9 @@ TABLES = [
     Table(name="copied", rows=20, sharding="replicated"),
     Table(name="exact", rows=41, sharding="row"),
 ]
-CODECS = TableCodecs(BoundedRows(bound=0.05, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0))
+CODECS = TableCodecs(
+    BoundedRows(0.05, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
+)
 PLAN = ExchangePlan((CODECS, CODECS, CODECS, TableCodecs()))
 DIM, SEED = 8, 5
 
@@ -194,7 +196,7 @@ def _on_ranks(rank: int, ranks: int) -> dict[str, Any]:
     embeddings = ShardedEmbeddings(
         TABLES,
         DIM,
-        optimizer=RowwiseAdagrad(rate=0.1),
+        optimizer=RowwiseAdagrad(0.1),
         policy=FixedPolicy(PLAN),
         seed=SEED,
         world=GroupWorld(),
@@ -205,7 +207,7 @@ def _on_ranks(rank: int, ranks: int) -> dict[str, Any]:
 def test_real_ranks_take_steps_back_change_their_rate_and_see_errors_as_a_rehearsal_does():
     real = run_ranks(3, _on_ranks)
     embeddings = RehearsedEmbeddings(
-        TABLES, DIM, 3, optimizer=RowwiseAdagrad(rate=0.1), policy=FixedPolicy(PLAN), seed=SEED
+        TABLES, DIM, 3, optimizer=RowwiseAdagrad(0.1), policy=FixedPolicy(PLAN), seed=SEED
     )
     rehearsed = take_back(embeddings, 0, 1)
     for found in (*real, rehearsed):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import Layout, RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, Layout, RowwiseAdagrad, Table
 from laconic.exchange.tables.memory import ALIGNMENT, allocate_rows
 from laconic.exchange.world import one_rank
 from laconic.lookups import Lookups
@@ -32,7 +32,7 @@ HOT = {"split": [0, 1, 2, 9]}
 
 def _both(rank, ranks, folder):
     found = []
-    for optimizer in (RowwiseAdagrad(rate=0.1), Sgd(rate=0.1)):
+    for optimizer in (RowwiseAdagrad(0.1), SGD(0.1)):
         batches = many_ranks.random_batches(WARM, [24, 24, 5], most=3, seed=1, dtype=torch.float32)
         for tables in (WARM, COLD):
             words = (rank, ranks, tables, DIM, batches, optimizer, 0.1)

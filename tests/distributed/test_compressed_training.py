@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
@@ -21,7 +21,7 @@ from tests.distributed.ranks import run_ranks
 
 DIM, BOUND = 8, 0.03
 CODECS = TableCodecs(
-    BoundedRows(bound=BOUND, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0)
+    BoundedRows(BOUND, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
 )
 PLAIN = [Table(name="split", rows=4000, sharding="row"), Table(name="whole", rows=500)]
 
@@ -35,13 +35,11 @@ def _everything(rank, ranks):
 
     def run(coded_ids):
         policy = policy_for(TABLES, coded_ids=coded_ids)
-        return many_ranks.train(
-            rank, ranks, TABLES, DIM, batches, RowwiseAdagrad(rate=0.1), 0.1, policy=policy
-        )
+        return many_ranks.train(rank, ranks, TABLES, DIM, batches, RowwiseAdagrad(0.1), 0.1, policy=policy)
 
     return {
         "runs": [run(True), run(True), run(False)],
-        "exact": many_ranks.train(rank, ranks, TABLES, DIM, batches, RowwiseAdagrad(rate=0.1), 0.1),
+        "exact": many_ranks.train(rank, ranks, TABLES, DIM, batches, RowwiseAdagrad(0.1), 0.1),
         "bounds": _errors(rank, ranks),
         "ledger": _ledger(rank, ranks),
     }
@@ -172,7 +170,7 @@ def test_one_step_of_three_ranks_is_one_process_up_to_rounding():
     below 3 max|top| / B. A row sums K such contributions, with K more roundings of each. The update
     scales all that by the rate, and rounds the weight and the product once more.
     """
-    tables, optimizer, u = many_ranks_tables(), Sgd(rate=0.1), 2.0**-24
+    tables, optimizer, u = many_ranks_tables(), SGD(0.1), 2.0**-24
     batches = many_ranks.random_batches(tables, [40], most=3, seed=9, dtype=torch.float32)
     weights = many_ranks.first_weights(tables, DIM, torch.float32)
     expected, _, _ = one_process.train([w.clone() for w in weights], tables, batches, optimizer, 0.1)
@@ -187,7 +185,7 @@ def test_one_step_of_three_ranks_is_one_process_up_to_rounding():
         ids = lookups.ids_L[lookups.offsets[t * 40] : lookups.offsets[(t + 1) * 40]]
         most = int(torch.bincount(ids).max())
         single = 3 * top / len(label_B) * (terms * magnitudes / 4 + 32 + most) * u
-        allowed = 2 * (optimizer.rate * most * single + 2 * u * float(want.abs().max()))
+        allowed = 2 * (optimizer.lr * most * single + 2 * u * float(want.abs().max()))
         assert float((got - want.double()).abs().max()) <= allowed
         moved = (want - first).abs().max()
         assert allowed < 0.01 * float(moved)  # the bound means something

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from tests.distributed import many_ranks, one_process
 from tests.distributed.ranks import run_ranks
 
@@ -44,23 +44,23 @@ def compare(ranks, tables, most, optimizer, **options):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_many_ranks_equal_one_process_over_eight_steps(ranks):
-    compare(ranks, MIXED, 3, RowwiseAdagrad(rate=0.1))
+    compare(ranks, MIXED, 3, RowwiseAdagrad(0.1))
 
 
 @pytest.mark.parametrize("tables", [ROWS, POOLED], ids=["rows", "pooled"])
-@pytest.mark.parametrize("optimizer", [Sgd(rate=0.1), RowwiseAdagrad(rate=0.1)], ids=["sgd", "adagrad"])
+@pytest.mark.parametrize("optimizer", [SGD(0.1), RowwiseAdagrad(0.1)], ids=["sgd", "adagrad"])
 def test_one_id_per_sample_needs_no_bags(tables, optimizer):
     compare(2, tables, 1, optimizer)
 
 
 def test_an_empty_rank_weighs_nothing():
-    compare(3, MIXED, 2, RowwiseAdagrad(rate=0.1), prefetch=True, empty_rank=1)
+    compare(3, MIXED, 2, RowwiseAdagrad(0.1), prefetch=True, empty_rank=1)
 
 
 def test_torchs_all_to_all_gives_the_same_bits():
     batches = many_ranks.random_batches(MIXED, [12, 12, 5], most=3, seed=1, dtype=torch.float64)
     both = [
-        run_ranks(3, many_ranks.train, MIXED, DIM, batches, Sgd(rate=0.1), 0.1, True, None, None, pairwise)
+        run_ranks(3, many_ranks.train, MIXED, DIM, batches, SGD(0.1), 0.1, True, None, None, pairwise)
         for pairwise in (True, False)
     ]
     for one, other in zip(*(many_ranks.whole_tables(results, MIXED) for results in both), strict=True):

@@ -9,7 +9,7 @@ import torch
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import PlanError
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.tables import keys
 from laconic.exchange.tables.copies import HotRows
@@ -33,16 +33,18 @@ SIZES = [24, 24, 7, 1, 24]  # uneven, fewer samples than ranks
 SOME = {"split": [0, 1, 2, 7, 299], "mean": [0, 3], "idle": [4]}
 ALL = {table.name: range(table.rows) for table in TABLES if table.name not in ("copied", "pooled")}
 PLACES = {"nowhere": {}, "some": SOME, "all": ALL}
-CODECS = TableCodecs(BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0))
+CODECS = TableCodecs(
+    BoundedRows(0.03, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
+)
 
 
 def _train(rank, ranks):
     """Every placement with both optimizers, exactly and with codecs."""
     found = {}
     for kind, optimizer, dtype in (
-        ("adagrad", RowwiseAdagrad(rate=0.1), torch.float64),
-        ("sgd", Sgd(rate=0.1), torch.float32),
-        ("coded", RowwiseAdagrad(rate=0.1), torch.float32),
+        ("adagrad", RowwiseAdagrad(0.1), torch.float64),
+        ("sgd", SGD(0.1), torch.float32),
+        ("coded", RowwiseAdagrad(0.1), torch.float32),
     ):
         policy = FixedPolicy(ExchangePlan((CODECS,) * len(TABLES))) if kind == "coded" else None
         batches = many_ranks.random_batches(TABLES, SIZES, most=3, seed=1, dtype=dtype, idle=IDLE)

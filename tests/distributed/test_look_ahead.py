@@ -10,7 +10,7 @@ from laconic import Lossless
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import CommError
-from laconic.exchange import RowwiseAdagrad, Sgd
+from laconic.exchange import SGD, RowwiseAdagrad
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.prefetched import bits_of, bytes_of_bits, count_blocks, without
 from laconic.exchange.routing import Part
@@ -58,11 +58,11 @@ def _both(rank, ranks, ways):
 
 
 WAYS = [
-    {"optimizer": Sgd(rate=0.1), "bags": True, "how": {}},
-    {"optimizer": RowwiseAdagrad(rate=0.1), "bags": False, "how": {"hot": HOT}},
-    {"optimizer": RowwiseAdagrad(rate=0.1), "bags": True, "how": {"hot": HOT, "hot_every": 3}},
-    {"optimizer": RowwiseAdagrad(rate=0.1), "bags": True, "how": {"policy": FixedPolicy(LOSSLESS)}},
-    {"optimizer": Sgd(rate=0.1), "bags": True, "how": {"empty_rank": 1}},
+    {"optimizer": SGD(0.1), "bags": True, "how": {}},
+    {"optimizer": RowwiseAdagrad(0.1), "bags": False, "how": {"hot": HOT}},
+    {"optimizer": RowwiseAdagrad(0.1), "bags": True, "how": {"hot": HOT, "hot_every": 3}},
+    {"optimizer": RowwiseAdagrad(0.1), "bags": True, "how": {"policy": FixedPolicy(LOSSLESS)}},
+    {"optimizer": SGD(0.1), "bags": True, "how": {"empty_rank": 1}},
 ]
 
 
@@ -82,12 +82,12 @@ def test_no_bit_differs():
 
 def _bounded(rank, ranks):
     """Rows that are rounded do not travel early; of the others some do."""
-    rounded = TableCodecs(BoundedRows(bound=0.01, relative=True), None)
+    rounded = TableCodecs(BoundedRows(0.01, relative_to="range"), None)
     plans = {"all": [rounded] * len(TABLES), "one": [rounded, *[TableCodecs()] * (len(TABLES) - 1)]}
     found = {}
     for name, codecs in plans.items():
         policy = FixedPolicy(ExchangePlan(tuple(codecs)))
-        way = {"optimizer": Sgd(rate=0.1), "bags": True, "how": {"policy": policy}}
+        way = {"optimizer": SGD(0.1), "bags": True, "how": {"policy": policy}}
         (_, ahead, came, _), *_ = _both(rank, ranks, [way])
         found[name] = came, ahead["losses"]
     return found
@@ -107,7 +107,7 @@ def _discarded(rank, ranks):
     mine = [many_ranks.part_of(b[2], rank * 16 // ranks, (rank + 1) * 16 // ranks) for b in batches]
     ends = []
     for look_ahead in (False, True):
-        embeddings = ShardedEmbeddings(TABLES, DIM, optimizer=Sgd(rate=0.5), seed=1, look_ahead=look_ahead)
+        embeddings = ShardedEmbeddings(TABLES, DIM, optimizer=SGD(0.5), seed=1, look_ahead=look_ahead)
         for step, lookups in enumerate(mine):
             pending = embeddings.start(lookups)
             if step + 1 < len(mine):
@@ -135,7 +135,7 @@ def _lies(rank, ranks):
         module.bytes_of_bits = lambda bits, counts: honest(np.zeros_like(bits), counts)
     batches = many_ranks.random_batches(TABLES, [16] * 2, most=2, seed=3, dtype=torch.float32)
     mine = [many_ranks.part_of(b[2], rank * 8, rank * 8 + 8) for b in batches]
-    embeddings = ShardedEmbeddings(TABLES, DIM, optimizer=Sgd(rate=0.5), look_ahead=True)
+    embeddings = ShardedEmbeddings(TABLES, DIM, optimizer=SGD(0.5), look_ahead=True)
     pending = embeddings.start(mine[0])
     embeddings.prefetch(mine[1])
     pending.wait().square().sum().backward()

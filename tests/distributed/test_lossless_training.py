@@ -39,7 +39,7 @@ def _all_ways(rank, ranks):
             TABLES,
             DIM,
             batches,
-            RowwiseAdagrad(rate=0.1),
+            RowwiseAdagrad(0.1),
             0.1,
             policy=None if plan is None else FixedPolicy(plan),
             hot=HOT,

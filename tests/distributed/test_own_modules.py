@@ -14,7 +14,7 @@ from torch import nn
 from laconic.adapt.policy import FixedPolicy, TableRule
 from laconic.codecs import Bounded, IdList
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
@@ -207,24 +207,24 @@ def test_a_second_backward_of_one_batch_is_refused():
 
 
 def test_an_optimizer_is_not_replaced_behind_the_rows_backs():
-    embeddings = ShardedEmbeddings(TABLES, 3, optimizer=Sgd(rate=1.0))
-    expected = "got RowwiseAdagrad(rate=0.5, epsilon=1e-08); set_rate(rate) changes its learning rate"
+    embeddings = ShardedEmbeddings(TABLES, 3, optimizer=SGD(1.0))
+    expected = "got RowwiseAdagrad(lr=0.5, eps=1e-08); set_rate(rate) changes its learning rate"
     with pytest.raises(ConfigError, match=re.escape(expected)):
-        embeddings.optimizer = RowwiseAdagrad(rate=0.5)
+        embeddings.optimizer = RowwiseAdagrad(0.5)
     embeddings.set_rate(0.25)
-    assert embeddings.optimizer == Sgd(rate=0.25)
+    assert embeddings.optimizer == SGD(0.25)
 
 
 def test_what_is_shown_of_embeddings_says_what_they_are():
     assert repr(ShardedEmbeddings(TABLES, 3)) == (
         "ShardedEmbeddings(2 tables, 11 rows, dim=3, dtype=torch.float32, "
-        "optimizer=RowwiseAdagrad(rate=0.02, epsilon=1e-08), rank 0 of 1)"
+        "optimizer=RowwiseAdagrad(lr=0.02, eps=1e-08), rank 0 of 1)"
     )
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"optimizer": Sgd(rate=0.5), "dtype": torch.float64, "hot": {"a": [1, 4]}}],
+    [{}, {"optimizer": SGD(0.5), "dtype": torch.float64, "hot": {"a": [1, 4]}}],
     ids=["plain", "hot rows"],
 )
 def test_a_deep_copy_trains_on_by_itself(settings):

@@ -10,14 +10,14 @@ import torch
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import Sgd, Table
+from laconic.exchange import SGD, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed.ranks import run_ranks
 
 TABLES = [Table(name="a", rows=9, sharding="row"), Table(name="b", rows=5, sharding="replicated")]
-BOUNDED = TableCodecs(BoundedRows(bound=0.1), BoundedRows(bound=0.1, dither=0))
+BOUNDED = TableCodecs(BoundedRows(0.1), BoundedRows(0.1, rounding="unbiased"))
 
 
 def batch(first, samples=4):
@@ -25,7 +25,7 @@ def batch(first, samples=4):
 
 
 def embeddings_of(tables=TABLES, **options):
-    return ShardedEmbeddings(tables, 4, optimizer=Sgd(rate=0.5), seed=1, **options)
+    return ShardedEmbeddings(tables, 4, optimizer=SGD(0.5), seed=1, **options)
 
 
 def _in_order(rank, ranks):

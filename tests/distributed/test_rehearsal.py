@@ -16,7 +16,7 @@ import torch
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows, Cast, Hybrid, Lossless
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.ledger import DIRECTIONS
 from laconic.exchange.world import GroupWorld, one_rank
@@ -45,19 +45,19 @@ MIXED = [*BAGS, *POOLED]
 ROWS = [table for table in BAGS if table.name != "idle"]
 
 BOUNDED = TableCodecs(
-    BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0)
+    BoundedRows(0.03, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
 )
-DITHERED = TableCodecs(BoundedRows(bound=0.03, relative=True, dither=0), BOUNDED.backward)
-HALF = TableCodecs(Cast(dtype="fp16"), Cast(dtype="fp16"))
+DITHERED = TableCodecs(BoundedRows(0.03, relative_to="range", rounding="unbiased"), BOUNDED.backward)
+HALF = TableCodecs(Cast("fp16"), Cast("fp16"))
 LOSSLESS = TableCodecs(Lossless(), Lossless())
-HYBRID = TableCodecs(Hybrid(bound=0.03, relative=True), BOUNDED.backward)
+HYBRID = TableCodecs(Hybrid(0.03, relative_to="range"), BOUNDED.backward)
 
 
 @dataclass(frozen=True)
 class Case:
     tables: list[Table]
     codecs: tuple[TableCodecs, ...]
-    optimizer: Sgd | RowwiseAdagrad
+    optimizer: SGD | RowwiseAdagrad
     coded_ids: bool = True
     warmup_steps: int = 0
     hot: dict[str, Any] = field(default_factory=dict)
@@ -84,20 +84,20 @@ def side_by_side(left: Lookups, right: Lookups) -> Lookups:
     return Lookups(torch.cat([left.ids_L, right.ids_L]), offsets, left.tables + right.tables)
 
 
-ADAGRAD, SGD = RowwiseAdagrad(rate=0.1), Sgd(rate=4.0)
+ADAGRAD, PLAIN_SGD = RowwiseAdagrad(0.1), SGD(4.0)
 EXACT = TableCodecs()
 HOT = {"split": [0, 1, 2, 5, 89], "split mean": range(41), "whole": [3], "whole mean": [0, 1], "idle": [4]}
 CASES = {
     "exact, adagrad": Case(MIXED, (EXACT,) * 11, ADAGRAD),
-    "exact, sgd": Case(MIXED, (EXACT,) * 11, SGD),
+    "exact, sgd": Case(MIXED, (EXACT,) * 11, PLAIN_SGD),
     "exact, ids as they are": Case(MIXED, (EXACT,) * 11, ADAGRAD, coded_ids=False),
-    "exact, one id each": Case(ROWS, (EXACT,) * 7, SGD),
+    "exact, one id each": Case(ROWS, (EXACT,) * 7, PLAIN_SGD),
     "exact, all pooled": Case(POOLED, (EXACT,) * 3, ADAGRAD),
     "bounded, adagrad": Case(MIXED, (BOUNDED,) * 11, ADAGRAD),
-    "bounded, sgd": Case(MIXED, (BOUNDED,) * 11, SGD),
+    "bounded, sgd": Case(MIXED, (BOUNDED,) * 11, PLAIN_SGD),
     "bounded, ids as they are": Case(MIXED, (BOUNDED,) * 11, ADAGRAD, coded_ids=False),
     "bounded, one id each": Case(ROWS, (BOUNDED,) * 7, ADAGRAD),
-    "bounded, all pooled": Case(POOLED, (BOUNDED,) * 3, SGD),
+    "bounded, all pooled": Case(POOLED, (BOUNDED,) * 3, PLAIN_SGD),
     "bounded after a warm-up": Case(MIXED, (BOUNDED,) * 11, ADAGRAD, warmup_steps=1),
     "dithered forward": Case(MIXED, (DITHERED,) * 11, ADAGRAD),
     "fp16": Case(MIXED, (HALF,) * 11, ADAGRAD),
@@ -105,7 +105,7 @@ CASES = {
     "of every kind": Case(
         MIXED,
         (BOUNDED, EXACT, HALF, DITHERED, BOUNDED, EXACT, HALF, HALF, HYBRID, HYBRID, EXACT),
-        SGD,
+        PLAIN_SGD,
     ),
     "only forward": Case(MIXED, (TableCodecs(BOUNDED.forward),) * 11, ADAGRAD),
     "hot, exact": Case(MIXED, (EXACT,) * 11, ADAGRAD, hot=HOT),

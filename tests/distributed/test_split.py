@@ -18,9 +18,9 @@ from tests.distributed.ranks import run_ranks
 from tests.distributed.split_ranks import train_in_one
 
 EXACT = Threshold.exact()
-CODED = Threshold(keep=0.3)
-PLAIN_VALUES = Threshold(keep=0.2, method="topk", values=None, gradients=None)
-BITS = Threshold(keep=0.2, mask="bits", values=None, gradients=None)
+CODED = Threshold(0.3)
+PLAIN_VALUES = Threshold(0.2, method="topk", values=None, gradients=None)
+BITS = Threshold(0.2, mask="bits", values=None, gradients=None)
 every_threshold = pytest.mark.parametrize(
     "threshold", [EXACT, CODED, PLAIN_VALUES, BITS], ids=["exact", "coded", "topk", "bits"]
 )
@@ -72,7 +72,7 @@ def test_replicas_of_a_split_model_stay_equal_under_ddp(threshold):
 def test_the_gradient_comes_back_on_the_entries_that_went_and_only_there(mask):
     x = torch.tensor([[3.0, -4.0, 1.0, 0.0], [0.5, 0.25, -8.0, 0.125]])
     gradient = torch.arange(1.0, 9.0).view(2, 4)
-    threshold = Threshold(keep=0.5, method="topk", mask=mask, values=None, gradients=None)
+    threshold = Threshold(0.5, method="topk", mask=mask, values=None, gradients=None)
     (shape, back, _), (arrived, wants, _) = run_ranks(2, split_ranks.pass_once, x, gradient, threshold)
     assert shape == (2, 0)
     assert wants
@@ -94,7 +94,7 @@ def test_nan_and_infinities_travel_both_ways(threshold):
 
 def test_the_ledger_counts_masks_values_gradients_and_headers():
     x, gradient = torch.randn(64, 100), torch.randn(64, 100)
-    threshold = Threshold(keep=0.1, method="topk", values=Cast(dtype="fp16"), gradients=None)
+    threshold = Threshold(0.1, method="topk", values=Cast("fp16"), gradients=None)
     (_, _, sent), (_, _, returned) = run_ranks(2, split_ranks.pass_once, x, gradient, threshold)
     source, target = ({row["direction"]: row for row in rows} for rows in (sent, returned))
     assert source["forward"]["bytes_before"] == target["backward"]["bytes_before"] == 4 * 6400
@@ -240,7 +240,7 @@ def test_rounded_gradients_are_right_on_average():
     split = RehearsedSplit(
         0,
         1,
-        threshold=Threshold(keep=1.0, values=None, gradients=Bounded(bound=1.0, relative="rms", dither=0)),
+        threshold=Threshold(1.0, values=None, gradients=Bounded(1.0, relative_to="rms", rounding="unbiased")),
     )
     gradient, total, passes = torch.randn(8, 16), torch.zeros(8, 16), 400
     for _ in range(passes):

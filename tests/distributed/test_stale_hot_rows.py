@@ -8,7 +8,7 @@ import torch
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
@@ -22,7 +22,9 @@ TABLES = [
     Table(name="whole", rows=20, pooling="mean"),
 ]
 HOT = {"split": [0, 1, 2, 3, 9], "whole": range(20), "idle": [3]}
-CODECS = TableCodecs(BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0))
+CODECS = TableCodecs(
+    BoundedRows(0.03, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
+)
 
 
 def embeddings_of(every, optimizer, dtype=torch.float64, **options):
@@ -65,7 +67,7 @@ def sums(rank, ranks, every, optimizer):
 def learn(rank, ranks, every):
     """Let rows become what their ids say, over coded messages; returns losses of all steps."""
     policy = FixedPolicy(ExchangePlan((CODECS,) * len(TABLES)))
-    embeddings = embeddings_of(every, RowwiseAdagrad(rate=0.1), torch.float32, policy=policy)
+    embeddings = embeddings_of(every, RowwiseAdagrad(0.1), torch.float32, policy=policy)
     generator, losses = torch.Generator().manual_seed(rank), []
     for _ in range(30):
         ids_TB = torch.stack([torch.randint(t.rows, (32,), generator=generator) for t in TABLES])
@@ -106,7 +108,7 @@ def _everything(rank, ranks):
     return {
         "sums": {
             (kind, every): sums(rank, ranks, every, optimizer)
-            for kind, optimizer in (("sgd", Sgd(rate=0.1)), ("adagrad", RowwiseAdagrad(rate=0.1)))
+            for kind, optimizer in (("sgd", SGD(0.1)), ("adagrad", RowwiseAdagrad(0.1)))
             for every in (1, EVERY)
         },
         "losses": {every: learn(rank, ranks, every) for every in (1, EVERY)},
@@ -171,7 +173,7 @@ def test_steps_can_be_taken_back(results):
 
 
 def test_one_rank_has_nothing_to_synchronize():
-    alone = embeddings_of(EVERY, Sgd(rate=0.1))
+    alone = embeddings_of(EVERY, SGD(0.1))
     alone(Lookups.single(torch.zeros(3, 4, dtype=torch.int64))).sum().backward()
     assert alone.finish() == 3
     assert alone.table_shard("whole")[1].shape == (20, DIM)
@@ -179,4 +181,4 @@ def test_one_rank_has_nothing_to_synchronize():
 
 def test_no_steps_at_all_are_refused():
     with pytest.raises(ConfigError, match=r"^embeddings.hot_every: expected at least 1, got 0$"):
-        embeddings_of(0, Sgd())
+        embeddings_of(0, SGD())

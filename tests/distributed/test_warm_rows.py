@@ -10,7 +10,7 @@ import torch
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import RowwiseAdagrad, Sgd, Table
+from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
@@ -38,13 +38,15 @@ PLACES = {
     "early": (COLD, {"hot": HOT, "warm": WARM, "look_ahead": True}),
     "all": (COLD, {"warm": ALL}),
 }
-CODECS = TableCodecs(BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0))
+CODECS = TableCodecs(
+    BoundedRows(0.03, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
+)
 
 
 KINDS = {
-    "adagrad": (RowwiseAdagrad(rate=0.1), torch.float64, None),
-    "sgd": (Sgd(rate=0.1), torch.float32, None),
-    "coded": (RowwiseAdagrad(rate=0.1), torch.float32, FixedPolicy(ExchangePlan((CODECS,) * len(TABLES)))),
+    "adagrad": (RowwiseAdagrad(0.1), torch.float64, None),
+    "sgd": (SGD(0.1), torch.float32, None),
+    "coded": (RowwiseAdagrad(0.1), torch.float32, FixedPolicy(ExchangePlan((CODECS,) * len(TABLES)))),
 }
 # with codecs, copies of hot rows are rounded otherwise
 RUNS = [(kind, name) for kind in KINDS for name in PLACES if kind != "coded" or name not in ("hot", "early")]

@@ -47,6 +47,6 @@ def test_settings_of_examples_are_valid():
 def test_figures_in_comments_of_the_loop_are_those_of_its_code():
     text = (EXAMPLES / "own_loop.py").read_text()
     (said,) = re.findall(r"rows within (\d+) % of their range, gradients within ([\d.]+) of their RMS", text)
-    (rows,) = re.findall(r"forward=laconic\.BoundedRows\(bound=([\d.]+), relative=True", text)
-    (gradients,) = re.findall(r'backward=laconic\.BoundedRows\(bound=([\d.]+), relative="rms"', text)
+    (rows,) = re.findall(r'forward=laconic\.BoundedRows\(([\d.]+), relative_to="range"', text)
+    (gradients,) = re.findall(r'backward=laconic\.BoundedRows\(([\d.]+), relative_to="rms"', text)
     assert (float(said[0]) / 100, float(said[1])) == (float(rows), float(gradients))

@@ -67,7 +67,7 @@ def test_no_rows_are_no_error():
 
 def watched(bound):
     """Errors of gradients that a rehearsal of three ranks sends."""
-    backward = BoundedRows(bound=bound, relative="rms", dither=0)
+    backward = BoundedRows(bound, relative_to="rms", rounding="unbiased")
     codecs = (TableCodecs(None, backward), TableCodecs(), TableCodecs(None, backward))
     tables = [Table(name=name, rows=50, sharding="row") for name in "abc"]
     embeddings = RehearsedEmbeddings(tables, 8, 3, policy=FixedPolicy(ExchangePlan(codecs)))

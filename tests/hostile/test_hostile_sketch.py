@@ -14,8 +14,8 @@ from tests.cases import each
 from tests.hostile.decoding import as_tensor
 
 WORKED = "FEFFFFFF 07000000 05000000 05000000 05000000 00000000 00000000 03000000 07000000 01000000 08000200 02000000"
-SKETCH = Sketch(size=40, cells=9, seed=1)
-DIRECT = Sketch(size=40, cells=40)
+SKETCH = Sketch(40, cells=9, seed=1)
+DIRECT = Sketch(40, cells=40)
 REACH, INDEX = 9, 10  # words of the block
 
 
@@ -69,7 +69,7 @@ def test_an_index_that_knows_too_much_is_harmless_as_long_as_it_peels():
 
 @each("dtype", ["int32", "int64"])
 def test_without_hashes_a_cell_needs_its_bit(dtype):
-    sketch = Sketch(size=40, cells=40, dtype=dtype)
+    sketch = Sketch(40, cells=40, dtype=dtype)
     block = sketch.encode(torch.arange(40))
     cells, index = sketch.cells_and_index(block)
     index[0] &= ~np.uint32(1 << 7)
@@ -83,7 +83,7 @@ def test_without_hashes_a_cell_needs_its_bit(dtype):
 
 
 def test_a_filter_that_knows_everything_stalls_and_allocates_nothing():
-    sketch = Sketch(size=5000, cells=30, index="bloom")
+    sketch = Sketch(5000, cells=30, index="bloom")
     block = torch.full((sketch.nbytes,), 255, dtype=torch.uint8)
     sketch.cells_and_index(block)[0][-1] = 1
     with pytest.raises(PeelingError, match="stalled with 5000 entries left in 30 cells"):
@@ -91,7 +91,7 @@ def test_a_filter_that_knows_everything_stalls_and_allocates_nothing():
 
 
 def test_cells_behind_the_last_segment_must_be_zero():
-    sketch = Sketch(size=40, cells=11, seed=1)
+    sketch = Sketch(40, cells=11, seed=1)
     block = sketch.encode(torch.zeros(40, dtype=torch.int32))
     sketch.cells_and_index(block)[0][10] = 1
     with pytest.raises(FormatError, match="cells: no entries of the index add up to them"):

@@ -169,7 +169,7 @@ def test_measured_figures_predict_a_batch_of_blocks(dim):
     """Bytes of blocks between those that were measured, within a tenth; seconds are a benchmark's affair."""
     import torch
 
-    codec = BoundedRows(bound=0.02, relative=True)
+    codec = BoundedRows(0.02, relative_to="range")
     figures = measure_codec(dim, codec)
     rows = torch.randn(64, dim, generator=torch.Generator().manual_seed(1))
     assert len(codec.encode(rows)) == pytest.approx(64 * figures.row_bytes + figures.block_bytes, rel=0.15)

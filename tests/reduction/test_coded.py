@@ -13,7 +13,7 @@ from tests.reduction.threads import in_threads
 
 LAYERS = np.array([0, 5000, 5001, 9000, 30000])
 BOUND = 0.35
-CODEC = Bounded(bound=BOUND, relative="rms", dither=0)
+CODEC = Bounded(BOUND, relative_to="rms", rounding="unbiased")
 
 
 def gradient(rank):
@@ -68,7 +68,7 @@ def test_few_bits_are_sent_however_many_ranks():
 
 def test_any_codec_will_do():
     exact = gradient(0) + gradient(1)
-    for (x,), _ in summed(2, codec=Cast(dtype="fp32")):
+    for (x,), _ in summed(2, codec=Cast("fp32")):
         assert np.array_equal(x, exact)
 
 

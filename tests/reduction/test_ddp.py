@@ -100,7 +100,7 @@ def test_what_bypasses_has_the_bits_of_ddp():
         assert all(same)
 
 
-CODEC = laconic.Bounded(bound=0.35, relative="rms", dither=0)
+CODEC = laconic.Bounded(0.35, relative_to="rms", rounding="unbiased")
 
 
 def _replicas_agree(rank, ranks, how):
@@ -110,7 +110,7 @@ def _replicas_agree(rank, ranks, how):
     return [p.detach().numpy().tobytes() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("how", [{"method": LargeFirst(keep=0.02)}, {"method": CODEC}])
+@pytest.mark.parametrize("how", [{"method": LargeFirst(0.02)}, {"method": CODEC}])
 def test_replicas_stay_equal_to_the_bit(how):
     results = over_a_known_link(3, _replicas_agree, how)
     assert all(result == results[0] for result in results)
@@ -144,7 +144,7 @@ def _part_of_the_job(rank, ranks, how):
 
 
 @pytest.mark.parametrize(
-    "how", [{"method": LargeFirst(keep=0.02)}, {"method": laconic.Exact()}], ids=["large", "exact"]
+    "how", [{"method": LargeFirst(0.02)}, {"method": laconic.Exact()}], ids=["large", "exact"]
 )
 def test_a_model_may_be_on_some_ranks_only(how):
     mine = over_a_known_link(4, _part_of_the_job, how)
@@ -164,7 +164,7 @@ def _same_alone(rank, ranks, how):
 def _nothing_lost(rank, ranks, values):
     """Gradients of frozen weights: what was sent and what waits is all that there was."""
     model, plain = wrapped(), wrapped()
-    how = LargeFirst(keep=0.05, values=values, refresh=3)
+    how = LargeFirst(0.05, values=values, refresh=3)
     compressor = laconic.register_ddp(model, how, reduction="sum", bypass=False)
     plain.register_comm_hook(None, laconic.sum_gradients)
     totals = [[torch.zeros_like(p) for p in model.parameters()] for _ in range(2)]
@@ -183,9 +183,7 @@ def _nothing_lost(rank, ranks, values):
     return close([totals[0]], [totals[1]], 1e-4), compressor.summary()
 
 
-@pytest.mark.parametrize(
-    "values", [None, laconic.Bounded(bound=0.3, relative="rms"), laconic.Cast(dtype="fp16")]
-)
+@pytest.mark.parametrize("values", [None, laconic.Bounded(0.3, relative_to="rms"), laconic.Cast("fp16")])
 def test_what_is_not_sent_waits_and_is_not_lost(values):
     for same, summary in over_a_known_link(2, _nothing_lost, values):
         assert same
@@ -194,7 +192,7 @@ def test_what_is_not_sent_waits_and_is_not_lost(values):
 
 def _some_exact(rank, ranks):
     plain, ours = wrapped(), wrapped()
-    compressor = laconic.register_ddp(ours, LargeFirst(keep=0.01), exclude=["*.bias", "4.*"], bypass=False)
+    compressor = laconic.register_ddp(ours, LargeFirst(0.01), exclude=["*.bias", "4.*"], bypass=False)
     (first,), (second,) = train(rank, plain, 1), train(rank, ours, 1)
     names = [name for name, _ in plain.module.named_parameters()]
     equal = {n: torch.allclose(a, b, atol=1e-6) for n, a, b in zip(names, first, second, strict=True)}
@@ -232,7 +230,7 @@ def test_a_codec_keeps_its_bound_and_leaves_out_what_it_should():
 
 def _warm(rank, ranks):
     plain, ours = wrapped(), wrapped()
-    compressor = laconic.register_ddp(ours, LargeFirst(keep=0.01), warmup=3, bypass=False)
+    compressor = laconic.register_ddp(ours, LargeFirst(0.01), warmup=3, bypass=False)
     first, second = train(rank, plain, 5), train(rank, ours, 5)
     return [close([a], [b], 1e-6) for a, b in zip(first, second, strict=True)], compressor.summary()
 
@@ -247,7 +245,7 @@ def test_the_first_steps_are_exact():
 def _resume(rank, ranks):
     def fresh():
         model = wrapped()
-        return model, laconic.register_ddp(model, LargeFirst(keep=0.03), bypass=False)
+        return model, laconic.register_ddp(model, LargeFirst(0.03), bypass=False)
 
     whole, _ = fresh()
     train(rank, whole, 6)
@@ -318,7 +316,7 @@ def test_a_link_that_has_changed_counts_after_another_look():
 
 def _a_rank_dies(rank, ranks):
     model = wrapped()
-    laconic.register_ddp(model, LargeFirst(keep=0.01), bypass=False)
+    laconic.register_ddp(model, LargeFirst(0.01), bypass=False)
     train(rank, model, 2)
     if rank == 1:
         return "gone"

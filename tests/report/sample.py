@@ -73,8 +73,8 @@ def _table(draw, index, rows) -> dict[str, Any]:
     return {
         "name": f"C{index + 1}",
         "rows": rows,
-        "forward": "exact" if exact else f"BoundedRows(bound={bound})",
-        "backward": "exact" if exact else "BoundedRows(bound=0.1, unit='rms')",
+        "forward": "exact" if exact else f"BoundedRows({bound})",
+        "backward": "exact" if exact else "BoundedRows(0.1, unit='rms')",
         "bound": bound,
         "bytes_forward_before": before,
         "bytes_forward_after": before if exact else before / draw.uniform(5, 60),

@@ -81,7 +81,7 @@ def row_rate(trainer):
     """Learning rate of the next update of rows."""
     embeddings = trainer.embeddings
     holder = embeddings.exchange if hasattr(embeddings, "exchange") else embeddings
-    return holder.optimizer.rate
+    return holder.optimizer.lr
 
 
 def dense_rates(trainer):

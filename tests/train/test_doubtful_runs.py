@@ -156,4 +156,4 @@ def test_a_run_that_was_made_before_these_limits_can_be_read():
 
 def test_limits_keep_the_widest_bounds_that_a_guard_starts_from():
     plan = make_policy(ExchangeSettings(bound=0.5, gradient_bound=4.0), ["user"]).plan
-    assert plan.tables[0].forward == BoundedRows(bound=0.5, relative=True)
+    assert plan.tables[0].forward == BoundedRows(0.5, relative_to="range")

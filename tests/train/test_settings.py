@@ -145,14 +145,14 @@ def plan_of(**settings):
 
 
 BOUNDED = TableCodecs(
-    BoundedRows(bound=0.03, relative=True), BoundedRows(bound=0.5, relative="rms", dither=0)
+    BoundedRows(0.03, relative_to="range"), BoundedRows(0.5, relative_to="rms", rounding="unbiased")
 )
 
 
 def test_without_rules_all_tables_are_alike():
     assert plan_of() == ExchangePlan((BOUNDED,) * 3)
     assert plan_of(kind="exact", coded_ids=False) == ExchangePlan.exact(3, coded_ids=False)
-    assert plan_of(kind="cast", cast="bf16").tables[1] == TableCodecs(Cast(dtype="bf16"), Cast(dtype="bf16"))
+    assert plan_of(kind="cast", cast="bf16").tables[1] == TableCodecs(Cast("bf16"), Cast("bf16"))
 
 
 def test_the_last_rule_that_matches_a_table_counts():
@@ -162,9 +162,9 @@ def test_the_last_rule_that_matches_a_table_counts():
         {"tables": "c_a?", "gradient_bound": 2.0},
     ]
     user, site, ad = plan_of(rules=rules).tables
-    assert user == TableCodecs(BoundedRows(bound=0.1, relative=True), BOUNDED.backward)
+    assert user == TableCodecs(BoundedRows(0.1, relative_to="range"), BOUNDED.backward)
     assert site == TableCodecs()
-    assert ad == TableCodecs(BOUNDED.forward, BoundedRows(bound=2.0, relative="rms", dither=0))
+    assert ad == TableCodecs(BOUNDED.forward, BoundedRows(2.0, relative_to="rms", rounding="unbiased"))
 
 
 def test_a_rule_for_no_table_is_an_error():
@@ -200,8 +200,8 @@ def test_a_direction_that_is_exact_has_no_bound(rule, direction):
 def test_a_rule_rounds_its_rows_as_it_says():
     rule = {"tables": "c_ad", "bound": 0.1, "rounding": "nearest"}
     _, site, ad = plan_of(rounding="unbiased", rules=[rule]).tables
-    assert ad.forward == BoundedRows(bound=0.1, relative=True)
-    assert site.forward == BoundedRows(bound=0.03, relative=True, dither=0)
+    assert ad.forward == BoundedRows(0.1, relative_to="range")
+    assert site.forward == BoundedRows(0.03, relative_to="range", rounding="unbiased")
 
 
 @pytest.mark.parametrize(("kind", "exact"), [("cast", False), ("bounded", True), ("bounded", "rows")])
@@ -218,15 +218,15 @@ def test_one_direction_of_a_table_may_be_exact():
     ]
     user, site, ad = plan_of(rules=rules).tables
     assert user == BOUNDED
-    assert site == TableCodecs(None, BoundedRows(bound=2.0, relative="rms", dither=0))
+    assert site == TableCodecs(None, BoundedRows(2.0, relative_to="rms", rounding="unbiased"))
     assert ad == TableCodecs(BOUNDED.forward, None)
     cast = plan_of(kind="cast", rules=[{"tables": "c_ad", "exact": "rows"}])
-    assert cast.tables[2] == TableCodecs(None, Cast(dtype="fp16"))
+    assert cast.tables[2] == TableCodecs(None, Cast("fp16"))
 
 
 def test_unbiased_rounding_is_of_rows():
     assert plan_of(rounding="unbiased").tables[0] == TableCodecs(
-        BoundedRows(bound=0.03, relative=True, dither=0), BOUNDED.backward
+        BoundedRows(0.03, relative_to="range", rounding="unbiased"), BOUNDED.backward
     )
 
 

@@ -206,12 +206,12 @@ def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec 
     if bound is not None and factor != 1:
         codec = replace(codec, bound=bound * factor)  # type: ignore[type-var]
     # a cast was chosen for the bounds of its time; narrower ones may forbid it
-    return Cast(dtype="fp16") if choice == "cast" and may_be_cast(codec) else codec
+    return Cast("fp16") if choice == "cast" and may_be_cast(codec) else codec
 
 
 def may_be_cast(codec: BlockCodec | None) -> bool:
     """Whether float16 is taken to be finer than the codec's bound."""
-    return isinstance(codec, BoundedRows) and bool(codec.relative) and codec.bound >= CAST_FROM
+    return isinstance(codec, BoundedRows) and codec.relative_to is not None and codec.bound >= CAST_FROM
 
 
 def make_adaptive_policy(settings: ExchangeSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:

@@ -266,11 +266,11 @@ class Accountant:
 
 def _candidates(codec: BlockCodec | None, in_use: str) -> tuple[BlockCodec | None, ...]:
     """Exact, cast, bounded: what a table may travel as without breaking what its plan promises."""
-    bounded = exact = Cast(dtype="fp32")
+    bounded = exact = Cast("fp32")
     if codec is not None:
         bounded = codec  # type: ignore[assignment]
     if may_be_cast(codec):
-        return exact, Cast(dtype="fp16"), bounded
+        return exact, Cast("fp16"), bounded
     # if a bound became too narrow for float16, the table is sent with its codec until the next review moves it
     return exact, bounded if in_use == "cast" else None, bounded
 

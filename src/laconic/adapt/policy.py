@@ -141,18 +141,18 @@ def _of_rows(settings: ExchangeSettings, rule: RuleSettings) -> BlockCodec | Non
     if settings.kind != "bounded":
         return _without_bound(settings)
     bound = settings.bound if rule.bound is None else rule.bound
-    dither = 0 if (rule.rounding or settings.rounding) == "unbiased" else None
-    return BoundedRows(bound=bound, relative=settings.relative, dither=dither)
+    rounding = rule.rounding or settings.rounding
+    return BoundedRows(bound, relative_to="range" if settings.relative else None, rounding=rounding)
 
 
 def _of_gradients(settings: ExchangeSettings, rule: RuleSettings) -> BlockCodec | None:
     if settings.kind != "bounded":
         return _without_bound(settings)
     bound = settings.gradient_bound if rule.gradient_bound is None else rule.gradient_bound
-    return BoundedRows(bound=bound, relative="rms", dither=0)
+    return BoundedRows(bound, relative_to="rms", rounding="unbiased")
 
 
 def _without_bound(settings: ExchangeSettings) -> BlockCodec | None:
     if settings.kind == "lossless":
         return Lossless()
-    return Cast(dtype=settings.cast) if settings.kind == "cast" else None
+    return Cast(settings.cast) if settings.kind == "cast" else None

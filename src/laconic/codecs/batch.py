@@ -3,7 +3,7 @@
 This is the form that the exchange uses: the table of a plan is built once, and a step costs one
 call to encode and one to decode, whatever the number of tables and destinations::
 
-    batch = Batch.of([(BoundedRows(bound=0.02), (2048, 64)), (Cast(dtype="fp16"), (77, 16))])
+    batch = Batch.of([(BoundedRows(0.02), (2048, 64)), (Cast("fp16"), (77, 16))])
     buffer, offsets = batch.encode(values)          # values: all blocks back to back, float32
     values = batch.decode(buffer, offsets)
 """

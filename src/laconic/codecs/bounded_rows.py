@@ -20,15 +20,20 @@ checked for every value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import prod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError
 from laconic.kernels.blocks import DITHERED, RELATIVE, RMS_RELATIVE, BlockSpec, Kind
 
-__all__ = ["Bounded", "BoundedRows"]
+__all__ = ["Bounded", "BoundedRows", "RelativeTo", "Rounding"]
+
+RelativeTo = Literal["range", "rms"]
+Rounding = Literal["nearest", "unbiased"]
+
+_RELATIVE_FLAGS = {None: 0, "range": RELATIVE, "rms": RMS_RELATIVE}
 
 
 def check_bound(bound: float, where: str) -> None:
@@ -39,20 +44,19 @@ def check_bound(bound: float, where: str) -> None:
         raise ConfigError(f"{where}.bound: expected a positive finite number, got {bound!r}")
 
 
-def check_relative(relative: object, where: str) -> None:
-    """Raise unless ``relative`` is what ``BoundedRows`` knows."""
-    if relative is not False and relative is not True and relative != "rms":
-        raise ConfigError(f"{where}.relative: expected False, True or 'rms', got {relative!r}")
+def relative_flag(relative_to: RelativeTo | None, where: str) -> int:
+    """Return the kernels' flag for what a bound is relative to; raise if there is none."""
+    if isinstance(relative_to, str | None) and relative_to in _RELATIVE_FLAGS:
+        return _RELATIVE_FLAGS[relative_to]
+    raise ConfigError(f"{where}.relative_to: expected None, 'range' or 'rms', got {relative_to!r}")
 
 
-def check_seed(seed: int | None, where: str) -> None:
-    """Raise unless ``seed`` is None or fits 64 bits."""
-    if seed is None:
-        return
+def check_rounding(rounding: object, seed: object, where: str) -> None:
+    """Raise unless the rounding is known and the seed is an integer that fits 64 bits."""
+    if rounding not in get_args(Rounding):
+        raise ConfigError(f"{where}.rounding: expected 'nearest' or 'unbiased', got {rounding!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**64:
-        raise ConfigError(
-            f"{where}.dither: expected an integer seed of at most 64 bits or None, got {seed!r}"
-        )
+        raise ConfigError(f"{where}.seed: expected an integer of at most 64 bits, got {seed!r}")
 
 
 def check_window(window: int, where: str) -> None:
@@ -61,7 +65,7 @@ def check_window(window: int, where: str) -> None:
         raise ConfigError(f"{where}.window: expected 1..255 rows, got {window!r}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class BoundedRows(BlockCodec):
     """Error-bounded codec for float32 matrices of rows.
 
@@ -72,34 +76,41 @@ class BoundedRows(BlockCodec):
     wire_id: ClassVar[int] = 1
 
     bound: float = 1e-2
-    """Largest absolute error allowed, in the unit of the data."""
+    """Largest absolute error: in the unit of the data, or a share of what it is relative to."""
 
-    relative: bool | Literal["rms"] = False
-    """True: the bound is a share of (max - min) of the block's finite values, as in the SC'24 paper.
-    "rms": of the root of their mean square, which one outlier moves less."""
+    _: KW_ONLY
 
-    dither: int | None = None
-    """Seed of unbiased rounding: each value goes to one of its two neighbors on the grid with
-    the probability that makes its mean exact. Same bound, about one bit more per value."""
+    relative_to: RelativeTo | None = None
+    """None: the bound is absolute. "range": it is a share of (max - min) of the block's finite
+    values, as in the SC'24 paper. "rms": a share of the root of their mean square, which one
+    outlier moves less."""
+
+    rounding: Rounding = "nearest"
+    """"unbiased": each value goes to one of its two neighbors on the grid with the probability that
+    makes its mean exact. The bound is the same; a value takes about one bit more."""
+
+    seed: int = 0
+    """Seed of unbiased rounding; rounding to the nearest does not read it."""
 
     def __post_init__(self) -> None:
         check_bound(self.bound, "bounded_rows")
-        check_relative(self.relative, "bounded_rows")
-        check_seed(self.dither, "bounded_rows")
+        relative_flag(self.relative_to, "bounded_rows")
+        check_rounding(self.rounding, self.seed, "bounded_rows")
 
     def spec(self) -> BlockSpec:
         """Return what the kernels need to know."""
-        relative = RMS_RELATIVE if self.relative == "rms" else RELATIVE if self.relative else 0
-        dithered = DITHERED if self.dither is not None else 0
-        return BlockSpec(Kind.ROWS, float(self.bound), relative | dithered, self.dither or 0)
+        flags, bound = relative_flag(self.relative_to, "bounded_rows"), float(self.bound)
+        if self.rounding == "nearest":
+            return BlockSpec(Kind.ROWS, bound, flags)
+        return BlockSpec(Kind.ROWS, bound, flags | DITHERED, self.seed)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Bounded(BoundedRows):
     """Error-bounded codec for flat tensors; settings and guarantee of ``BoundedRows``.
 
-    The block is that of :class:`BoundedRows` for a matrix of one row: no de-duplication, everything else the
-    same.
+    The block is that of :class:`BoundedRows` for a matrix of one row: no de-duplication,
+    everything else the same.
     """
 
     wire_id: ClassVar[int] = 2

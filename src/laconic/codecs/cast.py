@@ -40,7 +40,7 @@ _KINDS: dict[str, Kind] = {
 _WIRE_IDS = {"fp32": 20, "fp16": 16, "bf16": 17, "int8": 18, "int4": 19}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Cast(BlockCodec):
     """Fixed-rate cast; the size of a block follows from its shape alone."""
 

@@ -39,9 +39,9 @@ class Codec(Protocol):
 
 
 _BLOCK_CODECS = {
-    "bounded": 'laconic.Bounded(bound=0.35, relative="rms", dither=0)',
-    "boundedrows": "laconic.BoundedRows(bound=0.01, relative=True)",
-    "cast": 'laconic.Cast(dtype="fp16")',
+    "bounded": 'laconic.Bounded(0.35, relative_to="rms", rounding="unbiased")',
+    "boundedrows": 'laconic.BoundedRows(0.01, relative_to="range")',
+    "cast": 'laconic.Cast("fp16")',
     "lossless": "laconic.Lossless()",
 }
 

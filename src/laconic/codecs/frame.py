@@ -52,11 +52,11 @@ _DECODERS: dict[int, Codec] = {
         Hybrid(),
         IdList(),
         Lossless(),
-        Cast(dtype="fp16"),
-        Cast(dtype="bf16"),
-        Cast(dtype="int8"),
-        Cast(dtype="int4"),
-        Cast(dtype="fp32"),
+        Cast("fp16"),
+        Cast("bf16"),
+        Cast("int8"),
+        Cast("int4"),
+        Cast("fp32"),
     )
 }
 

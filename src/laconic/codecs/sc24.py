@@ -10,64 +10,69 @@ Quantizer and guarantee are those of ``BoundedRows`` (normative text: ``docs/for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from laconic.codecs.batch import BlockCodec
-from laconic.codecs.bounded_rows import check_bound, check_window
+from laconic.codecs.bounded_rows import RelativeTo, check_bound, check_window, relative_flag
 from laconic.errors import ConfigError
-from laconic.kernels.blocks import RELATIVE, BlockSpec, Kind
+from laconic.kernels.blocks import BlockSpec, Kind
 
 __all__ = ["Huffman", "Hybrid", "VectorLz"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class VectorLz(BlockCodec):
     """LZ over rows: a row is a literal, or a run of rows up to ``window`` rows back."""
 
     wire_id: ClassVar[int] = 3
 
     bound: float = 1e-2
-    """Largest absolute error allowed, in the unit of the data."""
+    """Largest absolute error: in the unit of the data, or a share of what it is relative to."""
+
+    _: KW_ONLY
 
     window: int = 32
     """How many rows back a match may start, 1..255; the paper uses 32."""
 
-    relative: bool = False
-    """The bound is a share of (max - min) of the block's finite values."""
+    relative_to: RelativeTo | None = None
+    """What the bound is a share of: the "range" or the "rms" of the block, or None: absolute."""
 
     def __post_init__(self) -> None:
         check_bound(self.bound, "vector_lz")
+        relative_flag(self.relative_to, "vector_lz")
         check_window(self.window, "vector_lz")
 
     def spec(self) -> BlockSpec:
         """Return what the kernels need to know."""
-        return BlockSpec(
-            Kind.VECTOR_LZ, float(self.bound), RELATIVE if self.relative else 0, window=self.window
-        )
+        flag = relative_flag(self.relative_to, "vector_lz")
+        return BlockSpec(Kind.VECTOR_LZ, float(self.bound), flag, window=self.window)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Huffman(BlockCodec):
     """Huffman over single codes, one book per block."""
 
     wire_id: ClassVar[int] = 4
 
     bound: float = 1e-2
-    """Largest absolute error allowed, in the unit of the data."""
+    """Largest absolute error: in the unit of the data, or a share of what it is relative to."""
 
-    relative: bool = False
-    """The bound is a share of (max - min) of the block's finite values."""
+    _: KW_ONLY
+
+    relative_to: RelativeTo | None = None
+    """What the bound is a share of: the "range" or the "rms" of the block, or None: absolute."""
 
     def __post_init__(self) -> None:
         check_bound(self.bound, "huffman")
+        relative_flag(self.relative_to, "huffman")
 
     def spec(self) -> BlockSpec:
         """Return what the kernels need to know."""
-        return BlockSpec(Kind.HUFFMAN, float(self.bound), RELATIVE if self.relative else 0)
+        return BlockSpec(Kind.HUFFMAN, float(self.bound), relative_flag(self.relative_to, "huffman"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Hybrid(BlockCodec):
     """Vector LZ or Huffman, per block, by the paper's speed-up formula.
 
@@ -78,13 +83,15 @@ class Hybrid(BlockCodec):
     wire_id: ClassVar[int] = 5
 
     bound: float = 1e-2
-    """Largest absolute error allowed, in the unit of the data."""
+    """Largest absolute error: in the unit of the data, or a share of what it is relative to."""
+
+    _: KW_ONLY
 
     window: int = 32
     """How many rows back a match may start, 1..255."""
 
-    relative: bool = False
-    """The bound is a share of (max - min) of the block's finite values."""
+    relative_to: RelativeTo | None = None
+    """What the bound is a share of: the "range" or the "rms" of the block, or None: absolute."""
 
     link_gbit_s: float = 1.0
     """Bandwidth of the network, in Gbit/s."""
@@ -97,6 +104,7 @@ class Hybrid(BlockCodec):
 
     def __post_init__(self) -> None:
         check_bound(self.bound, "hybrid")
+        relative_flag(self.relative_to, "hybrid")
         check_window(self.window, "hybrid")
         for name in ("lz_gbyte_s", "huffman_gbyte_s"):
             speeds = getattr(self, name)
@@ -114,7 +122,7 @@ class Hybrid(BlockCodec):
         return BlockSpec(
             Kind.HYBRID,
             float(self.bound),
-            RELATIVE if self.relative else 0,
+            relative_flag(self.relative_to, "hybrid"),
             window=self.window,
             lz_penalty=self._penalty(self.lz_gbyte_s),
             huffman_penalty=self._penalty(self.huffman_gbyte_s),

@@ -19,7 +19,7 @@ never wrapped. There are no random signs as in a sketch that estimates: an estim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar, Literal, get_args
@@ -96,7 +96,7 @@ IndexForm = Literal["bitmap", "bloom"]
 _MOST_REACH = 2**15 - 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Sketch:
     """Summable codec of integer vectors; blocks of equal settings add, and all have ``nbytes`` bytes."""
 
@@ -104,6 +104,8 @@ class Sketch:
 
     size: int
     """Entries of the tensor."""
+
+    _: KW_ONLY
 
     cells: int
     """Of the count sketch, for all three hashes; as many as entries: no hashes. See :meth:`for_union`."""

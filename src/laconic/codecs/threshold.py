@@ -10,7 +10,7 @@ Shape legend: ``B`` rows, ``D`` columns, ``K`` entries that travel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,12 +35,14 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Threshold:
     """What travels of a matrix of activations, and of its gradient, and as what."""
 
     keep: float = 0.25
     """Share of a row's entries that travel; 1: all, without a mask."""
+
+    _: KW_ONLY
 
     method: ThresholdMethod = "laplace"
     """How a row's threshold is found: from a Laplace distribution fitted to it, or so that exactly
@@ -50,10 +52,10 @@ class Threshold:
     """What says which entries travel: a code near its entropy, 0.3 to 0.6 bit an entry, or a bit for each, which takes
     a fifth of the time."""
 
-    values: BlockCodec | None = Bounded(bound=0.1, relative="rms")  # noqa: RUF009
+    values: BlockCodec | None = Bounded(0.1, relative_to="rms")  # noqa: RUF009
     """Codec of activations that travel; None: float32."""
 
-    gradients: BlockCodec | None = Bounded(bound=0.5, relative="rms", dither=0)  # noqa: RUF009
+    gradients: BlockCodec | None = Bounded(0.5, relative_to="rms", rounding="unbiased")  # noqa: RUF009
     """Codec of their gradients; None: float32. One that rounds without bias gets another seed at every step."""
 
     def __post_init__(self) -> None:
@@ -104,8 +106,8 @@ class Threshold:
     def encode_gradients(self, gradients_K: Floats, seed: int) -> Bytes:
         """Bytes of gradients; ``seed`` differs from step to step."""
         codec = self.gradients
-        if isinstance(codec, BoundedRows) and codec.dither is not None:
-            codec = replace(codec, dither=(codec.dither + seed) % 2**64)
+        if isinstance(codec, BoundedRows) and codec.rounding == "unbiased":
+            codec = replace(codec, seed=(codec.seed + seed) % 2**64)
         return _encode(codec, gradients_K)
 
     def decode_gradients(self, block: Bytes, count: int) -> Floats:

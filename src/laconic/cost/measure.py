@@ -48,7 +48,7 @@ def codec_costs(
     """Time the candidates of each table on the rows that go to one other rank.
 
     A table is timed alone, and the price of the call itself is taken off: in an exchange all tables
-    share one call, whose blocks are divided among threads. ``Cast(dtype="fp32")`` stands for rows
+    share one call, whose blocks are divided among threads. ``Cast("fp32")`` stands for rows
     as they are, which is what it makes of them next to tables that are coded. None is a candidate
     that is not offered, and has no cost.
     """
@@ -146,7 +146,7 @@ def measure_dense() -> tuple[float, float]:
     active = kernels.active()
     values = np.random.default_rng(0).standard_normal(_WORDS).astype(np.float32)
     levels, bases, counts = np.empty_like(values), np.empty(1, np.int32), np.array([len(values)])
-    batch = Batch.of([(Bounded(bound=0.45), values.shape)])
+    batch = Batch.of([(Bounded(0.45), values.shape)])
 
     def encode() -> tuple[torch.Tensor, Any]:
         active.to_levels(values, counts, levels, bases)

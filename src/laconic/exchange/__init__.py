@@ -2,7 +2,7 @@
 
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.tables.layout import Layout
-from laconic.exchange.tables.optimizer import RowOptimizer, RowwiseAdagrad, Sgd
+from laconic.exchange.tables.optimizer import SGD, RowOptimizer, RowwiseAdagrad
 from laconic.exchange.tables.table import Table
 
-__all__ = ["Layout", "Ledger", "RowOptimizer", "RowwiseAdagrad", "Sgd", "Table"]
+__all__ = ["SGD", "Layout", "Ledger", "RowOptimizer", "RowwiseAdagrad", "Table"]

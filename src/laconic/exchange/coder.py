@@ -41,7 +41,7 @@ class Coder:
             )
         if self.exact:
             return
-        specs = [(codec or Cast(dtype="fp32")).spec() for codec in codecs]
+        specs = [(codec or Cast("fp32")).spec() for codec in codecs]
         self._longs_T6, self._doubles_T3 = BlockTable.of((spec, 0, dim) for spec in specs).arrays
         self._dithered_T = (self._longs_T6[:, 3] & DITHERED) != 0
         self._buffers, self._offsets = Buffers(), np.empty(1, np.int64)

@@ -26,7 +26,7 @@ class TableCodecs:
     """Of looked-up rows."""
 
     backward: BlockCodec | None = None
-    """Of their gradients. A codec with ``dither`` gets another seed in every step and table."""
+    """Of their gradients. A codec that rounds without bias gets another seed in every step and table."""
 
     def __post_init__(self) -> None:
         expect_codec("exchange plan: forward", self.forward)

@@ -193,8 +193,8 @@ class Rehearsal:
             gradient_RD.numpy(),
             batch.by_requester_R,
             optimizer.code,
-            optimizer.rate,
-            optimizer.epsilon,
+            optimizer.lr,
+            optimizer.eps,
         )
 
     def send_gradients(

@@ -5,7 +5,7 @@
     model = DistributedDataParallel(model)
     compressor = laconic.register_ddp(model)                                # lossless
     compressor = laconic.register_ddp(model, laconic.Levels())              # within a ninth of each entry
-    compressor = laconic.register_ddp(model, laconic.LargeFirst(keep=0.01)) # large entries first (DCT)
+    compressor = laconic.register_ddp(model, laconic.LargeFirst(0.01)) # large entries first (DCT)
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
 bucket travels as DDP would send it, and is counted as bypassed; ``compressor.summary()`` says why. What thresholding holds
@@ -67,8 +67,8 @@ def register_ddp(
 
     Without a ``method`` nothing is lost: zeros are left out, or bytes coded losslessly, whichever is faster. ``Exact()``
     leaves out zeros only. A codec makes every parameter a block of it: ``Lossless()`` changes no bit, ``Levels()`` suits
-    any optimizer, bounded ones should round without bias (``dither=0``). ``LargeFirst()``: large entries are sent, the
-    rest waits in memory. ``Rounded()``: gradients are summed as int32 multiples of a shared step, by the ranks, or by
+    any optimizer, bounded ones should round without bias (``rounding="unbiased"``). ``LargeFirst()``: large entries are
+    sent, the rest waits in memory. ``Rounded()``: gradients are summed as int32 multiples of a shared step, by the ranks, or by
     a network that adds (``InNetwork``); the result is the same bits.
 
     Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and so do all in the first

@@ -74,9 +74,7 @@ def check_arguments(
 ) -> None:
     """Refuse what is of another kind than the argument's."""
     if isinstance(method, type) and issubclass(method, LargeFirst):
-        raise ConfigError(
-            "register_ddp: method: got the class LargeFirst; write laconic.LargeFirst(keep=0.01)"
-        )
+        raise ConfigError("register_ddp: method: got the class LargeFirst; write laconic.LargeFirst(0.01)")
     adds = hasattr(method, "unite") and not isinstance(method, type)
     if not isinstance(method, Exact | LargeFirst | Rounded) and not adds:
         expect_codec("register_ddp: method", method, Levels)

@@ -97,7 +97,7 @@ class RehearsedEmbeddings(nn.Module):
 
     def set_rate(self, rate: float) -> None:
         """Change the learning rate from the next update on."""
-        self.exchange.optimizer = replace(self.exchange.optimizer, rate=rate)
+        self.exchange.optimizer = replace(self.exchange.optimizer, lr=rate)
 
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
         """Ids of a table's rows, the rows (a view), and their optimizer state: here all of them."""

@@ -2,7 +2,7 @@
 
 It tells what a threshold costs before there are ranks, and serves a model that was trained split::
 
-    split = RehearsedSplit(source=0, target=1, threshold=Threshold(keep=0.05))
+    split = RehearsedSplit(source=0, target=1, threshold=Threshold(0.05))
     (x_BD,) = split([x_BD])
 
 Shape legend: ``B`` samples, ``D`` columns.

@@ -2,7 +2,7 @@
 
 One rank runs what is before the split, another what is after it::
 
-    split = Split(source=0, target=1, threshold=Threshold(keep=0.05))
+    split = Split(source=0, target=1, threshold=Threshold(0.05))
 
     rank 0:  anchor = split(before(x));  anchor.sum().backward()      # receives the gradient
     rank 1:  loss = criterion(after(split()), labels);  loss.backward()    # sends it

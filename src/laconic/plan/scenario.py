@@ -111,9 +111,9 @@ class Scenario(Settings):
 
 def model_of(scenario: Scenario, default_rows: Sequence[int]) -> ModelLoad:
     """Make the model; measures codecs, which takes a second."""
-    forward = measure_codec(scenario.dim, BoundedRows(bound=scenario.bound, relative=True))
+    forward = measure_codec(scenario.dim, BoundedRows(scenario.bound, relative_to="range"))
     backward = measure_codec(
-        scenario.dim, BoundedRows(bound=scenario.gradient_bound, relative="rms", dither=0)
+        scenario.dim, BoundedRows(scenario.gradient_bound, relative_to="rms", rounding="unbiased")
     )
     dense_ratio, dense_s_per_byte = measure_dense()
     rows_T = _scaled(scenario.rows or default_rows, scenario.total_rows)

@@ -16,7 +16,7 @@
          "curve": [{"step": 100, "seconds": 31.2, "samples": 819200, "loss": 0.512, "auc": null}]}
       ],
       "tables": [
-        {"name": "C1", "rows": 1460, "forward": "BoundedRows(bound=0.01)", "backward": "Cast(float16)",
+        {"name": "C1", "rows": 1460, "forward": "BoundedRows(0.01)", "backward": "Cast(float16)",
          "bound": 0.01, "bytes_forward_before": 524288, "bytes_forward_after": 40213,
          "bytes_backward_before": 524288, "bytes_backward_after": 262144}
       ]

@@ -86,14 +86,14 @@ def compress_gradients(replica: DistributedDataParallel, settings: RunSettings) 
 def _method(settings: RunSettings) -> Method:
     """Return what ``dense.send`` calls for."""
     dense = settings.dense
-    rounded = Bounded(bound=dense.bound, relative="rms")
+    rounded = Bounded(dense.bound, relative_to="rms")
     simple: dict[str, Method] = {
         "lossless": Lossless(),
-        "bf16": Cast(dtype="bf16"),
+        "bf16": Cast("bf16"),
         "levels": Levels(),
         "rounded": Rounded(),
-        "bounded": replace(rounded, dither=settings.train.seed),
-        "large": LargeFirst(keep=dense.keep, refresh=dense.refresh, values=rounded),
+        "bounded": replace(rounded, rounding="unbiased", seed=settings.train.seed),
+        "large": LargeFirst(dense.keep, refresh=dense.refresh, values=rounded),
     }
     if dense.send == "network":
         return InNetwork.from_environment(timeout_s=settings.train.timeout_s)

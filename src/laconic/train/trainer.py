@@ -24,7 +24,7 @@ from laconic.adapt.settings import effective_exchange
 from laconic.cost.link import Link, ring_bytes
 from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError, PlanError
-from laconic.exchange import Ledger, RowOptimizer, RowwiseAdagrad, Sgd
+from laconic.exchange import SGD, Ledger, RowOptimizer, RowwiseAdagrad
 from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
@@ -382,4 +382,4 @@ def _check_labels(label_B: Tensor, step: int, rank: int) -> None:
 
 
 def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
-    return Sgd(rate=settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(rate=settings.rate)
+    return SGD(settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(settings.rate)

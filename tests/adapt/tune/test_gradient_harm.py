@@ -15,7 +15,7 @@ TRAINED, FORKS, STEPS = 64, 3, 8
 
 
 def rounded(bound):
-    return TableCodecs(backward=BoundedRows(bound=bound, relative="rms", dither=0))
+    return TableCodecs(backward=BoundedRows(bound, relative_to="rms", rounding="unbiased"))
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,10 @@ def plan_of(tuned, tmp_path, run=""):
 def expected(tuned):
     return tuple(
         TableCodecs(
-            None if forward.bound is None else BoundedRows(bound=forward.bound, relative=True),
-            None if backward.bound is None else BoundedRows(bound=backward.bound, relative="rms", dither=0),
+            None if forward.bound is None else BoundedRows(forward.bound, relative_to="range"),
+            None
+            if backward.bound is None
+            else BoundedRows(backward.bound, relative_to="rms", rounding="unbiased"),
         )
         for forward, backward in ((table.forward.chosen, table.backward.chosen) for table in tuned.tables)
     )

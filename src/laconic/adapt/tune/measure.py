@@ -132,17 +132,17 @@ def _slope(losses: Sequence[float]) -> float:
 
 def forward_codec(bound: float) -> BlockCodec:
     """Of rows."""
-    return BoundedRows(bound=bound, relative=True)
+    return BoundedRows(bound, relative_to="range")
 
 
 def _noisy_codec(bound: float) -> BlockCodec:
     """Of rows whose errors shall know nothing of them."""
-    return BoundedRows(bound=bound, relative=True, dither=0)
+    return BoundedRows(bound, relative_to="range", rounding="unbiased")
 
 
 def backward_codec(bound: float) -> BlockCodec:
     """Of gradients."""
-    return BoundedRows(bound=bound, relative="rms", dither=0)
+    return BoundedRows(bound, relative_to="rms", rounding="unbiased")
 
 
 def _measure_tables(run: RehearsedRun, effort: Effort, progress: Progress) -> tuple[TableCurves, ...]:

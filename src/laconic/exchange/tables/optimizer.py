@@ -1,4 +1,4 @@
-"""Optimizers of embedding rows: one update per distinct row, fused with the sum of its contributions."""
+"""Optimizers of embedding rows: one update per distinct row, fused with the sum of its gradients."""
 
 from __future__ import annotations
 
@@ -7,46 +7,54 @@ from typing import ClassVar
 
 from laconic.errors import ConfigError
 
-__all__ = ["RowOptimizer", "RowwiseAdagrad", "Sgd"]
+__all__ = ["SGD", "RowOptimizer", "RowwiseAdagrad"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sgd:
-    """``w -= rate * g``."""
+@dataclass(frozen=True, slots=True)
+class SGD:
+    """Stochastic gradient descent: ``w -= lr * g``.
+
+    >>> SGD(0.5)
+    SGD(lr=0.5)
+    """
 
     code: ClassVar[int] = 0
     has_state: ClassVar[bool] = False
-    epsilon: ClassVar[float] = 0.0
+    eps: ClassVar[float] = 0.0
 
-    rate: float = 0.1
+    lr: float = 0.1
     """Learning rate."""
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
+        _check_lr(self.lr)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class RowwiseAdagrad:
-    """``s += mean(g * g); w -= rate * g / (sqrt(s) + epsilon)`` with one ``s`` per row."""
+    """Adagrad with one state ``s`` per row: ``s += mean(g * g); w -= lr * g / (sqrt(s) + eps)``.
+
+    >>> RowwiseAdagrad(0.05)
+    RowwiseAdagrad(lr=0.05, eps=1e-08)
+    """
 
     code: ClassVar[int] = 1
     has_state: ClassVar[bool] = True
 
-    rate: float = 0.02
+    lr: float = 0.02
     """Learning rate."""
 
-    epsilon: float = 1e-8
+    eps: float = 1e-8
     """Keeps the first step finite."""
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
-        if not 0 < self.epsilon < 1:
-            raise ConfigError(f"optimizer.epsilon: expected between 0 and 1, got {self.epsilon!r}")
+        _check_lr(self.lr)
+        if not 0 < self.eps < 1:
+            raise ConfigError(f"optimizer.eps: expected between 0 and 1, got {self.eps!r}")
 
 
-RowOptimizer = Sgd | RowwiseAdagrad
+RowOptimizer = SGD | RowwiseAdagrad
 
 
-def _check_rate(rate: float) -> None:
-    if not 0 <= rate < float("inf"):
-        raise ConfigError(f"optimizer.rate: expected a finite learning rate of at least 0, got {rate!r}")
+def _check_lr(lr: float) -> None:
+    if not 0 <= lr < float("inf"):
+        raise ConfigError(f"optimizer.lr: expected a finite learning rate of at least 0, got {lr!r}")

@@ -54,12 +54,12 @@ class Shards:
         how = self.optimizer
         return kernels.active().update_rows(
             *(self.weight, self.state, rows_C, order_C, gradients, gradient_C),
-            *(how.code, how.rate, how.epsilon),
+            *(how.code, how.lr, how.eps),
         )
 
     def set_rate(self, rate: float) -> None:
         """Change the learning rate from the next update on."""
-        self.optimizer = replace(self.optimizer, rate=rate)
+        self.optimizer = replace(self.optimizer, lr=rate)
 
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back."""

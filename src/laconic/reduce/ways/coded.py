@@ -41,12 +41,12 @@ class Levels:
     """
 
 
-_WHOLE = Bounded(bound=0.45)  # levels are integers, and come back as the nearest
+_WHOLE = Bounded(0.45)  # levels are integers, and come back as the nearest
 
 
 def sum_coded(channel: Channel, x: Floats, layers: Ints, codec: BlockCodec | Levels, step: int) -> None:
     """Sum over all ranks, in place; layer ``l`` is from ``layers[l]`` to ``layers[l + 1]``."""
-    mine = _dithered(codec, step, channel.rank)
+    mine = _reseeded(codec, step, channel.rank)
     if channel.ranks == 1:
         return
     if channel.ranks == 2:
@@ -74,7 +74,7 @@ def sum_coded(channel: Channel, x: Floats, layers: Ints, codec: BlockCodec | Lev
     total = channel.buffer("sum of pieces", parts_NS.shape[1], np.float32)
     _sum(parts_NS, total)
     again, again_P, base_P = encode_pieces(
-        channel, _dithered(codec, ~step, channel.rank), total, counts_P[own_P]
+        channel, _reseeded(codec, ~step, channel.rank), total, counts_P[own_P]
     )
     all_P, all_bases_P = np.zeros(len(counts_P), np.int64), np.zeros(len(counts_P), np.int64)
     all_P[own_P], all_bases_P[own_P] = again_P, base_P
@@ -155,7 +155,7 @@ def _sum(parts_NS: Floats, out: Floats) -> None:
         out += part
 
 
-def _dithered(codec: BlockCodec | Levels, step: int, rank: int) -> BlockCodec | Levels:
-    if isinstance(codec, BoundedRows) and codec.dither is not None:
-        return replace(codec, dither=zlib.crc32(f"{codec.dither} {step} {rank}".encode()))
+def _reseeded(codec: BlockCodec | Levels, step: int, rank: int) -> BlockCodec | Levels:
+    if isinstance(codec, BoundedRows) and codec.rounding == "unbiased":
+        return replace(codec, seed=zlib.crc32(f"{codec.seed} {step} {rank}".encode()))
     return codec

@@ -14,7 +14,7 @@ more entries pass, so besides every ``refresh`` steps there is a look when the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,14 @@ _TINY, _HUGE = (
 )  # zeros are never sent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LargeFirst:
     """Which entries are large, and how they travel."""
 
     keep: float = 0.01
     """Share of entries to send, of every layer."""
+
+    _: KW_ONLY
 
     least: int = 256
     """Entries to send of a small layer, if it has so many: biases and last layers matter more than their size."""
@@ -56,7 +58,7 @@ class LargeFirst:
     sample: int | None = 1 << 16
     """Most entries of a layer to look at; None: all."""
 
-    values: BlockCodec | None = field(default_factory=lambda: Bounded(bound=0.3, relative="rms"))
+    values: BlockCodec | None = field(default_factory=lambda: Bounded(0.3, relative_to="rms"))
     """Codec of the entries that are sent; None: float32."""
 
     def __post_init__(self) -> None:
