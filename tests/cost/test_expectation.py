@@ -9,7 +9,7 @@ import torch
 from laconic.codecs import IdList
 from laconic.cost.frequencies import Frequencies
 from laconic.cost.link import message_bytes
-from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
+from laconic.data.synthetic import TERABYTE_ROWS, Synthetic, SyntheticSettings
 from laconic.errors import PlanError
 from laconic.exchange import SGD, Layout, Table
 from laconic.exchange.routing import Request
@@ -132,7 +132,7 @@ def test_the_ledger_of_a_rehearsal_is_predicted_within_five_percent(ranks, place
     """Per direction; and each table, but for the headers of lists, which the coder itself knows only roughly."""
     steps, made = 6, tables(placement)
     embeddings = RehearsedEmbeddings(made, DIM, ranks, optimizer=SGD(0.1)).train()
-    source = Synthetic(ROWS, zipf=ZIPF, samples=SAMPLES * ranks * steps)
+    source = Synthetic(SyntheticSettings(rows=ROWS, zipf=ZIPF, samples=SAMPLES * ranks * steps))
     for batch in source.batches("train", global_batch=SAMPLES * ranks, rank=0, ranks=1):
         embeddings(batch.lookups).sum().backward()
     parts = [

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 import torch
 
-from laconic.data import Synthetic
+from laconic.data import Synthetic, SyntheticSettings
 from laconic.data.columns import TimeSplit
 from laconic.data.parquet import Parquet
 from laconic.errors import ConfigError
@@ -26,9 +26,15 @@ def sources(tmp_path_factory):
     def make(name, seed):
         match name:
             case "synthetic":
-                return Synthetic([50, 3, 1000], dense=2, samples=201, eval_samples=67, seed=seed)
+                return Synthetic(
+                    SyntheticSettings(rows=[50, 3, 1000], dense=2, samples=201, eval_samples=67, seed=seed)
+                )
             case "synthetic bags":
-                return Synthetic([50, 3, 1000], bags=[1, 4, 2], samples=201, eval_samples=67, seed=seed)
+                return Synthetic(
+                    SyntheticSettings(
+                        rows=[50, 3, 1000], bags=[1, 4, 2], samples=201, eval_samples=67, seed=seed
+                    )
+                )
             case "parquet":
                 return Parquet([folder], COLUMNS, seed=seed, window_rows=70)
             case "parquet in one window":

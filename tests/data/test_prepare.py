@@ -19,7 +19,7 @@ from laconic.cli.prepare import prepare as command
 from laconic.data import ParquetSettings, open_source
 from laconic.data.columns import TimeSplit
 from laconic.data.odd_counts import OddCounts
-from laconic.data.prepare import prepare
+from laconic.data.prepare import RawLogs, prepare
 from laconic.data.vocabulary import Hashed
 from laconic.errors import ConfigError, FormatError
 from tests.data.tables import bags, table
@@ -81,7 +81,7 @@ def left_over(folder):
     ],
 )
 def test_vocabularies_honor_the_threshold_and_rank_by_frequency(tmp_path, logs, min_count, ids, known):
-    done = prepare(logs, tmp_path / "out", min_count=min_count)
+    done = prepare(RawLogs(logs), tmp_path / "out", min_count=min_count)
     source, samples = read_all(tmp_path / "out")
     assert [tables[0][0] for _, _, tables in samples] == ids
     assert source.schema == done.schema
@@ -93,7 +93,7 @@ def test_vocabularies_honor_the_threshold_and_rank_by_frequency(tmp_path, logs, 
 
 
 def test_labels_and_dense_features_arrive(tmp_path, logs):
-    prepare(logs, tmp_path / "out")
+    prepare(RawLogs(logs), tmp_path / "out")
     _, samples = read_all(tmp_path / "out")
     assert [label for label, _, _ in samples] == [0.0, 1.0] * 6
     expected = np.log1p(np.array([3, 0, 0, *range(10)], dtype=np.float64)).astype(np.float32)
@@ -102,7 +102,9 @@ def test_labels_and_dense_features_arrive(tmp_path, logs):
 
 def test_hashing_needs_no_counting(tmp_path, logs):
     phases = []
-    done = prepare(logs, tmp_path / "out", buckets=10, progress=lambda phase, *_: phases.append(phase))
+    done = prepare(
+        RawLogs(logs), tmp_path / "out", buckets=10, progress=lambda phase, *_: phases.append(phase)
+    )
     _, samples = read_all(tmp_path / "out")
     assert set(phases) == {"write"}
     assert not (tmp_path / "out" / "vocabulary").exists()
@@ -113,7 +115,7 @@ def test_hashing_needs_no_counting(tmp_path, logs):
 
 def test_progress_ends_at_its_total(tmp_path, logs):
     seen = []
-    prepare(logs, tmp_path / "out", progress=lambda *step: seen.append(step))
+    prepare(RawLogs(logs), tmp_path / "out", progress=lambda *step: seen.append(step))
     total = sum(path.stat().st_size for path in logs)
     assert {phase: done for phase, done, _ in seen} == {"count": total, "write": total}
     assert {of for _, _, of in seen} == {total}
@@ -122,7 +124,7 @@ def test_progress_ends_at_its_total(tmp_path, logs):
 def test_row_groups_are_of_one_size_whatever_the_blocks(tmp_path, monkeypatch, logs):
     monkeypatch.setattr("laconic.data.prepared.ROW_GROUP", 5)
     monkeypatch.setattr("laconic.data.prepared._GROUPS_OF_A_PART", 2)
-    prepare(logs, tmp_path / "out")
+    prepare(RawLogs(logs), tmp_path / "out")
     found = [pq.ParquetFile(path).metadata for path in sorted((tmp_path / "out").glob("*.parquet"))]
     assert [[m.row_group(g).num_rows for g in range(m.num_row_groups)] for m in found] == [[5, 5], [2]]
     assert len(read_all(tmp_path / "out")[1]) == 12
@@ -131,7 +133,7 @@ def test_row_groups_are_of_one_size_whatever_the_blocks(tmp_path, monkeypatch, l
 def test_parquet_with_bags_text_and_time_is_prepared_too(tmp_path):
     (tmp_path / "columns.toml").write_text(COLUMNS)
     folder = write_parquet(tmp_path / "raw")
-    done = prepare([folder], tmp_path / "out", form="parquet", columns=tmp_path / "columns.toml", min_count=2)
+    done = prepare(RawLogs([folder], "parquet", tmp_path / "columns.toml"), tmp_path / "out", min_count=2)
     raw = table(500)
     source, samples = read_all(tmp_path / "out")
     words = pq.read_table(tmp_path / "out" / "vocabulary" / "words.parquet")["value"].to_pylist()
@@ -152,7 +154,7 @@ def test_parquet_with_bags_text_and_time_is_prepared_too(tmp_path):
 
 
 def test_a_split_may_be_chosen_while_preparing(tmp_path, logs):
-    prepare(logs, tmp_path / "out", split=TimeSplit(kind="time", fraction=0.25))
+    prepare(RawLogs(logs), tmp_path / "out", split=TimeSplit(kind="time", fraction=0.25))
     source = open_source(ParquetSettings(kind="parquet", path=tmp_path / "out"))
     (batch,) = source.batches("eval", global_batch=9, rank=0, ranks=1)
     assert np.expm1(batch.dense_BF[:, 0].numpy()).round().tolist() == [9.0, 10.0, 11.0]
@@ -161,18 +163,18 @@ def test_a_split_may_be_chosen_while_preparing(tmp_path, logs):
 def test_an_existing_folder_is_never_touched(tmp_path, logs):
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match=r"out: exists already; remove it or choose another folder$"):
-        prepare(logs, tmp_path / "out")
+        prepare(RawLogs(logs), tmp_path / "out")
     with pytest.raises(ConfigError, match=r"out: no folder '.*none' to write into; make it first$"):
-        prepare(logs, tmp_path / "none" / "out")
+        prepare(RawLogs(logs), tmp_path / "none" / "out")
 
 
 def test_bad_input_leaves_nothing_behind(tmp_path, logs):
     bad = write(tmp_path / "bad", line() * 3 + "1\t2\n")
     with pytest.raises(FormatError, match=r"bad: line 4: expected 40 fields, got 2"):
-        prepare([*logs, bad], tmp_path / "out")
+        prepare(RawLogs([*logs, bad]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert left_over(tmp_path) == []
-    done = prepare([*logs, bad], tmp_path / "out", skip_bad_lines=True)
+    done = prepare(RawLogs([*logs, bad], skip_bad_lines=True), tmp_path / "out")
     assert (done.rows, done.skipped) == (15, 1)
 
 
@@ -184,7 +186,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing_behind(tmp_path, logs, 
     with pytest.raises(
         OSError, match="no room left on the disk; nothing was kept; free some or choose"
     ) as caught:
-        prepare(logs, tmp_path / "out")
+        prepare(RawLogs(logs), tmp_path / "out")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     assert left_over(tmp_path) == []
@@ -210,8 +212,8 @@ COUNTED = (
 def test_odd_values_are_counted_shown_and_written_down(tmp_path):
     (tmp_path / "columns.toml").write_text(COLUMNS)
     pq.write_table(pa.table(ODD), tmp_path / "odd.parquet", row_group_size=2)
-    options = {"form": "parquet", "columns": tmp_path / "columns.toml"}
-    done = prepare([tmp_path / "odd.parquet"], tmp_path / "out", **options)
+    logs = RawLogs([tmp_path / "odd.parquet"], "parquet", tmp_path / "columns.toml")
+    done = prepare(logs, tmp_path / "out")
     assert done.odd == COUNTED
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["odd_values"] == [asdict(column) for column in COUNTED]
@@ -227,9 +229,9 @@ def test_odd_values_are_counted_shown_and_written_down(tmp_path):
 
 
 def test_what_is_prepared_twice_does_not_pass_for_raw(tmp_path, logs):
-    prepare(logs, tmp_path / "once")
+    prepare(RawLogs(logs), tmp_path / "once")
     schema = tmp_path / "once" / "schema.toml"
-    prepare([tmp_path / "once"], tmp_path / "twice", form="parquet", columns=schema)
+    prepare(RawLogs([tmp_path / "once"], "parquet", schema), tmp_path / "twice")
     for name, known in (("once", True), ("twice", False)):
         raw = open_source(ParquetSettings(kind="parquet", path=tmp_path / name)).raw_values()
         assert (raw.dense is not None, "c1" in raw.categories) == (known, known)
@@ -237,7 +239,7 @@ def test_what_is_prepared_twice_does_not_pass_for_raw(tmp_path, logs):
 
 
 def test_criteo_counts_empty_fields_and_negative_numbers(tmp_path, logs):
-    found = {column.name: column for column in prepare(logs, tmp_path / "out").odd}
+    found = {column.name: column for column in prepare(RawLogs(logs), tmp_path / "out").odd}
     assert found["i2"] == OddCounts("i2", null=0, nan=0, infinite=0, negative=12)
     assert found["i3"] == OddCounts("i3", null=12, nan=0, infinite=0, negative=0)
     assert found["c1"] == OddCounts("c1", null=1, nan=0, infinite=0, negative=0)
@@ -248,25 +250,25 @@ def test_an_input_without_samples_is_refused_and_leaves_nothing_behind(tmp_path)
     pq.write_table(pa.table(ODD).slice(0, 0), tmp_path / "none.parquet")
     empty, bad = write(tmp_path / "empty", ""), write(tmp_path / "bad", "1\t2\n")
     cases = [
-        ([empty], {}, f"'{empty}'"),
-        ([empty, empty], {"buckets": 3}, f"'{empty}' and 1 more"),
-        ([bad], {"skip_bad_lines": True}, f"'{bad}', 1 bad lines left out"),
+        (RawLogs([empty]), None, f"'{empty}'"),
+        (RawLogs([empty, empty]), 3, f"'{empty}' and 1 more"),
+        (RawLogs([bad], skip_bad_lines=True), None, f"'{bad}', 1 bad lines left out"),
         (
-            [tmp_path / "none.parquet"],
-            {"form": "parquet", "columns": tmp_path / "columns.toml"},
+            RawLogs([tmp_path / "none.parquet"], "parquet", tmp_path / "columns.toml"),
+            None,
             f"'{tmp_path / 'none.parquet'}'",
         ),
     ]
-    for inputs, options, named in cases:
+    for logs, buckets, named in cases:
         with pytest.raises(ConfigError) as caught:
-            prepare(inputs, tmp_path / "out", **options)
+            prepare(logs, tmp_path / "out", buckets=buckets)
         assert str(caught.value) == f"prepare: expected samples, got none in {named}; check the input"
         assert left_over(tmp_path) == []
 
 
 def test_a_damaged_page_of_a_prepared_folder_is_refused(tmp_path, logs):
     """Without checksums, values would change and nobody would know."""
-    prepare(logs, tmp_path / "out", min_count=2)
+    prepare(RawLogs(logs), tmp_path / "out", min_count=2)
     settings = ParquetSettings(kind="parquet", path=tmp_path / "out")
     reads = {
         "part-00000.parquet": read_all,
@@ -288,15 +290,17 @@ def test_a_damaged_page_of_a_prepared_folder_is_refused(tmp_path, logs):
     [
         ({"min_count": 2, "buckets": 3}, "prepare: give min_count or buckets, got both (2 and 3)"),
         ({"min_count": 0}, "prepare: min_count must be at least 1, got 0"),
-        ({"inputs": []}, "prepare: expected at least one input, got none"),
+        ({"paths": []}, "prepare: expected at least one input, got none"),
         ({"form": "csv"}, "prepare: no format 'csv' (known: criteo, parquet)"),
         ({"form": "parquet"}, "prepare: Parquet needs a description of its columns (a TOML file), got none"),
         ({"columns": "x.toml"}, "prepare: Criteo's columns are known; got a description 'x.toml'"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(tmp_path, logs, wrong, message):
+    counting = {name: value for name, value in wrong.items() if name in ("min_count", "buckets")}
+    asked = RawLogs(**{"paths": logs, **{k: v for k, v in wrong.items() if k not in counting}})
     with pytest.raises(ConfigError) as caught:
-        prepare(**{"inputs": logs, "out": tmp_path / "out", **wrong})
+        prepare(asked, tmp_path / "out", **counting)
     assert str(caught.value) == message
 
 

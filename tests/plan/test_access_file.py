@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from laconic.data import Synthetic
+from laconic.data import Synthetic, SyntheticSettings
 from laconic.errors import ConfigError, FormatError
 from laconic.plan.access.access_file import KEY, read_access, write_access
 from tests.plan.test_profile import profiled, same
@@ -20,7 +20,10 @@ from tests.plan.test_profile import profiled, same
 @pytest.fixture(scope="module")
 def access():
     """One table that is exact, one with a tail, one with bags."""
-    found = profiled(Synthetic([20, 9000, 5], bags=[1, 1, 4], zipf=0.8, samples=20_000), capacity=2000)
+    found = profiled(
+        Synthetic(SyntheticSettings(rows=[20, 9000, 5], bags=[1, 1, 4], zipf=0.8, samples=20_000)),
+        capacity=2000,
+    )
     assert [table.exact for table in found.tables] == [True, False, True]
     return found
 

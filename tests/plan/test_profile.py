@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.data import ParquetSettings, Synthetic, open_source
+from laconic.data import ParquetSettings, Synthetic, SyntheticSettings, open_source
 from laconic.errors import ConfigError, FormatError
 from laconic.lookups import Lookups
 from laconic.plan.access.profile import Profiler, capacities
@@ -199,7 +199,7 @@ def test_another_number_of_samples_than_announced_is_refused(count):
 
 
 def test_an_unknown_table_is_an_error_that_names_those_there_are():
-    access = profiled(Synthetic([5, 6], samples=10))
+    access = profiled(Synthetic(SyntheticSettings(rows=[5, 6], samples=10)))
     with pytest.raises(ConfigError, match=r"^access: no table 'c7' \(known: c0, c1\)$"):
         access.table("c7")
 

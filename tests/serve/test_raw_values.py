@@ -13,7 +13,7 @@ import torch
 
 from laconic.config import parse
 from laconic.data import open_source
-from laconic.data.prepare import prepare
+from laconic.data.prepare import RawLogs, prepare
 from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import Recipe, TableChoice, quantize_model, read_artifact, write_artifact
 from laconic.quantize.search.run import refresh
@@ -147,7 +147,7 @@ def prepared_world(tmp):
     pq.write_table(raw_table(), tmp / "raw.parquet")
     text = COLUMNS.format(site="", words="", code='vocabulary = "codes.txt"')
     (tmp / "columns.toml").write_text(text)
-    prepare([tmp / "raw.parquet"], tmp / "data", form="parquet", columns=tmp / "columns.toml", min_count=8)
+    prepare(RawLogs([tmp / "raw.parquet"], "parquet", tmp / "columns.toml"), tmp / "data", min_count=8)
     (tmp / "raw.parquet").unlink()
     (tmp / "codes.txt").unlink()
     return world(tmp, parquet_inputs(raw_table()), tmp / "data")
@@ -174,7 +174,7 @@ def criteo_world(tmp):
     labels = draw.integers(0, 2, ROWS)
     lines = ["\t".join([str(y), *("" if x is None else str(x) for x in d), *c]) + "\n" for y, d, c in zip(labels, dense, values, strict=True)]  # fmt: skip
     (tmp / "day_0").write_text("".join(lines))
-    prepare([tmp / "day_0"], tmp / "data", min_count=5)
+    prepare(RawLogs([tmp / "day_0"]), tmp / "data", min_count=5)
     schema = tmp / "data" / "schema.toml"
     schema.write_text(schema.read_text().replace('kind = "random"\nfraction = 0.1\nseed = 0', 'kind = "time"\nfraction = 0.5'))  # fmt: skip
     inputs = [{"name": "raw", "datatype": "FP64", "shape": [EVAL, 13], "data": dense[ROWS - EVAL :]}]

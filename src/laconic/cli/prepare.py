@@ -36,6 +36,7 @@ def prepare(
 ) -> None:
     """Count values, map them to ids and write Parquet: whole, or not at all."""
     from laconic.data.columns import RandomSplit, TimeSplit
+    from laconic.data.prepare import RawLogs
     from laconic.data.prepare import prepare as run
 
     check_outputs(json=json_file)
@@ -45,14 +46,11 @@ def prepare(
         split = TimeSplit(kind="time", fraction=fraction) if eval_last else RandomSplit(fraction=fraction)
     with work_bars() as tell:
         result = run(
-            inputs,
+            RawLogs(inputs, form, columns, skip_bad_lines),
             out,
-            form=form,
-            columns=columns,
             min_count=min_count,
             buckets=buckets,
             split=split,
-            skip_bad_lines=skip_bad_lines,
             progress=tell,
         )
     facts = {"folder": str(result.folder), **result.facts()}

@@ -3,12 +3,12 @@
     label = "clicked"
 
     [[dense]]
-    columns = "d_*"               # a name or a pattern; a column goes to the first entry that matches
+    columns = "d_*"               # a name or a pattern; the first entry that matches gets a column
     transform = "log1p"
 
     [[categorical]]
     columns = "site"
-    buckets = 100000              # hashed; or vocabulary = "site.txt", or the numbers are ids already
+    buckets = 100000              # hashed; or vocabulary = "site.txt"; or numbers are ids already
 
     [[categorical]]
     columns = "c_*"
@@ -17,8 +17,8 @@
     kind = "random"
     fraction = 0.1
 
-Every table has one row more than it has known ids, its last: nulls, negative numbers, and all that is not
-known are looked up there.
+Every table has one row more than it has known ids. Nulls, negative numbers and unknown values are
+looked up in that last row.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class Columns(Settings):
 
 
 class PreparedNumbers(Settings):
-    """What ``laconic prepare`` made of raw numbers: a logarithm or not, then ``(x - mean) / deviation``."""
+    """What ``laconic prepare`` did to raw numbers.
+
+    It took the logarithm or not, and then ``(x - mean) / deviation``.
+    """
 
     log1p: bool = False
     mean: float = 0.0
@@ -65,13 +68,16 @@ class PreparedNumbers(Settings):
 
 
 class PreparedValues(Settings):
-    """How ``laconic prepare`` made ids of raw values; without buckets and vocabulary they were ids already."""
+    """How ``laconic prepare`` turned raw values into ids.
+
+    Values without buckets and vocabulary were ids already.
+    """
 
     values: Literal["integer", "text", "hexadecimal"]
-    """What raw values are; hexadecimal ones are text that spells an integer."""
+    """Type of the raw values; hexadecimal ones are text that spells an integer."""
 
     buckets: int | None = Field(default=None, ge=1)
-    """Rows that they were hashed into."""
+    """Number of rows that values were hashed into."""
 
     vocabulary: Path | None = None
     """File of the known values, relative to this one."""
@@ -81,28 +87,29 @@ class DenseColumns(Columns):
     """Numbers. Null, NaN and infinite values become 0 after the transform, and are counted."""
 
     transform: Literal["none", "log1p", "standardize", "log1p_standardize"] = "none"
-    """log1p: log(1 + max(x, 0)). standardize: subtract the mean, divide by the deviation, both over the
-    finite values of the whole file (one more scan of these columns when it is opened)."""
+    """``log1p`` is log(1 + max(x, 0)). ``standardize`` subtracts the mean and divides by the
+    deviation, both over the finite values of all files, which takes one more scan of the column."""
 
     prepared: PreparedNumbers | None = None
-    """What was made of raw numbers before they were written; ``laconic prepare`` says it."""
+    """Transform that ``laconic prepare`` applied to raw numbers before it wrote the file."""
 
 
 class CategoricalColumns(Columns):
     """Ids, or values that become ids: numbers of known rows, or anything hashed or listed."""
 
     rows: int | None = Field(default=None, ge=0)
-    """Known ids are 0 .. rows - 1; 0 means that all are unknown. Left out: the largest id in the file tells."""
+    """Number of known ids, which are 0 .. rows - 1; 0 means that all are unknown. If it is left out,
+    the largest id in the files determines it."""
 
     buckets: int | None = Field(default=None, ge=1)
     """Hash values (integers or text) into this many rows."""
 
     vocabulary: Path | None = None
-    """File of the known values, relative to this one: text with one a line, or Parquet with a column
-    ``value``. The first is id 0."""
+    """File of the known values, relative to this one: text with one value per line, or Parquet with
+    a column ``value``. The first value has id 0."""
 
     prepared: PreparedValues | None = None
-    """What ids were made of before they were written; ``laconic prepare`` says it."""
+    """How ``laconic prepare`` turned raw values into these ids before it wrote the file."""
 
     @model_validator(mode="after")
     def _one_way_only(self) -> CategoricalColumns:
@@ -133,7 +140,8 @@ class TimeSplit(Settings):
     """Share of rows for evaluation; rows as late as the earliest of them go with it."""
 
     column: str | None = None
-    """Integer or timestamp column that tells the time; left out: rows are in order of time already."""
+    """Integer or timestamp column that tells the time. If it is left out, rows must be in the order
+    of time already."""
 
 
 class ColumnSettings(Settings):
@@ -146,14 +154,15 @@ class ColumnSettings(Settings):
     """Dense features, in the order in which samples hold them."""
 
     categorical: tuple[CategoricalColumns, ...] = Field(min_length=1)
-    """Categorical features, in the order of their tables. A column of lists is a bag; a null bag is empty."""
+    """Categorical features, in the order of their tables. A column of lists holds bags, and a null
+    is an empty bag."""
 
     split: Annotated[RandomSplit | TimeSplit, Field(discriminator="kind")] = RandomSplit()
     """Which rows are for evaluation."""
 
     raw: bool = True
-    """Whether the files hold raw values, or ``prepared`` says what was made of them. If not, served models
-    take no raw values."""
+    """Whether the files hold raw values, or ``prepared`` says how they were transformed. If neither
+    is the case, served models take no raw values."""
 
     def expanded(self, names: Sequence[str], *, where: str) -> ColumnSettings:
         """Put a column's name for every pattern; ``names`` are the columns that exist."""
@@ -202,6 +211,6 @@ def load_columns(path: Path) -> ColumnSettings:
 
 
 def _unrecorded(settings: ColumnSettings, path: Path) -> bool:
-    """Whether ``laconic prepare`` wrote this before it wrote down what it had made of raw values."""
+    """Whether an early ``laconic prepare`` wrote this file, which did not record its transforms."""
     recorded = any(entry.prepared is not None for entry in settings.categorical)
     return not recorded and PREPARED in path.read_text(encoding="utf-8")

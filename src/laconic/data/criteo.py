@@ -1,10 +1,11 @@
-"""Criteo's click logs as tables: label, 13 integers, 26 hexadecimal categories, tab-separated, no header.
+"""Criteo's click logs as tables, from tab-separated text without a header.
 
-Kaggle's and the Terabyte set share the order of columns; names here are ``i1``..``i13`` and ``c1``..``c26``.
-An empty field is null. A category of up to 16 hexadecimal digits becomes the integer it spells.
+A line has a label, 13 integers and 26 hexadecimal categories. Kaggle's set and the Terabyte set
+share the order of columns; their names here are ``i1``..``i13`` and ``c1``..``c26``. An empty field
+is null. A category of up to 16 hexadecimal digits becomes the integer that it spells.
 
-A *bad line* has another number of fields than 40, or a label other than 0 and 1: refused with its number, or
-skipped and counted if asked for. A field that is no number is always refused: nobody would want that guessed.
+A *bad line* does not have 40 fields, or has a label other than 0 and 1. It is refused with its line
+number, or skipped and counted if that was asked for. A field that is no number is always refused.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _IS_DIGIT[list(b"0123456789abcdefABCDEF")] = True
 
 
 def hexadecimal(values: Any) -> Any:
-    """int64 (two's complement) from a binary array of 1 to 16 digits each; null and empty give null.
+    """Convert a binary array, whose values have 1 to 16 digits, to int64 (two's complement).
 
-    Raises ValueError with the text that is none.
+    Null and empty values become null. Raises ValueError with the first text that is no number.
     """
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
     digits = _content(values, int(lengths.sum()))

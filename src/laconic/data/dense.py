@@ -34,20 +34,19 @@ class Dense:
         return out_N
 
     def raw(self, values: Any) -> NDArray[np.float64]:
-        """Take the logarithm where there is one, before mean and deviation; missing values are not finite."""
+        """Return values as they are before standardization; missing ones are not finite."""
         return self._logarithm(_floats(values))
 
     def odd(self, values: Any) -> tuple[int, int, int, int]:
-        """Count values that are taken for something else: null, NaN, infinite or too large, negative."""
+        """Count values that the transform replaces: null, NaN, infinite or too large, negative."""
         x_N = _floats(values)
         nan = int(np.count_nonzero(np.isnan(x_N)))
         negative = int(np.count_nonzero(x_N < 0)) if self.log1p else 0
         infinite = 0
         if nan < x_N.size:
             ends = np.array([np.fmin.reduce(x_N), np.fmax.reduce(x_N)])
-            if not np.isfinite(
-                self._scaled(self._logarithm(ends))
-            ).all():  # it is monotonic: else none is infinite
+            # the transform is monotonic: if both ends are finite, all values are
+            if not np.isfinite(self._scaled(self._logarithm(ends))).all():
                 infinite = int(np.count_nonzero(np.isinf(self._scaled(self._logarithm(x_N)))))
         return values.null_count, nan - values.null_count, infinite, negative
 

@@ -1,8 +1,9 @@
-"""Which rows of a file train and which evaluate, known row group by row group.
+"""Which rows of a file are for training and which for evaluation, row group by row group.
 
-random  row ``i`` evaluates if ``uniform(mix64(i ^ key(seed))) < fraction``: the row groups do not matter
-time    the last ``fraction`` of rows evaluate, in order of the file, or of a column; rows of the column's
-        value at the cut evaluate, so that nothing of that moment is trained on
+random  Row ``i`` is for evaluation if ``uniform(mix64(i ^ key(seed))) < fraction``. Row groups do
+        not matter.
+time    The last ``fraction`` of rows is for evaluation, in the order of the file or of a column.
+        All rows with the column's value at the cut are, so that no row of that moment is trained on.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ __all__ = ["Division"]
 
 
 class Division:
-    """Splits rows into train and eval; ``counts[split][group]`` says how many of each there are.
+    """Splits rows into train and eval; ``counts[split][group]`` has the number of each.
 
-    Opening costs a hash for every row (0.01 s a million), or one scan of the time column, which is then
-    held once, 8 bytes a row, to find the cut.
+    Opening hashes every row (0.01 s per million), or scans the time column once and holds it, at 8
+    bytes a row, to find the cut.
     """
 
     def __init__(self, settings: RandomSplit | TimeSplit, rows: list[int], times: Iterable[Any] = ()) -> None:
-        """``rows`` of each row group; ``times``: its table with the time column, where there is one."""
+        """Take the rows of each row group, and for a time column the tables that have it."""
         self._settings = settings
         self._first = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
         self._cut = int(self._first[-1]) - round(settings.fraction * int(self._first[-1]))

@@ -3,13 +3,13 @@
 The function is a bijection of 64-bit words and is part of what users store (hashed ids, splits):
 it never changes. ``mix64(0) == 0``; give the words of one purpose a key of their own.
 
-Texts are two arrays: text ``n`` is ``data[offsets[n] : offsets[n + 1]]``, as Arrow has it. The hash of all of
-them at once is that of a polynomial::
+Texts are two arrays, as in Arrow: text ``n`` is ``data[offsets[n] : offsets[n + 1]]``. All of them
+are hashed at once by a polynomial::
 
     sum of weight[byte k] * BASE ** k   mod 2 ** 64, with the length, mixed
 
-or, of a text that is longer than a piece, that of ``stable_hash``, which takes less memory. It is no hash to
-store: it may change with a version. Whoever finds a text by it compares the bytes too.
+A text that is longer than a piece is hashed by ``hash_texts``, which takes less memory. Do not store
+these hashes: they may change with a version. Whoever finds a text by its hash compares the bytes.
 """
 
 from __future__ import annotations

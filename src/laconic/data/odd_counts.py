@@ -1,4 +1,4 @@
-"""What a source says of values that it took for something else; without pyarrow."""
+"""Counts of values that a source had to replace, by column; importable without pyarrow."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ __all__ = ["Odd", "OddCounts", "odd_line"]
 
 @dataclass(frozen=True, slots=True)
 class OddCounts:
-    """Values of one column that were taken for something else."""
+    """Numbers of values in one column that were replaced."""
 
     name: str
 
     null: int
-    """Nulls: 0 of a dense feature after its transform, the row for unknown values of a table, an empty bag."""
+    """Nulls. A null number is 0 after the transform, a null id goes to the row for unknown values,
+    and a null bag is empty."""
 
     nan: int
-    """NaN: 0 after the transform."""
+    """NaN, which is 0 after the transform."""
 
     infinite: int
-    """Infinite values, and those that float32 cannot hold after the transform: 0 then."""
+    """Infinite values, and values that float32 cannot hold after the transform; they become 0."""
 
     negative: int
     """Negative values before a logarithm, which takes them for 0."""
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Write the counts in one line."""
         found = {"null": self.null, "NaN": self.nan, "infinite": self.infinite, "negative": self.negative}
         return f"{self.name}: {', '.join(f'{count:,} {what}' for what, count in found.items() if count)}"
 
 
 @runtime_checkable
 class Odd(Protocol):
-    """A source that counts such values as it reads."""
+    """A source that counts replaced values as it reads."""
 
     def odd_values(self) -> tuple[OddCounts, ...]:
-        """Columns in which there were any so far; every row counts once, however often it was read."""
+        """Return the columns with replaced values so far; a row that is read twice counts once."""
         ...
 
 
 def odd_line(source: object) -> str | None:
-    """Say in one line what a source took for something else; None where there was nothing, or nobody counts."""
+    """Write what a source replaced in one line; None if it replaced nothing or does not count."""
     columns = source.odd_values() if isinstance(source, Odd) else ()
     if not columns:
         return None

@@ -1,4 +1,4 @@
-"""Values that are taken for something else, counted by column: what nobody should find out by accident."""
+"""Counts values that are replaced, by column, so that nobody finds out by accident."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.decoder import flat, is_bag
 from laconic.data.dense import Dense
 from laconic.data.odd_counts import OddCounts
+from laconic.data.sample_decoder import flat, is_bag
 
 __all__ = ["OddValues"]
 
 
 class OddValues:
-    """Counts over any number of tables."""
+    """Counts replaced values over any number of tables."""
 
     def __init__(self, dense: Sequence[Dense], categorical: Iterable[str]) -> None:
         self._dense, self._categorical = tuple(dense), tuple(categorical)
@@ -31,7 +31,7 @@ class OddValues:
             self._count(name, (int(flat(table[name]).null_count) + bags, 0, 0, 0))
 
     def columns(self) -> tuple[OddCounts, ...]:
-        """Columns in which there were any."""
+        """Return the columns in which values were replaced."""
         return tuple(
             OddCounts(name, *map(int, counts)) for name, counts in self._counts.items() if counts.any()
         )

@@ -1,4 +1,4 @@
-"""The settings of data, and the source that they describe."""
+"""The settings ``[data]`` of a run, and the source that they describe."""
 
 from __future__ import annotations
 
@@ -9,39 +9,9 @@ from pydantic import Field
 
 from laconic.config import Settings
 from laconic.data.source import Source
-from laconic.data.synthetic import TERABYTE_ROWS, Synthetic
+from laconic.data.synthetic import Synthetic, SyntheticSettings
 
 __all__ = ["DataSettings", "ParquetSettings", "SyntheticSettings", "open_source"]
-
-
-class SyntheticSettings(Settings):
-    """Generated samples, shaped like Criteo's, with labels from a planted model (Bayes AUC near 0.80)."""
-
-    kind: Literal["synthetic"]
-
-    rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=TERABYTE_ROWS, min_length=1)
-    """Rows of each table; left out: those of Criteo Terabyte."""
-
-    cap: int | None = Field(default=1_000_000, ge=1)
-    """Tables larger than this are cut to it."""
-
-    bags: tuple[Annotated[int, Field(ge=1)], ...] | None = None
-    """Most ids of a sample, for each table: 1 is exactly one, n > 1 is a bag of 0 to n."""
-
-    dense: int = Field(default=13, ge=0)
-    """Dense features."""
-
-    zipf: float = Field(default=1.05, ge=0)
-    """Skew of lookups: row k is looked up in proportion to (k + 1) ** -zipf; 0 is uniform."""
-
-    samples: int = Field(default=1 << 20, ge=0)
-    """Samples of a training epoch."""
-
-    eval_samples: int = Field(default=1 << 16, ge=0)
-    """Samples to evaluate on."""
-
-    seed: int = 0
-    """Of samples, labels and their order."""
 
 
 class ParquetSettings(Settings):
@@ -53,13 +23,14 @@ class ParquetSettings(Settings):
     """A file, a folder of ``*.parquet``, or a list of these; relative to the working directory."""
 
     columns: Path | None = None
-    """TOML file that says what the columns are; left out: ``schema.toml`` in the folder, as prepared."""
+    """TOML file that describes the columns. If it is left out, it is ``schema.toml`` in the folder,
+    as ``laconic prepare`` writes it."""
 
     window_rows: int = Field(default=1 << 20, ge=1)
-    """About how many samples are held and shuffled at a time; part of what defines the order."""
+    """Number of samples, nearly, that are held and shuffled at a time. The order depends on it."""
 
     seed: int = 0
-    """Of the order of samples. The split has a seed of its own, with the columns."""
+    """Seed of the order of samples. The split has its own seed, beside the columns."""
 
 
 DataSettings = Annotated[SyntheticSettings | ParquetSettings, Field(discriminator="kind")]
@@ -67,9 +38,9 @@ DataSettings = Annotated[SyntheticSettings | ParquetSettings, Field(discriminato
 
 
 def open_source(settings: SyntheticSettings | ParquetSettings) -> Source:
-    """Open what the settings describe."""
+    """Open the source that the settings describe."""
     if isinstance(settings, SyntheticSettings):
-        return Synthetic(**settings.model_dump(exclude={"kind"}))
+        return Synthetic(settings)
     from laconic.data.columns import load_columns  # noqa: PLC0415 - pyarrow is an optional dependency
     from laconic.data.parquet import Parquet  # noqa: PLC0415
 

@@ -1,10 +1,11 @@
 """Samples from Parquet files, shuffled with bounded memory.
 
-Row groups are read in an order drawn for each epoch, several at a time (a *window*), and the samples of
-a window are shuffled among themselves. Windows have nearly the same size, about ``window_rows`` (less than
-one and a half times that, plus half a row group at either end), which bounds memory: 4 bytes for each feature of a
-sample in the window. The place of every sample follows from the row groups' counts, so ``start`` reads no more than
-the window it falls into. "eval" keeps the order of the files. Every rank decodes every row group.
+Row groups are read in an order that is drawn for each epoch. Several of them are a *window*, whose
+samples are shuffled among themselves. Windows have about ``window_rows`` rows: less than one and a
+half times that, plus half a row group at either end. This bounds memory, at 4 bytes for each feature
+of a sample in the window. The place of every sample follows from the row groups' counts, so
+``start`` reads no more than the window that it falls into. "eval" keeps the order of the files.
+Every rank decodes every row group.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from laconic.data.block import Block
 from laconic.data.columns import CategoricalColumns, ColumnSettings, DenseColumns
-from laconic.data.decoder import Decoder, flat, is_bag
 from laconic.data.dense import Dense, measured
 from laconic.data.division import Division
 from laconic.data.hashing import key64
@@ -29,6 +28,8 @@ from laconic.data.odd_counts import OddCounts
 from laconic.data.odd_values import OddValues
 from laconic.data.raw_source import RawValues
 from laconic.data.raw_values import kind_of_values, raw_values
+from laconic.data.sample_block import SampleBlock
+from laconic.data.sample_decoder import SampleDecoder, flat, is_bag
 from laconic.data.source import Samples, check_split, permute, rank_slices
 from laconic.data.vocabulary import Hashed, IdMap, Known, read_vocabulary
 from laconic.errors import ConfigError, FormatError
@@ -111,7 +112,7 @@ class RowGroups:
         return (self.read(group, columns) for group in range(len(self.rows)))
 
     def largest(self, column: str) -> int | None:
-        """Largest value of an integer column (within lists too) by the files' statistics; None: not known."""
+        """Return an integer column's largest value by the files' statistics, if they have it."""
         largest = -1
         for place in self._groups:
             group = self._metadata[place.file].row_group(place.number)
@@ -143,17 +144,17 @@ class _Window:
     begin: int
     groups: tuple[int, ...]
     key: np.uint64 | None
-    """Of the shuffle; None: none."""
+    """Key of the shuffle; None: samples keep their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     window: _Window
-    block: Block
+    block: SampleBlock
     rows: NDArray[np.int64]
     """Rows of the block that belong to the split."""
 
-    def take(self, begin: int, end: int) -> Block:
+    def take(self, begin: int, end: int) -> SampleBlock:
         """Copy samples at positions of the epoch, as far as they are in this window."""
         place = np.arange(max(begin - self.window.begin, 0), min(end - self.window.begin, self.rows.size))
         if self.window.key is not None:
@@ -176,12 +177,12 @@ class Parquet:
         where = str(self._groups.files[0])
         columns = columns.expanded(self._groups.schema.names, where=where)
         maps = {c.columns: id_map(c, self._groups, where) for c in columns.categorical}
-        self._decoder = Decoder(
+        self._decoder = SampleDecoder(
             columns.label, dense_features(columns.dense, self._groups), maps, self._groups.schema
         )
         self._columns, self._maps = columns, maps
         self._odd, self._counted = OddValues(self._decoder.dense, maps), set[int]()
-        self._ids = Decoder(columns.label, (), maps, self._groups.schema)
+        self._ids = SampleDecoder(columns.label, (), maps, self._groups.schema)
         self.schema = self._decoder.schema
         self._groups.check_columns(self._decoder.columns)
         time = getattr(columns.split, "column", None)
@@ -192,11 +193,11 @@ class Parquet:
         self._window_rows = window_rows
 
     def raw_values(self) -> RawValues:
-        """Say how raw values become samples; reads the vocabularies of prepared columns."""
+        """Return how raw values become samples; reads the vocabularies of prepared columns."""
         return raw_values(self._columns, self._decoder.dense, self._maps, self._groups.schema)
 
     def odd_values(self) -> tuple[OddCounts, ...]:
-        """Columns with values that were taken for something else, in the row groups read so far, each counted once."""
+        """Return columns with replaced values in the row groups read so far, each counted once."""
         return self._odd.columns()
 
     def samples_in(self, split: str) -> int:
@@ -207,14 +208,14 @@ class Parquet:
     def batches(
         self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
     ) -> Iterator[Samples]:
-        """Yield this rank's part of every global batch, from sample ``start`` of the epoch on."""
+        """Yield this rank's slice of every global batch, from sample ``start`` of the epoch on."""
         slices = rank_slices(
             self.samples_in(split), global_batch=global_batch, rank=rank, ranks=ranks, start=start
         )
         return self._gather(split, slices, self._windows(split, epoch))
 
     def lookups_in_order(self, split: str) -> Iterator[Lookups]:
-        """Yield what all samples look up, in the order of the files; a row group at a time is in memory."""
+        """Yield the lookups of all samples in the order of the files; one row group is in memory."""
         check_split(split)
         return (
             block.samples().lookups
@@ -222,7 +223,7 @@ class Parquet:
             for block in self._blocks_in_order(split, group)
         )
 
-    def _blocks_in_order(self, split: str, group: int) -> Iterator[Block]:
+    def _blocks_in_order(self, split: str, group: int) -> Iterator[SampleBlock]:
         loaded = self._load(split, _Window(0, (group,), None), self._ids)
         for begin in range(0, loaded.rows.size, _IN_ORDER):
             yield loaded.take(begin, begin + _IN_ORDER)
@@ -257,9 +258,9 @@ class Parquet:
                     loaded = self._load(split, windows[number], self._decoder)
                 parts.append(loaded.take(at, end))
                 at += parts[-1].label_N.size
-            yield Block.join(parts).samples()
+            yield SampleBlock.join(parts).samples()
 
-    def _load(self, split: str, window: _Window, decoder: Decoder) -> _Loaded:
+    def _load(self, split: str, window: _Window, decoder: SampleDecoder) -> _Loaded:
         rows: list[NDArray[np.int64]] = []
         first = 0
         where = ""
@@ -285,7 +286,7 @@ class Parquet:
 
 
 def _near_equal(rows: NDArray[np.int64], target: int) -> list[NDArray[np.int64]]:
-    """Cut a sequence of row groups into windows of about ``target`` rows, all of nearly the same size."""
+    """Cut a sequence of row groups into windows of nearly equal size, about ``target`` rows."""
     total = int(rows.sum())
     count = max(1, round(total / target))
     middle = np.cumsum(rows) - rows / 2
@@ -294,7 +295,7 @@ def _near_equal(rows: NDArray[np.int64], target: int) -> list[NDArray[np.int64]]
 
 
 def dense_features(entries: Sequence[DenseColumns], groups: RowGroups) -> list[Dense]:
-    """Make transforms as described; mean and deviation come from a scan where they are asked for."""
+    """Make the described transforms; a scan finds mean and deviation if one needs them."""
     features = [Dense(entry.columns, entry.transform.startswith("log1p")) for entry in entries]
     for feature in features:
         kind = groups.schema.field(feature.column).type
@@ -310,7 +311,7 @@ def dense_features(entries: Sequence[DenseColumns], groups: RowGroups) -> list[D
 
 
 def id_map(entry: CategoricalColumns, groups: RowGroups, where: str) -> IdMap:
-    """How the values of a column become ids; a scan tells the largest id where nothing else does."""
+    """Make the map from a column's values to ids; the largest id is scanned for if need be."""
     name = entry.columns
     kind = groups.schema.field(name).type
     kind = kind.value_type if is_bag(kind) else kind

@@ -1,14 +1,16 @@
-"""The model behind synthetic labels, known exactly, so that an AUC has a ceiling to be compared with.
+"""The model behind synthetic labels. It is known exactly, so the largest possible AUC is known too.
 
-    logit = bias + dense part + sum over tables of effect(table, row) + sum over pairs of latent * latent
+    logit = bias + dense features + sum of effect(table, row) over tables
+                 + sum of latent * latent over pairs of tables
 
-Effects and latents are hashes of (seed, table, row), nearly normal, so tables of any size need no memory.
-A bag contributes the mean over its ids, an empty one nothing. The parts are scaled to fixed shares of the
-logit's variance (dense 25 %, tables 55 %, pairs 20 %), and the bias to a base rate of 0.27, on a calibration
-sample; the deviation of the logit then puts the Bayes AUC near 0.80.
+Effects and latents are nearly normal hashes of (seed, table, row), so tables of any size need no
+memory. A bag contributes the mean over its ids, and an empty bag nothing. On a calibration sample
+the three sums are scaled to fixed shares of the logit's variance: dense features 25 %, tables 55 %,
+pairs 20 %. The bias is set for a base rate of 0.27. With the deviation of the logit chosen here, the
+Bayes AUC is near 0.80.
 
-Sums run term by term: a sample's logit has the same bits in whatever batch it is computed.
-Shape legend: ``B`` samples, ``F`` dense features, ``T`` tables, ``C`` id columns (several for a bag).
+Sums run term by term, so that a sample's logit has the same bits in every batch. Shape legend:
+``B`` samples, ``F`` dense features, ``T`` tables, ``C`` id columns (several for a bag).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _NORMAL_DEVIATION = math.sqrt(4 * (65536**2 - 1) / 12)
 
 
 def nearly_normal(hashes: Words) -> Floats:
-    """Standardized sums of the four 16-bit fields of hashes: normal but for the tails, which end at 3.5."""
+    """Standardize sums of the four 16-bit fields of hashes; tails of this normal end at 3.5."""
     total = hashes & _FIELD
     for shift in (16, 32, 48):
         total += (hashes >> np.uint64(shift)) & _FIELD
@@ -50,7 +52,7 @@ class IdColumns:
     ids_CB: NDArray[np.int64]
     table_C: NDArray[np.int64]
     weight_CB: Floats | None
-    """1 / length of the bag, 0 beyond its end; None where every table has exactly one id."""
+    """1 / length of the bag, and 0 beyond its end; None if every table has exactly one id."""
 
 
 class Planted:
@@ -108,7 +110,7 @@ class Planted:
         return total
 
     def _hidden(self, columns: IdColumns) -> tuple[Floats, Floats]:
-        """Effect and latent of every looked-up row: two uncorrelated sums of the fields of one hash."""
+        """Return effect and latent of every looked-up row: uncorrelated sums of one hash's fields."""
         hashes = mix64(columns.ids_CB.view(np.uint64) ^ self._keys_T[columns.table_C][:, None])
         paired = sorted({t for pair in self._pairs for t in pair})
         latent_TB = np.zeros((self._keys_T.size, hashes.shape[1]))

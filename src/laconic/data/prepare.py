@@ -1,8 +1,9 @@
-"""From raw logs to a folder that trains fast: count values, then map them to ids, in two passes.
+"""Turns raw logs into a prepared folder: counts values, then maps them to ids, in two passes.
 
-A categorical column gets a vocabulary of the values that occur at least ``min_count`` times, most frequent first,
-or ``buckets`` rows to hash into. Columns of Parquet input whose settings say rows, buckets or a vocabulary
-keep to that. Everything else goes to the last row of the table. The order of rows is kept.
+A categorical column gets a vocabulary of the values that occur at least ``min_count`` times, most
+frequent first, or ``buckets`` rows to hash into. A column of Parquet input whose settings name rows,
+buckets or a vocabulary keeps to these. All other values go to the last row of the table. The order
+of rows is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laconic.data.block import Block
 from laconic.data.columns import (
     CategoricalColumns,
     ColumnSettings,
@@ -29,39 +29,41 @@ from laconic.data.columns import (
     load_columns,
 )
 from laconic.data.criteo import COLUMNS, CriteoFile
-from laconic.data.decoder import Decoder, flat
 from laconic.data.dense import Dense
 from laconic.data.odd_counts import OddCounts
 from laconic.data.odd_values import OddValues
 from laconic.data.parquet import RowGroups, dense_features, id_map
 from laconic.data.prepared import Parts, new_folder, schema_toml
 from laconic.data.raw_values import kind_of_values
+from laconic.data.sample_block import SampleBlock
+from laconic.data.sample_decoder import SampleDecoder, flat
 from laconic.data.source import Schema
 from laconic.data.vocabulary import Counter, Hashed, IdMap, Vocabulary
 from laconic.errors import ConfigError
 
-__all__ = ["Prepared", "Progress", "prepare"]
+__all__ = ["Prepared", "Progress", "RawLogs", "prepare"]
 
 Progress = Callable[[str, int, int], None]
-"""Called with the pass ("count", "write"), what is done of it, and its total (bytes or rows of the input)."""
+"""Called with the pass ("count" or "write"), what is done of it, and its total, in bytes or rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What became of the input."""
+    """A prepared folder, and what its input had."""
 
     folder: Path
     rows: int
+    """Number of samples."""
     skipped: int
-    """Bad lines that were left out."""
+    """Number of bad lines that were left out."""
     schema: Schema
     unknown: tuple[int, ...]
-    """For every table, how many lookups went to its last row."""
+    """Number of lookups of each table that went to its last row."""
     odd: tuple[OddCounts, ...]
-    """Columns with values that were taken for something else."""
+    """Columns with values that were replaced."""
 
     def facts(self) -> dict[str, Any]:
-        """Say the same in plain values, as ``summary.json`` has it."""
+        """Return the same in plain values, as ``summary.json`` has it."""
         tables = [
             {"name": feature.name, "rows": feature.rows, "bag": feature.bag, "unknown": unknown}
             for feature, unknown in zip(self.schema.categorical, self.unknown, strict=True)
@@ -73,6 +75,47 @@ class Prepared:
             "tables": tables,
             "odd_values": [asdict(column) for column in self.odd],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class RawLogs:
+    """The input of ``prepare``."""
+
+    paths: Sequence[str | Path]
+    """Files, or folders of Parquet files."""
+
+    form: str = "criteo"
+    """``criteo`` or ``parquet``."""
+
+    columns: str | Path | None = None
+    """TOML file that describes the columns of Parquet files."""
+
+    skip_bad_lines: bool = False
+    """Whether bad lines of Criteo's format are left out and counted, instead of refused."""
+
+    def open(self) -> _Input:
+        """Open the files; ``ConfigError`` if form, paths and columns do not go together."""
+        if not self.paths:
+            raise ConfigError("prepare: expected at least one input, got none")
+        if self.form == "criteo":
+            if self.columns is not None:
+                raise ConfigError(
+                    f"prepare: Criteo's columns are known; got a description {str(self.columns)!r}"
+                )
+            return _Criteo(
+                [CriteoFile(Path(path), skip_bad_lines=self.skip_bad_lines) for path in self.paths]
+            )
+        if self.form == "parquet":
+            if self.columns is None:
+                raise ConfigError(
+                    "prepare: Parquet needs a description of its columns (a TOML file), got none"
+                )
+            return _Parquet(RowGroups(self.paths), load_columns(Path(self.columns)))
+        raise ConfigError(f"prepare: no format {self.form!r} (known: criteo, parquet)")
+
+    def __str__(self) -> str:
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"{str(self.paths[0])!r}{more}"
 
 
 class _Input(Protocol):
@@ -88,39 +131,29 @@ class _Input(Protocol):
 
 
 def prepare(
-    inputs: Sequence[str | Path],
+    logs: RawLogs,
     out: str | Path,
     *,
-    form: str = "criteo",
-    columns: str | Path | None = None,
     min_count: int | None = None,
     buckets: int | None = None,
     split: RandomSplit | TimeSplit | None = None,
-    skip_bad_lines: bool = False,
     progress: Progress = lambda phase, done, total: None,
 ) -> Prepared:
-    """Write a folder; neither ``min_count`` nor ``buckets`` means that every value is known.
-
-    ``form`` is "criteo" or "parquet", which needs ``columns``, the TOML file that describes it.
-    """
+    """Write a prepared folder; without ``min_count`` and ``buckets`` every value is known."""
     if min_count is not None and buckets is not None:
         raise ConfigError(f"prepare: give min_count or buckets, got both ({min_count} and {buckets})")
     for name, value in (("min_count", min_count), ("buckets", buckets)):
         if value is not None and value < 1:
             raise ConfigError(f"prepare: {name} must be at least 1, got {value}")
-    if not inputs:
-        raise ConfigError("prepare: expected at least one input, got none")
-    source = _open(form, inputs, columns, skip_bad_lines)
+    source = logs.open()
     with new_folder(Path(out)) as folder:
         maps = _maps(source, min_count or 1, buckets, folder, progress)
-        decoder = Decoder(source.columns.label, source.dense(), maps, source.schema)
+        decoder = SampleDecoder(source.columns.label, source.dense(), maps, source.schema)
         split = split or source.columns.split
         rows, unknown, odd = _write(source, decoder, split, folder, progress)
         if not rows:
             skipped = f", {source.skipped():,} bad lines left out" if source.skipped() else ""
-            raise ConfigError(
-                f"prepare: expected samples, got none in {_named(inputs)}{skipped}; check the input"
-            )
+            raise ConfigError(f"prepare: expected samples, got none in {logs}{skipped}; check the input")
         numbers = [PreparedNumbers(log1p=d.log1p, mean=d.mean, deviation=d.deviation) for d in decoder.dense]
         values = [_prepared_values(name, ids, source) for name, ids in maps.items()]
         text = schema_toml(
@@ -133,26 +166,9 @@ def prepare(
 
 
 def _is_raw(columns: ColumnSettings) -> bool:
-    """Whether the input was not prepared before: two transforms one after the other are none that can be written down."""
+    """Whether no column was prepared before: two transforms cannot be written as one."""
     numbers = all(entry.prepared is None for entry in columns.dense)
     return columns.raw and numbers and all(entry.prepared is None for entry in columns.categorical)
-
-
-def _named(inputs: Sequence[str | Path]) -> str:
-    more = f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""
-    return f"{str(inputs[0])!r}{more}"
-
-
-def _open(form: str, inputs: Sequence[str | Path], columns: str | Path | None, skip: bool) -> _Input:
-    if form == "criteo":
-        if columns is not None:
-            raise ConfigError(f"prepare: Criteo's columns are known; got a description {str(columns)!r}")
-        return _Criteo([CriteoFile(Path(path), skip_bad_lines=skip) for path in inputs])
-    if form == "parquet":
-        if columns is None:
-            raise ConfigError("prepare: Parquet needs a description of its columns (a TOML file), got none")
-        return _Parquet(RowGroups(inputs), load_columns(Path(columns)))
-    raise ConfigError(f"prepare: no format {form!r} (known: criteo, parquet)")
 
 
 class _Criteo:
@@ -248,7 +264,7 @@ def _write_vocabulary(table: Any, name: str, folder: Path) -> None:
 
 
 def _prepared_values(name: str, ids: IdMap, source: _Input) -> PreparedValues:
-    """Say how ids were made of raw values, for whoever serves a model of these ids."""
+    """Record how raw values became ids, for whoever serves a model of these ids."""
     return PreparedValues(
         values=source.kind(name),
         buckets=ids.rows - 1 if isinstance(ids, Hashed) else None,
@@ -257,7 +273,7 @@ def _prepared_values(name: str, ids: IdMap, source: _Input) -> PreparedValues:
 
 
 def _write(
-    source: _Input, decoder: Decoder, split: RandomSplit | TimeSplit, folder: Path, progress: Progress
+    source: _Input, decoder: SampleDecoder, split: RandomSplit | TimeSplit, folder: Path, progress: Progress
 ) -> tuple[int, tuple[int, ...], tuple[OddCounts, ...]]:
     time = split.column if isinstance(split, TimeSplit) else None
     if time is not None and time not in source.schema.names:
@@ -283,7 +299,7 @@ def _write(
     return parts.rows, tuple(int(count) for count in unknown), odd.columns()
 
 
-def _output_schema(source: _Input, decoder: Decoder, time: str | None) -> Any:
+def _output_schema(source: _Input, decoder: SampleDecoder, time: str | None) -> Any:
     fields = [(source.columns.label, pa.uint8())]
     fields += [(name, pa.float32()) for name in decoder.schema.dense]
     for feature in decoder.schema.categorical:
@@ -294,8 +310,8 @@ def _output_schema(source: _Input, decoder: Decoder, time: str | None) -> Any:
     return pa.schema(fields)
 
 
-def _columns(block: Block, schema: Schema) -> list[tuple[Any, Any]]:
-    """For every table its ids and, for bags, their offsets."""
+def _columns(block: SampleBlock, schema: Schema) -> list[tuple[Any, Any]]:
+    """Return the ids of every table and, for bags, their offsets."""
     one_hot = iter(block.ids_NK.T)
     return [
         (block.bags[t].ids, block.bags[t].offsets) if feature.bag else (next(one_hot), None)
@@ -303,7 +319,7 @@ def _columns(block: Block, schema: Schema) -> list[tuple[Any, Any]]:
     ]
 
 
-def _table(block: Block, columns: list[tuple[Any, Any]], times: list[Any], schema: Any) -> Any:
+def _table(block: SampleBlock, columns: list[tuple[Any, Any]], times: list[Any], schema: Any) -> Any:
     arrays = [pa.array(block.label_N).cast(pa.uint8()), *map(pa.array, block.dense_NF.T)]
     for ids, offsets in columns:
         kind = schema.field(len(arrays)).type

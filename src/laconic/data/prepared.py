@@ -1,12 +1,13 @@
-"""The folder that ``laconic prepare`` writes, whole or not at all. ::
+"""The prepared folder, which ``laconic prepare`` writes whole or not at all. ::
 
 DIR/
-|- schema.toml               columns, rows of each table, the split: what a parquet source reads;
-|                            what was made of raw values: what a served model needs to take them
-|- summary.json              samples, lookups of unknown values, odd values by column: what the command says
-|- part-00000.parquet ...    row groups of 65,536 samples; label uint8, dense float32, ids int32 (or int64)
-`- vocabulary/NAME.parquet   value and count, in the order of ids, of each counted column; value alone of a column
-                             whose vocabulary was given
+|- schema.toml               columns, rows of each table, the split: a parquet source reads it;
+|                            and the transforms of raw values: a served model needs them
+|- summary.json              samples, lookups of unknown values, replaced values by column
+|- part-00000.parquet ...    row groups of 65,536 samples: label uint8, dense float32,
+|                            ids int32 (or int64)
+`- vocabulary/NAME.parquet   value and count of each counted column, in the order of ids;
+                             value alone of a column whose vocabulary was given
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ def schema_toml(
     *,
     raw: bool,
 ) -> str:
-    """Describe a prepared folder: its ids are ids already, its dense features transformed.
+    """Describe a prepared folder, whose values are ids and whose dense features are transformed.
 
-    ``numbers`` and ``values`` say what was made of what was there before, which is ``raw`` or not.
+    ``numbers`` and ``values`` record the transforms of its input, which was ``raw`` or not.
     """
     lines = [f"label = {json.dumps(label)}", *([] if raw else ["raw = false"]), ""]
     for name, dense in zip(schema.dense, numbers, strict=True):

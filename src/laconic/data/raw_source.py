@@ -1,4 +1,4 @@
-"""How raw values of samples become what a source yields: what a served model needs to take raw values itself."""
+"""How raw values become the samples of a source. A served model needs it to take raw values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["integer", "text", "hexadecimal"]
 
 
 class RawNumbers(Protocol):
-    """A logarithm or not, then ``(x - mean) / deviation``."""
+    """The transform of a raw number: a logarithm or not, then ``(x - mean) / deviation``."""
 
     @property
     def column(self) -> str:
@@ -31,18 +31,18 @@ class RawNumbers(Protocol):
 
     @property
     def mean(self) -> float:
-        """What is subtracted."""
+        """Mean that is subtracted."""
         ...
 
     @property
     def deviation(self) -> float:
-        """What it is divided by then."""
+        """Standard deviation that the difference is divided by."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawCategories:
-    """Raw values of a table, which are hashed or listed."""
+    """How raw values of a table become ids: hashed, or listed in a vocabulary."""
 
     values: Kind
 
@@ -52,21 +52,22 @@ class RawCategories:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawValues:
-    """Raw values of all features."""
+    """How raw values of all features become samples."""
 
     dense: tuple[RawNumbers, ...] | None
-    """Transforms of raw numbers; None where nobody wrote down what was made of them."""
+    """Transforms of raw numbers; None if they were not recorded."""
 
     categories: dict[str, RawCategories]
-    """By table. Of a table that is not here, raw values are ids, or not known."""
+    """How raw values become ids, by table. If a table is missing here, its raw values are ids, or
+    their transform is not known."""
 
 
 @runtime_checkable
 class RawSource(Protocol):
-    """A source of samples that were raw values once."""
+    """A source that can tell how raw values become its samples."""
 
     def raw_values(self) -> RawValues:
-        """Say how raw values become samples; may read vocabularies."""
+        """Return how raw values become samples; this may read vocabularies."""
         ...
 
 
@@ -77,7 +78,7 @@ Values: TypeAlias = Texts | Ints
 
 
 class ValueIndex:
-    """Finds values; takes 16 bytes for each besides the list itself."""
+    """Finds values in a list; takes 16 bytes for each besides the list itself."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
@@ -90,7 +91,7 @@ class ValueIndex:
         return len(self.values)
 
     def find(self, values: Values) -> Ints:
-        """Give every value its place in the list; what the list does not have gets its length."""
+        """Return the place of every value in the list; the length of the list if it has it not."""
         found = np.full(len(values), len(self), dtype=np.int64)
         if not len(self):
             return found

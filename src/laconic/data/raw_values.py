@@ -1,4 +1,4 @@
-"""How the values that a description of columns calls raw become samples."""
+"""How raw values become samples, according to the description of their columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from laconic.data.columns import CategoricalColumns, ColumnSettings
-from laconic.data.decoder import is_bag
 from laconic.data.dense import Dense
 from laconic.data.raw_source import Kind, RawCategories, RawValues
+from laconic.data.sample_decoder import is_bag
 from laconic.data.vocabulary import Hashed, IdMap, Known, Vocabulary, read_vocabulary
 from laconic.errors import ConfigError
 
@@ -20,7 +20,7 @@ __all__ = ["kind_of_values", "raw_values"]
 def raw_values(
     columns: ColumnSettings, dense: Sequence[Dense], maps: Mapping[str, IdMap], schema: Any
 ) -> RawValues:
-    """Put what was prepared before the columns' own transforms; reads the vocabularies of prepared columns."""
+    """Combine recorded transforms with the columns' own; reads vocabularies of prepared columns."""
     if not columns.raw:
         return RawValues(None, {})
     transforms = []
@@ -29,9 +29,8 @@ def raw_values(
             transforms.append(own)
         elif entry.transform == "none":
             transforms.append(Dense(entry.columns, **entry.prepared.model_dump()))
-    known = len(transforms) == len(
-        dense
-    )  # two transforms one after the other are none that can be written down
+    # two transforms one after the other cannot be written as one
+    known = len(transforms) == len(dense)
     categories = {
         entry.columns: found
         for entry in columns.categorical
@@ -41,7 +40,7 @@ def raw_values(
 
 
 def kind_of_values(schema: Any, name: str) -> Kind:
-    """Whether a column, or the lists in it, hold text or integers."""
+    """Return whether a column, or the lists in it, hold text or integers."""
     kind = schema.field(name).type
     kind = kind.value_type if is_bag(kind) else kind
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind

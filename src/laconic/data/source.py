@@ -1,14 +1,15 @@
-"""What every source of samples fulfils.
+"""The interface that every source of samples fulfills.
 
-The order of an epoch's samples is a function of the source, its seed and the epoch, never of the number of
-ranks; who gets which of them, ``rank_slices`` says. So any number of ranks trains on the same global batches.
+The order of an epoch's samples depends on the source, its seed and the epoch, never on the number
+of ranks. So any number of ranks trains on the same global batches; ``rank_slices`` divides them.
 
-A sample consists of dense features and categorical ones, each with its number of rows.
+A sample consists of dense features and categorical features. Each of the latter has its number of
+rows.
 
-Global batch ``k`` is samples ``[k * global_batch, (k + 1) * global_batch)`` of the epoch's order; the last
-one may be short. Of its ``n`` samples, rank ``r`` gets ``[r * n // ranks, (r + 1) * n // ranks)``, which may
-be none. A ``start`` inside a batch yields the rest of that batch first, then whole ones. Shape legend: ``B``
-samples, ``F`` dense features.
+Global batch ``k`` is samples ``[k * global_batch, (k + 1) * global_batch)`` in the epoch's order.
+The last one may be short. Rank ``r`` gets ``[r * n // ranks, (r + 1) * n // ranks)`` of the ``n``
+samples of a batch, which may be none. A ``start`` inside a batch yields the rest of that batch
+first, then whole batches. Shape legend: ``B`` samples, ``F`` dense features.
 """
 
 from __future__ import annotations
@@ -85,13 +86,13 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Any number of samples, none included: shapes hold then too."""
+    """Any number of samples. Without any, tensors keep their number of dimensions."""
 
     label_B: Tensor
-    """float32, 0 or 1."""
+    """Labels as float32, 0 or 1."""
 
     dense_BF: Tensor
-    """float32, finite."""
+    """Dense features as float32; all are finite."""
 
     lookups: Lookups
     """One table for every categorical feature of the schema, in its order; ids are in [0, rows)."""
@@ -112,15 +113,15 @@ class Source(Protocol):
     def batches(
         self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
     ) -> Iterator[Samples]:
-        """Yield this rank's part of every global batch, from global sample ``start`` of the epoch on.
+        """Yield this rank's slice of every global batch, from global sample ``start`` on.
 
-        Every rank yields the same number of batches, empty ones where it has no part. ``start`` yields
-        what would have come from there on, bit for bit, without reading all that comes before.
+        Every rank yields the same number of batches; a batch may be empty. ``start`` yields the
+        samples that follow there, bit for bit, without reading everything before them.
         """
         ...
 
     def lookups_in_order(self, split: str) -> Iterator[Lookups]:
-        """Yield what all samples of a split look up, as they come in the files and not as an epoch has them."""
+        """Yield the lookups of all samples of a split, in the order of the files, not of an epoch."""
         ...
 
 
@@ -129,13 +130,13 @@ _SHORT = 1024
 
 
 def permute(position: NDArray[np.int64], n: int, key: np.uint64) -> NDArray[np.int64]:
-    """Say where each position in ``[0, n)`` goes; a bijection for every key.
+    """Return where each position in ``[0, n)`` goes; a bijection for every key.
 
-    A number is seen as a pair ``(high, low)`` of digits, ``low < a`` and ``high < b``, where ``a`` is about
-    the root of ``n`` and ``a * b`` just holds ``n``. Each round adds a hash of one digit to the other, modulo
-    its base: a Feistel network, so a bijection. The few numbers that land in ``[n, a * b)`` go round again
-    until they land inside. Short ranges, where digits have too few values to be mixed well, are sorted by
-    their hashes instead.
+    A number is seen as a pair ``(high, low)`` of digits, ``low < a`` and ``high < b``, where ``a``
+    is about the root of ``n`` and ``a * b`` just holds ``n``. Each round adds a hash of one digit
+    to the other, modulo its base. This is a Feistel network, so it is a bijection. The few numbers
+    that land in ``[n, a * b)`` are permuted again until they land inside. Short ranges have digits
+    with too few values to be mixed well. They are sorted by their hashes instead.
     """
     if n <= _SHORT:
         return np.argsort(mix64(np.arange(n) ^ key.astype(np.int64)), kind="stable")[position]
@@ -151,9 +152,9 @@ def permute(position: NDArray[np.int64], n: int, key: np.uint64) -> NDArray[np.i
 
 def _rounds(x: Words, low_base: np.uint64, high_base: np.uint64, key: np.uint64) -> Words:
     high, low = np.divmod(x, low_base)
-    for turn in range(_ROUNDS):
-        tweak = key ^ np.uint64(turn << 60)
-        if turn % 2:
+    for number in range(_ROUNDS):
+        tweak = key ^ np.uint64(number << 60)
+        if number % 2:
             high = (high + mix64(low ^ tweak) % high_base) % high_base
         else:
             low = (low + mix64(high ^ tweak) % low_base) % low_base
@@ -172,9 +173,9 @@ def check_split(split: str) -> None:
 def rank_slices(
     total: int, *, global_batch: int, rank: int, ranks: int, start: int = 0
 ) -> Iterator[tuple[int, int]]:
-    """Positions ``[begin, end)`` of this rank in every global batch from ``start`` on.
+    """Yield the positions ``[begin, end)`` of this rank in every global batch from ``start`` on.
 
-    Every rank gets the same number of slices. Arguments are checked before the first one is asked for.
+    Every rank gets the same number of slices. Arguments are checked at once, not at the first slice.
     """
     if global_batch < 1:
         raise ConfigError(f"data: global_batch must be at least 1, got {global_batch}")

@@ -1,36 +1,40 @@
-"""A generator of samples shaped like Criteo's click logs: skewed lookups, labels from a planted model.
+"""A generator of samples like Criteo's click logs: skewed lookups, labels from a planted model.
 
-Every number is a hash of (seed, split, sample, column): any position of any epoch is made directly, the
-same on every rank, with nothing stored. An epoch of "train" is the same samples in another order;
-"eval" keeps one order. Shape legend: ``B`` samples, ``T`` tables, ``C`` id columns (several for a bag).
+Every number is a hash of (seed, split, sample, column). So any position of any epoch is made
+directly, the same on every rank, and nothing is stored. Each epoch of "train" has the same samples
+in another order; "eval" keeps one order. Shape legend: ``B`` samples, ``T`` tables, ``C`` id columns
+(several for a bag).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from laconic.config import Settings
 from laconic.data.hashing import Words, key64, mix64, uniform
 from laconic.data.planted import IdColumns, Planted, nearly_normal
 from laconic.data.source import Categorical, Samples, Schema, check_split, permute, rank_slices
-from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
-__all__ = ["TERABYTE_ROWS", "Synthetic", "zipf_rows"]
+__all__ = ["TERABYTE_ROWS", "Synthetic", "SyntheticSettings", "zipf_rows"]
 
 
 Floats = NDArray[np.float64]
 
 
 def zipf_rows(uniform_TB: Floats, rows_T: NDArray[np.int64], exponent: float) -> NDArray[np.int64]:
-    """Find the row at each quantile of its table. Overwrites ``uniform_TB``, whose values are in [0, 1).
+    """Find the row at each quantile in [0, 1) of its table; overwrites ``uniform_TB``.
 
-    Row ``k`` of ``n`` (0 = most frequent) has a probability close to ``(k + 1) ** -exponent``, normalized:
-    the integral of ``x ** -exponent`` from ``k + 1/2`` to ``k + 3/2``. For exponent 1.05 that is 11 % above
-    the exact weight for row 0, 2 % for row 1, below 1 % from row 3 on. Exponent 0 is uniform.
+    Row ``k`` (0 = most frequent) has a probability close to ``(k + 1) ** -exponent``, normalized: it
+    is the integral of ``x ** -exponent`` from ``k + 1/2`` to ``k + 3/2``. For exponent 1.05 it is
+    11 % above the exact weight for row 0, 2 % for row 1, and below 1 % from row 3 on. Exponent 0 is
+    uniform.
     """
     log_span_T1 = np.log((rows_T + 0.5) / 0.5)[:, None]
     x = uniform_TB
@@ -60,34 +64,51 @@ _CALIBRATION = 8192
 _IN_ORDER = 32768
 
 
+class SyntheticSettings(Settings):
+    """Generated samples, shaped like Criteo's, with labels from a planted model."""
+
+    kind: Literal["synthetic"] = "synthetic"
+
+    rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=TERABYTE_ROWS, min_length=1)
+    """Rows of each table; by default those of Criteo Terabyte."""
+
+    cap: int | None = Field(default=1_000_000, ge=1)
+    """Largest number of rows of a table; larger tables are cut to it."""
+
+    bags: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    """Largest number of ids of a sample, for each table. 1 means exactly one id; n > 1 means bags of
+    0 to n ids, each length as likely."""
+
+    dense: int = Field(default=13, ge=0)
+    """Number of dense features."""
+
+    zipf: float = Field(default=1.05, ge=0)
+    """Skew of lookups: row k is looked up in proportion to (k + 1) ** -zipf; 0 is uniform."""
+
+    samples: int = Field(default=1 << 20, ge=0)
+    """Number of samples in a training epoch."""
+
+    eval_samples: int = Field(default=1 << 16, ge=0)
+    """Number of samples to evaluate on."""
+
+    seed: int = 0
+    """Seed of samples, labels and their order."""
+
+    @model_validator(mode="after")
+    def _a_bag_for_each_table(self) -> Self:
+        if self.bags is not None and len(self.bags) != len(self.rows):
+            raise ValueError(
+                f"expected {len(self.rows)} bag lengths, one for each table, got {len(self.bags)}"
+            )
+        return self
+
+
 class Synthetic:
     """A source of generated samples; ids are ranked by frequency (0 = most frequent)."""
 
-    def __init__(
-        self,
-        rows: Sequence[int] = TERABYTE_ROWS,
-        *,
-        cap: int | None = None,
-        bags: Sequence[int] | None = None,
-        dense: int = 13,
-        zipf: float = 1.05,
-        seed: int = 0,
-        samples: int = 1 << 20,
-        eval_samples: int = 1 << 16,
-    ) -> None:
-        """Tables larger than ``cap`` are cut to it. ``bags``: most ids of a bag, for each table.
-
-        1 means exactly one id; a table of n > 1 has bags of 0 to n ids, each length as likely.
-        """
-        bags = (1,) * len(rows) if bags is None else bags
-        if len(bags) != len(rows):
-            raise ConfigError(
-                f"synthetic: expected {len(rows)} bag lengths, one for each table, got {len(bags)}"
-            )
-        if any(length < 1 for length in bags):
-            raise ConfigError(f"synthetic: bag lengths must be at least 1, got {min(bags)}")
-        if cap is not None and cap < 1:
-            raise ConfigError(f"synthetic: cap must be at least 1, got {cap}")
+    def __init__(self, settings: SyntheticSettings) -> None:
+        rows, cap, dense, seed = settings.rows, settings.cap, settings.dense, settings.seed
+        bags = settings.bags or (1,) * len(rows)
         self.schema = Schema(
             tuple(f"d{f}" for f in range(dense)),
             tuple(
@@ -96,8 +117,8 @@ class Synthetic:
             ),
         )
         self.seed = seed
-        self._zipf = zipf
-        self._samples = {"train": samples, "eval": eval_samples}
+        self._zipf = settings.zipf
+        self._samples = {"train": settings.samples, "eval": settings.eval_samples}
         self._bags_T = np.array(bags, dtype=np.int64)
         self._table_C = np.repeat(np.arange(len(bags)), self._bags_T)
         self._rows_C = np.array(self.schema.rows, dtype=np.int64)[self._table_C]
@@ -118,13 +139,13 @@ class Synthetic:
     def batches(
         self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
     ) -> Iterator[Samples]:
-        """Yield this rank's part of every global batch, from sample ``start`` of the epoch on."""
+        """Yield this rank's slice of every global batch, from sample ``start`` of the epoch on."""
         total = self.samples_in(split)
         slices = rank_slices(total, global_batch=global_batch, rank=rank, ranks=ranks, start=start)
         return (self._make(split, self._order(split, epoch, begin, end)) for begin, end in slices)
 
     def lookups_in_order(self, split: str) -> Iterator[Lookups]:
-        """Yield what all samples look up, by their numbers."""
+        """Yield the lookups of all samples, in the order of their numbers."""
         total = self.samples_in(split)
         return (
             self._lookups(self._ids(self._words(split, np.arange(begin, min(begin + _IN_ORDER, total)))))
@@ -132,7 +153,7 @@ class Synthetic:
         )
 
     def true_logits(self, split: str, *, epoch: int = 0, start: int = 0, count: int) -> NDArray[np.float64]:
-        """Log odds from which the labels of ``count`` samples from ``start`` on were drawn."""
+        """Return the log odds from which the labels of ``count`` samples were drawn."""
         words = self._words(split, self._order(split, epoch, start, start + count))
         return self._planted.logits(self._dense(words), self._ids(words))
 

@@ -1,10 +1,10 @@
 """From values to ids: hashing, and vocabularies that keep what is frequent.
 
-Hashing: an integer is mixed by ``mix64`` as it is, text by the first 8 bytes (little-endian) of its BLAKE2b
-digest; the id is the result modulo the number of buckets. Golden numbers in the tests keep it stable.
+An integer is hashed by ``mix64``, and text by the first 8 bytes (little-endian) of its BLAKE2b
+digest. The id is the hash modulo the number of buckets. Golden numbers in the tests keep it stable.
 
 A vocabulary lists values, most frequent first, so ids are ranked by frequency (0 = most frequent).
-All maps send null and unknown values to one row of their own, the last.
+All maps send null and unknown values to the last row of the table, which no known value has.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Counter:
             self._merge()
 
     def most_frequent(self, min_count: int) -> Any:
-        """Table of value and count, of those with at least ``min_count``: most frequent first, then by value."""
+        """Return values that occur ``min_count`` times or more, with counts, most frequent first."""
         if not self._tables:
             return pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
         self._merge()
@@ -125,7 +125,7 @@ class Counter:
 
 
 def read_vocabulary(path: Path, *, text: bool) -> Vocabulary:
-    """Read a file of known values: Parquet with a column ``value``, or text with one value a line."""
+    """Read known values from Parquet with a column ``value``, or from text with one per line."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such vocabulary file")
     if path.suffix == ".parquet":

@@ -1,4 +1,7 @@
-"""Recommendation models in plain torch, over embeddings that are already looked up and pooled."""
+"""Recommendation models in plain torch: ``DLRM`` and ``DCNv2``.
+
+They take embeddings that are already looked up and pooled. ``model`` has the interface.
+"""
 
 from laconic.models.dcn_v2 import DCNv2
 from laconic.models.dlrm import DLRM

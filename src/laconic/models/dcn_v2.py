@@ -65,11 +65,11 @@ class DCNv2(nn.Module):
         self.logit = linear(joint, 1)
 
     def dense_part(self, dense_BF: Tensor) -> Tensor:
-        """Bottom MLP, or the features as they are."""
+        """Return the output of the bottom MLP, or the features as they are."""
         return self.bottom(dense_BF)  # type: ignore[no-any-return]
 
     def head(self, dense_part: Tensor, embeddings_BTD: Tensor) -> Tensor:
-        """Cross, go deep, decide."""
+        """Return logits of the cross network and the deep network."""
         check_embeddings("dcn_v2", embeddings_BTD, self.tables, self.dim)
         x0_BN = torch.cat([dense_part, embeddings_BTD.flatten(1)], dim=1)
         x_BN = x0_BN
@@ -80,7 +80,7 @@ class DCNv2(nn.Module):
         return self.logit(joint).squeeze(1)  # type: ignore[no-any-return]
 
     def forward(self, dense_BF: Tensor, embeddings_BTD: Tensor) -> Tensor:
-        """Logits, one for each sample."""
+        """Return one logit for each sample."""
         return self.head(self.dense_part(dense_BF), embeddings_BTD)
 
 

@@ -3,8 +3,8 @@
 After Naumov et al., "Deep Learning Recommendation Model for Personalization and Recommendation
 Systems" (2019); the result is a logit, the sigmoid belongs to the loss. ::
 
-    dense_BF -> bottom MLP -> dense_BD --+--> vectors_BVD -> dots of all pairs --+--> top MLP -> logits_B
-                      embeddings_BTD ----'                        dense_BD ------'
+    dense_BF -> bottom MLP -> dense_BD -+-> vectors_BVD -> dots of pairs -+-> top MLP -> logits_B
+                      embeddings_BTD ---'                     dense_BD ---'
 
 Without dense features there is no bottom MLP and no dense vector: V is T instead of T + 1.
 Shape legend: ``B`` samples, ``F`` dense features, ``T`` tables, ``D`` embedding dimension,
@@ -36,7 +36,7 @@ class DLRM(nn.Module):
         bottom: tuple[int, ...] = (512, 256),
         top: tuple[int, ...] = (512, 256),
     ) -> None:
-        """``bottom`` leaves out its last layer, which has size ``dim``; ``top`` its last, which has size 1."""
+        """Take sizes of layers: ``bottom`` without its last, ``dim``, ``top`` without its last, 1."""
         super().__init__()
         check_sizes("dlrm", least=0, dense=dense)
         check_sizes("dlrm", least=1, tables=tables, dim=dim)
@@ -54,11 +54,11 @@ class DLRM(nn.Module):
         self.logit = linear((width, *top)[-1], 1)
 
     def dense_part(self, dense_BF: Tensor) -> Tensor:
-        """Bottom MLP: ``dense_BD``, or B x 0 as it came where there are no dense features."""
+        """Return ``dense_BD`` of the bottom MLP; B x 0 if there are no dense features."""
         return self.bottom(dense_BF)  # type: ignore[no-any-return]
 
     def head(self, dense_part: Tensor, embeddings_BTD: Tensor) -> Tensor:
-        """Interact and decide; the pairs are the lower triangle of one batched product, row by row."""
+        """Return logits; pairs are the lower triangle of one batched product, row by row."""
         check_embeddings("dlrm", embeddings_BTD, self.tables, self.dim)
         vectors_BVD = embeddings_BTD
         if dense_part.shape[1]:
@@ -69,5 +69,5 @@ class DLRM(nn.Module):
         return self.logit(top).squeeze(1)  # type: ignore[no-any-return]
 
     def forward(self, dense_BF: Tensor, embeddings_BTD: Tensor) -> Tensor:
-        """Logits, one for each sample."""
+        """Return one logit for each sample."""
         return self.head(self.dense_part(dense_BF), embeddings_BTD)

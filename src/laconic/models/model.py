@@ -1,4 +1,4 @@
-"""What training asks of a model: a part that needs no embeddings, and the rest.
+"""The interface of a model: a part that needs no embeddings, and a head that does.
 
 ::
 
@@ -8,9 +8,9 @@
 Shape legend: ``B`` samples (possibly none), ``F`` dense features (possibly none), ``T`` tables,
 ``D`` numbers in an embedding.
 
-Layers are initialized as in the reference DLRM: weights are normal with variance ``2 / (inputs + outputs)``,
-biases with variance ``1 / outputs``; draws come from torch's global generator, so ranks that seed it alike
-start alike.
+Layers are initialized as in the reference DLRM. Weights are normal with variance
+``2 / (inputs + outputs)``, biases with variance ``1 / outputs``. They are drawn from torch's global
+generator, so ranks that seed it alike start alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Model", "check_embeddings", "check_sizes", "linear", "mlp"]
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
-    """One layer, without an activation."""
+    """Make one layer, without an activation."""
     layer = nn.Linear(inputs, outputs)
     nn.init.normal_(layer.weight, 0.0, math.sqrt(2 / (inputs + outputs)))
     nn.init.normal_(layer.bias, 0.0, math.sqrt(1 / outputs))
@@ -35,7 +35,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def mlp(where: str, inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Layers of these sizes, a ReLU after each; no sizes make the identity. ``where`` begins an error."""
+    """Make layers of these sizes with a ReLU after each; ``where`` begins an error's text."""
     if any(size < 1 for size in sizes):
         raise ConfigError(f"{where}: expected layer sizes >= 1, got {tuple(sizes)!r}")
     layers: list[nn.Module] = []
@@ -47,16 +47,16 @@ def mlp(where: str, inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
 
 @runtime_checkable
 class Model(Protocol):
-    """An ``nn.Module`` that comes in two parts; no samples give no logits, and gradients of zero."""
+    """An ``nn.Module`` in two parts; a batch without samples has no logits and zero gradients."""
 
     def dense_part(self, dense_BF: Tensor) -> Tensor:
         """Return what can be computed without embeddings; only ``head`` knows its shape."""
 
     def head(self, dense_part: Tensor, embeddings_BTD: Tensor) -> Tensor:
-        """Logits, one for each sample."""
+        """Return one logit for each sample."""
 
     def __call__(self, dense_BF: Tensor, embeddings_BTD: Tensor) -> Tensor:
-        """Both parts, one after the other."""
+        """Compute both parts, one after the other."""
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
         """As ``nn.Module``."""
@@ -82,7 +82,7 @@ def check_sizes(where: str, *, least: int, **sizes: int) -> None:
 
 
 def check_embeddings(where: str, embeddings_BTD: Tensor, tables: int, dim: int) -> None:
-    """Raise ConfigError where torch would broadcast, or gather from the wrong places, without a word."""
+    """Raise ConfigError for a wrong shape, which torch may broadcast or gather from silently."""
     shape = tuple(embeddings_BTD.shape)
     if len(shape) != 3 or shape[1:] != (tables, dim):
         raise ConfigError(f"{where}: expected embeddings of shape (samples, {tables}, {dim}), got {shape}")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from laconic.data import Samples, Synthetic
+from laconic.data import Samples, Synthetic, SyntheticSettings
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.quantize.search.workbench import BATCH, divide, joined, labels, select, thinned
 
 
 def source(samples=9000, **changes):
-    return Synthetic(rows=(50, 9, 300), bags=(1, 4, 1), dense=2, samples=64, eval_samples=samples, **changes)
+    return Synthetic(
+        SyntheticSettings(
+            rows=(50, 9, 300), bags=(1, 4, 1), dense=2, samples=64, eval_samples=samples, **changes
+        )
+    )
 
 
 def keys(batches):

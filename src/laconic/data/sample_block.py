@@ -16,45 +16,49 @@ from numpy.typing import NDArray
 from laconic.data.source import Samples
 from laconic.lookups import Lookups
 
-__all__ = ["Bags", "Block"]
+__all__ = ["BagColumn", "SampleBlock"]
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Bags:
-    """The bags of one categorical feature: ``ids[offsets[n] : offsets[n + 1]]`` is that of sample n."""
+class BagColumn:
+    """The bags of one categorical feature.
+
+    The bag of sample n is ``ids[offsets[n] : offsets[n + 1]]``.
+    """
 
     ids: Ints
     offsets: Ints
 
-    def take(self, index: Ints) -> Bags:
+    def take(self, index: Ints) -> BagColumn:
         """Copy the bags of some samples, in that order."""
         lengths = self.offsets[index + 1] - self.offsets[index]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         source = np.arange(offsets[-1]) + np.repeat(self.offsets[index] - offsets[:-1], lengths)
-        return Bags(self.ids[source], offsets)
+        return BagColumn(self.ids[source], offsets)
 
     @classmethod
-    def join(cls, parts: Sequence[Bags]) -> Bags:
+    def join(cls, parts: Sequence[BagColumn]) -> BagColumn:
         """Put the bags of all parts one after the other."""
         lengths = [np.zeros(1, dtype=np.int64), *(np.diff(part.offsets) for part in parts)]
         return cls(np.concatenate([part.ids for part in parts]), np.cumsum(np.concatenate(lengths)))
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Samples; ``bags`` has the number of their table as key."""
+class SampleBlock:
+    """Decoded samples; ``bags`` has the number of their table as key."""
 
     label_N: NDArray[np.float32]
     dense_NF: NDArray[np.float32]
     ids_NK: NDArray[Any]
-    """int32 where all tables allow it, else int64. By rows: a sample then is a cache line or two."""
-    bags: dict[int, Bags]
+    """Ids as int32 if all tables allow it, else as int64. They are stored sample by sample, so that
+    a sample takes one or two cache lines."""
+    bags: dict[int, BagColumn]
 
-    def take(self, index: Ints) -> Block:
+    def take(self, index: Ints) -> SampleBlock:
         """Copy some samples, in that order."""
-        return Block(
+        return SampleBlock(
             self.label_N.take(index),
             self.dense_NF.take(index, axis=0),
             self.ids_NK.take(index, axis=0),
@@ -62,7 +66,7 @@ class Block:
         )
 
     @classmethod
-    def join(cls, parts: Sequence[Block]) -> Block:
+    def join(cls, parts: Sequence[SampleBlock]) -> SampleBlock:
         """Put the samples of all parts one after the other."""
         if len(parts) == 1:
             return parts[0]
@@ -70,11 +74,11 @@ class Block:
             np.concatenate([part.label_N for part in parts]),
             np.concatenate([part.dense_NF for part in parts]),
             np.concatenate([part.ids_NK for part in parts]),
-            {table: Bags.join([part.bags[table] for part in parts]) for table in parts[0].bags},
+            {table: BagColumn.join([part.bags[table] for part in parts]) for table in parts[0].bags},
         )
 
     def samples(self) -> Samples:
-        """Hand over what a model takes; ``take`` first, for the memory is shared."""
+        """Return samples as models take them. They share the block's memory: call ``take`` first."""
         return Samples(torch.from_numpy(self.label_N), torch.from_numpy(self.dense_NF), self._lookups())
 
     def _lookups(self) -> Lookups:

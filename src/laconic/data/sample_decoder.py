@@ -1,4 +1,4 @@
-"""From columns of a file to decoded samples: labels checked, dense features transformed, ids mapped."""
+"""Decodes columns of a file: checks labels, transforms dense features and maps values to ids."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from laconic.data.block import Bags, Block
 from laconic.data.dense import Dense
+from laconic.data.sample_block import BagColumn, SampleBlock
 from laconic.data.source import Categorical, Schema
 from laconic.data.vocabulary import IdMap
 from laconic.errors import FormatError
 
-__all__ = ["Decoder", "flat", "is_bag"]
+__all__ = ["SampleDecoder", "flat", "is_bag"]
 
 
 _PIECE = 16384  # rows whose decoded columns stay in the cache while they are woven into rows
@@ -28,15 +28,15 @@ def is_bag(kind: Any) -> bool:
 
 
 def flat(values: Any) -> Any:
-    """Make a column one array without dictionaries; lists become their elements, null lists none."""
+    """Return a column as one array without dictionaries; lists become their elements."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if is_bag(array.type):
         array = pc.list_flatten(array)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-class Decoder:
-    """Decodes tables of one set of columns; ``maps`` turn values into ids, one for each categorical column."""
+class SampleDecoder:
+    """Decodes tables of one set of columns; ``maps`` has an ``IdMap`` per categorical column."""
 
     def __init__(self, label: str, dense: Sequence[Dense], maps: dict[str, IdMap], arrow_schema: Any) -> None:
         self._label = label
@@ -54,30 +54,32 @@ class Decoder:
 
     @property
     def columns(self) -> list[str]:
-        """What ``decode`` reads of a table."""
+        """Names of the columns that ``decode`` reads."""
         return [self._label, *(feature.column for feature in self.dense), *self._maps]
 
-    def decode(self, tables: Iterable[Any], rows: int) -> Block:
-        """Decode tables of ``rows`` rows in all into one block."""
+    def decode(self, tables: Iterable[Any], rows: int) -> SampleBlock:
+        """Decode tables, which have ``rows`` rows together, into one block."""
         one_hot = len(self._bag) - sum(self._bag)
-        block = Block(
+        block = SampleBlock(
             np.empty(rows, dtype=np.float32),
             np.empty((rows, len(self.dense)), dtype=np.float32),
             np.empty((rows, one_hot), dtype=self._id_type),
             {},
         )
-        bags: dict[int, list[Bags]] = {t: [] for t, bag in enumerate(self._bag) if bag}
+        bags: dict[int, list[BagColumn]] = {t: [] for t, bag in enumerate(self._bag) if bag}
         begin = 0
         for table in tables:
             for piece in range(0, table.num_rows, _PIECE):
                 self._decode_into(block, begin + piece, table.slice(piece, _PIECE), bags)
             begin += table.num_rows
         assert begin == rows
-        nothing = Bags(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-        block.bags.update({t: Bags.join([nothing, *parts]) for t, parts in bags.items()})
+        nothing = BagColumn(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        block.bags.update({t: BagColumn.join([nothing, *parts]) for t, parts in bags.items()})
         return block
 
-    def _decode_into(self, block: Block, begin: int, table: Any, bags: dict[int, list[Bags]]) -> None:
+    def _decode_into(
+        self, block: SampleBlock, begin: int, table: Any, bags: dict[int, list[BagColumn]]
+    ) -> None:
         end = begin + table.num_rows
         block.label_N[begin:end] = _labels(table[self._label].combine_chunks(), self._label)
         for f, feature in enumerate(self.dense):
@@ -86,7 +88,7 @@ class Decoder:
         for t, (name, ids) in enumerate(self._maps.items()):
             values = flat(table[name])
             if self._bag[t]:
-                bags[t].append(Bags(ids(values), _bag_offsets(table[name])))
+                bags[t].append(BagColumn(ids(values), _bag_offsets(table[name])))
             else:
                 block.ids_NK[begin:end, k] = ids(values)
                 k += 1
