@@ -98,8 +98,8 @@ class CategoricalColumns(Columns):
     """Ids, or values that become ids: numbers of known rows, or anything hashed or listed."""
 
     rows: int | None = Field(default=None, ge=0)
-    """Number of known ids, which are 0 .. rows - 1; 0 means that all are unknown. If it is left out,
-    the largest id in the files determines it."""
+    """Number of known ids, which are 0 .. rows - 1; 0 means that all are unknown. If it is left
+    out, the largest id in the files determines it."""
 
     buckets: int | None = Field(default=None, ge=1)
     """Hash values (integers or text) into this many rows."""

@@ -3,7 +3,8 @@
 random  Row ``i`` is for evaluation if ``uniform(mix64(i ^ key(seed))) < fraction``. Row groups do
         not matter.
 time    The last ``fraction`` of rows is for evaluation, in the order of the file or of a column.
-        All rows with the column's value at the cut are, so that no row of that moment is trained on.
+        All rows with the column's value at the cut are, so that no row of that moment is trained
+        on.
 """
 
 from __future__ import annotations

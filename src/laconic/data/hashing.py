@@ -8,8 +8,9 @@ are hashed at once by a polynomial::
 
     sum of weight[byte k] * BASE ** k   mod 2 ** 64, with the length, mixed
 
-A text that is longer than a piece is hashed by ``hash_texts``, which takes less memory. Do not store
-these hashes: they may change with a version. Whoever finds a text by its hash compares the bytes.
+A text that is longer than a piece is hashed by ``hash_texts``, which takes less memory. Do not
+store these hashes: they may change with a version. Whoever finds a text by its hash compares the
+bytes.
 """
 
 from __future__ import annotations

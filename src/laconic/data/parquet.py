@@ -2,8 +2,8 @@
 
 Row groups are read in an order that is drawn for each epoch. Several of them are a *window*, whose
 samples are shuffled among themselves. Windows have about ``window_rows`` rows: less than one and a
-half times that, plus half a row group at either end. This bounds memory, at 4 bytes for each feature
-of a sample in the window. The place of every sample follows from the row groups' counts, so
+half times that, plus half a row group at either end. This bounds memory, at 4 bytes for each
+feature of a sample in the window. The place of every sample follows from the row groups' counts, so
 ``start`` reads no more than the window that it falls into. "eval" keeps the order of the files.
 Every rank decodes every row group.
 """
@@ -215,7 +215,7 @@ class Parquet:
         return self._gather(split, slices, self._windows(split, epoch))
 
     def lookups_in_order(self, split: str) -> Iterator[Lookups]:
-        """Yield the lookups of all samples in the order of the files; one row group is in memory."""
+        """Yield the lookups of all samples in the order of the files, one row group at a time."""
         check_split(split)
         return (
             block.samples().lookups

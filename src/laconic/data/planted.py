@@ -6,8 +6,8 @@
 Effects and latents are nearly normal hashes of (seed, table, row), so tables of any size need no
 memory. A bag contributes the mean over its ids, and an empty bag nothing. On a calibration sample
 the three sums are scaled to fixed shares of the logit's variance: dense features 25 %, tables 55 %,
-pairs 20 %. The bias is set for a base rate of 0.27. With the deviation of the logit chosen here, the
-Bayes AUC is near 0.80.
+pairs 20 %. The bias is set for a base rate of 0.27. With the deviation of the logit chosen here,
+the Bayes AUC is near 0.80.
 
 Sums run term by term, so that a sample's logit has the same bits in every batch. Shape legend:
 ``B`` samples, ``F`` dense features, ``T`` tables, ``C`` id columns (several for a bag).
@@ -110,7 +110,7 @@ class Planted:
         return total
 
     def _hidden(self, columns: IdColumns) -> tuple[Floats, Floats]:
-        """Return effect and latent of every looked-up row: uncorrelated sums of one hash's fields."""
+        """Return effect and latent of every looked-up row: uncorrelated sums of a hash's fields."""
         hashes = mix64(columns.ids_CB.view(np.uint64) ^ self._keys_T[columns.table_C][:, None])
         paired = sorted({t for pair in self._pairs for t in pair})
         latent_TB = np.zeros((self._keys_T.size, hashes.shape[1]))

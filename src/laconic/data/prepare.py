@@ -1,9 +1,9 @@
 """Turns raw logs into a prepared folder: counts values, then maps them to ids, in two passes.
 
 A categorical column gets a vocabulary of the values that occur at least ``min_count`` times, most
-frequent first, or ``buckets`` rows to hash into. A column of Parquet input whose settings name rows,
-buckets or a vocabulary keeps to these. All other values go to the last row of the table. The order
-of rows is kept.
+frequent first, or ``buckets`` rows to hash into. A column of Parquet input whose settings name
+rows, buckets or a vocabulary keeps to these. All other values go to the last row of the table. The
+order of rows is kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from laconic.errors import ConfigError
 __all__ = ["Prepared", "Progress", "RawLogs", "prepare"]
 
 Progress = Callable[[str, int, int], None]
-"""Called with the pass ("count" or "write"), what is done of it, and its total, in bytes or rows."""
+"""Called with the pass ("count" or "write"), what is done of it, and its total (bytes or rows)."""
 
 
 @dataclass(frozen=True, slots=True)

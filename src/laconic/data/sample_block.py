@@ -78,7 +78,7 @@ class SampleBlock:
         )
 
     def samples(self) -> Samples:
-        """Return samples as models take them. They share the block's memory: call ``take`` first."""
+        """Return samples as models take them. They share the block's memory; ``take`` copies."""
         return Samples(torch.from_numpy(self.label_N), torch.from_numpy(self.dense_NF), self._lookups())
 
     def _lookups(self) -> Lookups:

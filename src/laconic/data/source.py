@@ -121,7 +121,7 @@ class Source(Protocol):
         ...
 
     def lookups_in_order(self, split: str) -> Iterator[Lookups]:
-        """Yield the lookups of all samples of a split, in the order of the files, not of an epoch."""
+        """Yield the lookups of all samples of a split, in the order of the files."""
         ...
 
 
@@ -175,7 +175,7 @@ def rank_slices(
 ) -> Iterator[tuple[int, int]]:
     """Yield the positions ``[begin, end)`` of this rank in every global batch from ``start`` on.
 
-    Every rank gets the same number of slices. Arguments are checked at once, not at the first slice.
+    Every rank gets the same number of slices. Arguments are checked before the first one.
     """
     if global_batch < 1:
         raise ConfigError(f"data: global_batch must be at least 1, got {global_batch}")

@@ -2,8 +2,8 @@
 
 Every number is a hash of (seed, split, sample, column). So any position of any epoch is made
 directly, the same on every rank, and nothing is stored. Each epoch of "train" has the same samples
-in another order; "eval" keeps one order. Shape legend: ``B`` samples, ``T`` tables, ``C`` id columns
-(several for a bag).
+in another order; "eval" keeps one order. Shape legend: ``B`` samples, ``T`` tables, ``C`` id
+columns (several for a bag).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Floats = NDArray[np.float64]
 def zipf_rows(uniform_TB: Floats, rows_T: NDArray[np.int64], exponent: float) -> NDArray[np.int64]:
     """Find the row at each quantile in [0, 1) of its table; overwrites ``uniform_TB``.
 
-    Row ``k`` (0 = most frequent) has a probability close to ``(k + 1) ** -exponent``, normalized: it
-    is the integral of ``x ** -exponent`` from ``k + 1/2`` to ``k + 3/2``. For exponent 1.05 it is
-    11 % above the exact weight for row 0, 2 % for row 1, and below 1 % from row 3 on. Exponent 0 is
-    uniform.
+    Row ``k`` (0 = most frequent) has a probability close to ``(k + 1) ** -exponent``, normalized:
+    it is the integral of ``x ** -exponent`` from ``k + 1/2`` to ``k + 3/2``. For exponent 1.05 it
+    is 11 % above the exact weight for row 0, 2 % for row 1, and below 1 % from row 3 on. Exponent 0
+    is uniform.
     """
     log_span_T1 = np.log((rows_T + 0.5) / 0.5)[:, None]
     x = uniform_TB
@@ -76,8 +76,8 @@ class SyntheticSettings(Settings):
     """Largest number of rows of a table; larger tables are cut to it."""
 
     bags: tuple[Annotated[int, Field(ge=1)], ...] | None = None
-    """Largest number of ids of a sample, for each table. 1 means exactly one id; n > 1 means bags of
-    0 to n ids, each length as likely."""
+    """Largest number of ids of a sample, for each table. 1 means exactly one id; n > 1 means bags
+    of 0 to n ids, each length as likely."""
 
     dense: int = Field(default=13, ge=0)
     """Number of dense features."""

@@ -111,7 +111,7 @@ class Counter:
             self._merge()
 
     def most_frequent(self, min_count: int) -> Any:
-        """Return values that occur ``min_count`` times or more, with counts, most frequent first."""
+        """Return values that occur ``min_count`` times or more, and counts; most frequent first."""
         if not self._tables:
             return pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
         self._merge()

@@ -36,7 +36,7 @@ class DLRM(nn.Module):
         bottom: tuple[int, ...] = (512, 256),
         top: tuple[int, ...] = (512, 256),
     ) -> None:
-        """Take sizes of layers: ``bottom`` without its last, ``dim``, ``top`` without its last, 1."""
+        """Take sizes of layers, without the last: it is ``dim`` for ``bottom``, 1 for ``top``."""
         super().__init__()
         check_sizes("dlrm", least=0, dense=dense)
         check_sizes("dlrm", least=1, tables=tables, dim=dim)
