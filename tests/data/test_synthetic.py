@@ -112,7 +112,7 @@ def test_tables_are_cut_to_the_cap():
     ("wrong", "message"),
     [
         ("bags = [1]", "data: expected 2 bag lengths, one for each table, got 1"),
-        ("bags = [1, 0]", "data: bags.1: expected a value >= 1, got 0"),
+        ("bags = [1, 0]", "data: bags.1: expected greater than or equal to 1, got 0"),
         ("cap = 0", "data: cap: expected a value >= 1, got 0"),
     ],
 )
