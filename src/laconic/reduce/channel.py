@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,9 @@ class Channel:
         self.rank, self.ranks = transport.rank, transport.ranks
         self.receive, self.swap = transport.receive, transport.swap
         self._turn, self._digest, self._elsewhere = 0, 0, 0
+        self.encode_s = 0.0
+        """Seconds from the begin of each sum to its first message, so far."""
+        self._began_s: float | None = None
         self._buffers = Buffers()
         self._worker: Worker | None = None
 
@@ -47,6 +51,7 @@ class Channel:
         """Go on to the next sum; ``digest`` stands for all that must be the same on every rank."""
         self._turn += 1
         self._digest = digest
+        self._began_s = perf_counter()
 
     def buffer(self, name: str, count: int, dtype: Any) -> Values:
         """Memory of this name, overwritten every time it is asked for."""
@@ -60,6 +65,9 @@ class Channel:
 
     def announce(self, numbers_NK: Ints, *messages: Message) -> Ints:
         """Tell each rank K numbers, and hear those of each; messages leave at once, to be received in the same order."""
+        if self._began_s is not None:
+            self.encode_s += perf_counter() - self._began_s
+            self._began_s = None
         head = Head(self._turn, self._digest, 0, numbers_NK, np.zeros_like(numbers_NK))
         return self.transport.announce(head, *messages).counts_NK
 

@@ -11,12 +11,12 @@ from laconic.adapt.tune.result import TuneResult
 from laconic.config import read_json
 from laconic.errors import ConfigError
 from laconic.files import write_whole
+from laconic.page import Page
 from laconic.plan.access.access import Access
 from laconic.plan.simulate_result import SimulateResult
 from laconic.quantize.formats.result import QuantizeResult
 from laconic.report.access_page import access_page
 from laconic.report.comparison import comparison_page
-from laconic.report.page import Page
 from laconic.report.quantize_page import quantize_page
 from laconic.report.result import Comparison, Method, Point, TableFigures
 from laconic.report.run_page import RunRecord, read_run_result, run_page

@@ -7,10 +7,10 @@ from html import escape
 import numpy as np
 
 from laconic.numerals import NONE, share
+from laconic.page import Figure, Page, cell, chart, legend, pair, section, table
 from laconic.plan.access.access import Access, TableAccess
 from laconic.plan.access.estimates import zipf_shares
 from laconic.report.charts import label, logarithmic, scatter
-from laconic.report.page import Figure, Page, cell, chart, legend, pair, section, table
 
 __all__ = ["access_page", "errors_text"]
 

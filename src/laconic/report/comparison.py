@@ -8,9 +8,9 @@ from html import escape
 from statistics import fmean, stdev
 
 from laconic.numerals import NONE, bytes_text, change, decimals, milliseconds, times
+from laconic.page import Card, Page, cell, chart, largest, legend, pair, section, table
 from laconic.report import comparison_charts as charts
 from laconic.report.charts import method_color
-from laconic.report.page import Card, Page, cell, chart, largest, legend, pair, section, table
 from laconic.report.result import Comparison, Method, Point, TableFigures, ratio, seed_changes
 
 __all__ = ["comparison_page"]

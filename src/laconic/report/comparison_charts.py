@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from laconic.numerals import bytes_text, milliseconds, plain, times
+from laconic.page import Figure
 from laconic.report.charts import (
     beside,
     byte_unit,
@@ -15,7 +16,6 @@ from laconic.report.charts import (
     names_axis,
     scatter,
 )
-from laconic.report.page import Figure
 from laconic.report.result import Method, Point, TableFigures, ratio
 
 __all__ = ["bytes_chart", "curve_chart", "step_chart", "table_chart"]

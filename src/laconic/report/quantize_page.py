@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from laconic.numerals import NONE, bytes_text, change, share, three, times
+from laconic.page import Card, Figure, Page, cell, chart, largest, legend, pair, section, table, wide
 from laconic.quantize.formats.result import (
     HarmFigures,
     Objective,
@@ -24,7 +25,6 @@ from laconic.report.charts import (
     names_axis,
     scatter,
 )
-from laconic.report.page import Card, Figure, Page, cell, chart, largest, legend, pair, section, table, wide
 from laconic.report.result import ratio
 
 __all__ = ["quantize_page"]

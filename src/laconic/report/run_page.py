@@ -29,8 +29,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from laconic.config import Count, Maybe, Text, explained
 from laconic.errors import FormatError
 from laconic.numerals import NONE, bytes_text, decimals, plain, times
+from laconic.page import Card, Page, cell, chart, pair, section, table
 from laconic.report.charts import scatter
-from laconic.report.page import Card, Page, cell, chart, pair, section, table
 
 __all__ = ["Decided", "Ended", "Evaluated", "RunRecord", "Trained", "Warned", "read_run_result", "run_page"]
 

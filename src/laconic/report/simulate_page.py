@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 from laconic.numerals import bytes_text, milliseconds, plain, times
+from laconic.page import Figure, Page, cell, chart, legend, pair, section, table
 from laconic.plan.simulate import paying_spans
 from laconic.plan.simulate_result import SimulatedCell, SimulateResult
 from laconic.report.charts import columns_axis, heat, logarithmic, method_color, names_axis, scatter
-from laconic.report.page import Figure, Page, cell, chart, legend, pair, section, table
 
 __all__ = ["simulate_page"]
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from laconic.adapt.tune.result import TunedDirection, TunedTable, TuneResult
 from laconic.numerals import NONE, bytes_text, plain, share, times
+from laconic.page import Figure, Page, cell, largest, section, table, wide
 from laconic.report.charts import color_bar, columns_axis, frames, harm_heat, heat, label, names_axis
-from laconic.report.page import Figure, Page, cell, largest, section, table, wide
 from laconic.report.result import ratio
 
 __all__ = ["tune_page"]

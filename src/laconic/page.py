@@ -1,7 +1,7 @@
 """The HTML of every report: one file with everything in it, for any browser, without a network.
 
-Plotly, the style sheet and the script are inlined; the content security policy forbids the browser
-to fetch anything at all.
+The style sheet is inlined, and so are Plotly and the script where the page has charts. The content
+security policy forbids the browser to fetch anything at all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ Card = tuple[str, str, str]
 Item = TypeVar("Item")
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+_NO_SCRIPT = """<noscript><p class="notice">Charts need JavaScript; all figures are in the tables.</p></noscript>
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,13 @@ class Page:
     sections: Iterable[str]
     """HTML, as ``section`` makes it; empty ones leave no trace."""
 
+    charts: bool = True
+    """Whether Plotly draws something; a page without charts has no script and needs no Plotly."""
+
     def html(self) -> str:
         """Lay out the whole file."""
         here, title = Path(__file__).parent, escape(self.title)
-        style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+        style = (here / "page.css").read_text(encoding="utf-8")
         return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -60,13 +65,9 @@ class Page:
 </head>
 <body>
 <main>
-<noscript><p class="notice">Charts need JavaScript; all figures are in the tables.</p></noscript>
-<header><h1>{title}</h1>{self._facts()}</header>{self._headline()}{"".join(self.sections)}
+{_NO_SCRIPT if self.charts else ""}<header><h1>{title}</h1>{self._facts()}</header>{self._headline()}{"".join(self.sections)}
 </main>
-<script>{_plotly()}</script>
-<script>
-{script}</script>
-</body>
+{_scripts() if self.charts else ""}</body>
 </html>
 """
 
@@ -84,10 +85,12 @@ class Page:
         return f'<section class="headline"><p>{self.intro}</p><ul>{body}</ul></section>'
 
 
-def _plotly() -> str:
+def _scripts() -> str:
+    """Return Plotly, and the script that draws the figures with it."""
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 -- optional
 
-    return str(get_plotlyjs())
+    script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+    return f"<script>{get_plotlyjs()}</script>\n<script>\n{script}</script>\n"
 
 
 def section(heading: str, content: str, note: str, after: str = "") -> str:
