@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from laconic.adapt.compression import Compression
     from laconic.adapt.policy import FixedPolicy, TableRule, plan_from_rules
     from laconic.codecs import (
         Batch,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from laconic.reduce.network import InNetwork
 
 _HOMES = {
+    "laconic.adapt.compression": ("Compression",),
     "laconic.adapt.policy": ("FixedPolicy", "TableRule", "plan_from_rules"),
     "laconic.codecs": (
         "Batch",
@@ -67,6 +69,7 @@ __all__ = [
     "Bounded",
     "BoundedRows",
     "Cast",
+    "Compression",
     "DividedMlp",
     "Exact",
     "ExchangePlan",

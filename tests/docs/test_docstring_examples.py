@@ -17,9 +17,6 @@ import laconic
 
 WITHOUT = {
     "Batch",
-    "Bounded",
-    "BoundedRows",
-    "Cast",
     "DividedMlp",
     "Exact",
     "ExchangePlan",
@@ -35,8 +32,6 @@ WITHOUT = {
     "Lookups",
     "Lossless",
     "Rounded",
-    "RowwiseAdagrad",
-    "Sgd",
     "ShardedEmbeddings",
     "Sketch",
     "Split",

@@ -14,7 +14,7 @@ __all__ = ["SGD", "RowOptimizer", "RowwiseAdagrad"]
 class SGD:
     """Stochastic gradient descent: ``w -= lr * g``.
 
-    >>> SGD(0.5)
+    >>> laconic.SGD(0.5)
     SGD(lr=0.5)
     """
 
@@ -33,7 +33,7 @@ class SGD:
 class RowwiseAdagrad:
     """Adagrad with one state ``s`` per row: ``s += mean(g * g); w -= lr * g / (sqrt(s) + eps)``.
 
-    >>> RowwiseAdagrad(0.05)
+    >>> laconic.RowwiseAdagrad(0.05)
     RowwiseAdagrad(lr=0.05, eps=1e-08)
     """
 
