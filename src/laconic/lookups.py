@@ -25,11 +25,11 @@ _FLOATS = (torch.float32, torch.float64)
 class Lookups:
     """A jagged matrix of tables x samples, each cell a bag of row numbers (possibly empty).
 
-    >>> batch = Lookups.single({"user": torch.tensor([7, 2]), "item": torch.tensor([0, 5])})
+    >>> batch = laconic.Lookups.single({"user": torch.tensor([7, 2]), "item": torch.tensor([0, 5])})
     >>> batch.tables, batch.samples
     (2, 2)
     >>> clicks = (torch.tensor([3, 1, 4]), torch.tensor([0, 2, 2, 3]))  # the second sample has none
-    >>> [bag.tolist() for bag in Lookups.bags({"clicks": clicks}).table(0)]
+    >>> [bag.tolist() for bag in laconic.Lookups.bags({"clicks": clicks}).table(0)]
     [[3, 1, 4], [0, 2, 2, 3]]
     """
 

@@ -29,7 +29,6 @@ WITHOUT = {
     "LaconicError",
     "LargeFirst",
     "Levels",
-    "Lookups",
     "Lossless",
     "Rounded",
     "ShardedEmbeddings",
