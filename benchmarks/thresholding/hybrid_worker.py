@@ -257,11 +257,11 @@ def _mute(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:
     layers = [layer for layer in whole if isinstance(layer, nn.Linear)]
     home = mlp.splits[0].rank == mlp.ranks[0]
     if mlp.enter is not None:
-        mlp.enter = nn.Identity() if home else _Muted(layers[0].in_features, samples)  # type: ignore[assignment]
-    for k, (layer, own) in enumerate(zip(layers, list(mlp.layers), strict=True)):
+        mlp.enter = _Muted(0 if home else layers[0].in_features, samples)  # type: ignore[assignment]
+    for k, (layer, own) in enumerate(zip(layers, mlp.layers, strict=True)):
         gets = home or k + 1 < len(layers)
-        assert isinstance(own, nn.Linear), "parts of layers are layers"
-        mlp.splits[k] = _Muted(layer.out_features - own.out_features if gets else 0, samples)
+        assert isinstance(own.bias, Tensor), "neurons have biases"
+        mlp.splits[k] = _Muted(layer.out_features - len(own.bias) if gets else 0, samples)
 
 
 class _Muted(nn.Module):
@@ -271,9 +271,11 @@ class _Muted(nn.Module):
         super().__init__()
         self._zeros_BD = torch.zeros(samples, columns)
 
-    def forward(self, x_BD: Tensor | None = None) -> Tensor:
+    def cross(self, parts: Sequence[Tensor | None]) -> list[Tensor]:
+        """Do what a split does for the one rank of this process, but for sending anything."""
+        (x_BD,) = parts
         others_BD = self._zeros_BD.detach().requires_grad_()  # a rank computes gradients of what it gets
-        return others_BD if x_BD is None else torch.cat([x_BD, others_BD], dim=1)
+        return [others_BD if x_BD is None else torch.cat([x_BD, others_BD], dim=1)]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A DLRM that is split among workers, with thresholds on what they send each other; rehearsed in one process.
+"""A DLRM that is split among workers, with thresholds on what they send each other; in one process.
 
 An epoch is trained with batches of 1,024 and dimension 16. Embeddings are exact, so that only the split differs:
 
@@ -22,7 +22,6 @@ from typing import Any, Literal, get_args
 
 import torch
 from rich.console import Group, RenderableType
-from torch import Tensor, nn
 
 from benchmarks.data_sets import data_sets, in_processes, run_settings
 from benchmarks.results import grouped, standard_error, table_of
@@ -31,7 +30,7 @@ from laconic.codecs.threshold import Threshold, ThresholdMethod
 from laconic.data import DataSettings, open_source
 from laconic.errors import ConfigError
 from laconic.models import DLRM, Model
-from laconic.nn import RehearsedDividedMlp, RehearsedSplit
+from laconic.nn import LocalDividedMlp, LocalSplit, SplitLayer
 from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings
@@ -45,7 +44,7 @@ _BATCH = 1024
 Form = Literal["stages", "neurons"]
 
 
-def split_model(model: Model, form: Form, workers: int, threshold: Threshold) -> list[RehearsedSplit]:
+def split_model(model: Model, form: Form, workers: int, threshold: Threshold) -> list[LocalSplit]:
     """Put splits into a DLRM, whose parameters stay what they are; return them."""
     assert isinstance(model, DLRM), "the benchmark trains DLRMs"
     layers = len(model.top) // 2
@@ -53,27 +52,12 @@ def split_model(model: Model, form: Form, workers: int, threshold: Threshold) ->
         raise ConfigError(f"workers: expected 2 to {layers + 1}, got {workers!r}")
     if form == "stages":
         for k in reversed(range(workers - 1)):
-            split = RehearsedSplit(k, k + 1, threshold=threshold, name=f"top.{k}")
-            model.top.insert(2 * k + 2, _Stage(split))
+            model.top.insert(2 * k + 2, SplitLayer(threshold=threshold, name=f"top.{k}"))
     else:
-        bottom = RehearsedDividedMlp(
-            model.bottom, workers, shared_input=True, threshold=threshold, name="bottom"
-        )
-        top = RehearsedDividedMlp(model.top, workers, threshold=threshold, name="top")
+        bottom = LocalDividedMlp(model.bottom, workers, shared_input=True, threshold=threshold, name="bottom")
+        top = LocalDividedMlp(model.top, workers, threshold=threshold, name="top")
         model.bottom, model.top = bottom, top  # type: ignore[assignment]
-    return [module for module in model.modules() if isinstance(module, RehearsedSplit)]
-
-
-class _Stage(nn.Module):
-    """A split from one worker to the next."""
-
-    def __init__(self, split: RehearsedSplit) -> None:
-        super().__init__()
-        self.split = split
-
-    def forward(self, x_BD: Tensor) -> Tensor:
-        (x_BD,) = self.split([x_BD])
-        return x_BD
+    return [module for module in model.modules() if isinstance(module, LocalSplit)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +124,7 @@ def run_trial(trial: SplitTrial) -> SplitOutcome:
     source, exact = open_source(trial.data), ExchangeSettings(kind="exact")
     settings = run_settings(trial.data_name, trial.data, _MODEL, exact, batch=_BATCH, seed=trial.seed)
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
-    case, splits = trial.case, list[RehearsedSplit]()
+    case, splits = trial.case, list[LocalSplit]()
     if case.threshold is not None:
         splits = split_model(trainer.model, case.form, case.workers, case.threshold)
     for samples in source.batches("train", global_batch=_BATCH, rank=0, ranks=1, epoch=trial.seed):

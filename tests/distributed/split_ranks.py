@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laconic.codecs.threshold import Threshold
 from laconic.models import DLRM
-from laconic.nn import DividedMlp, RehearsedDividedMlp, RehearsedSplit, Split
+from laconic.nn import DividedMlp, LocalDividedMlp, Split, SplitLayer
 
 DENSE, TABLES, DIM = 3, 4, 6
 BATCHES = (16, 7, 0, 1, 16)
@@ -65,24 +65,15 @@ class After(nn.Module):
         return self.logit(self.top(self.split())).squeeze(1)
 
 
-class _Stage(nn.Module):
-    def __init__(self, split: RehearsedSplit) -> None:
-        super().__init__()
-        self.split = split
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.split([x])[0]
-
-
 def train_in_one(form: str, ranks: int, threshold: Threshold | None) -> tuple[list[float], dict[str, Tensor]]:
-    """Train in one process: the whole model if no threshold is given, or the rehearsal of a form."""
+    """Train in one process: the whole model if no threshold is given, or all ranks of a form."""
     model = make_model()
     if threshold is not None and form == "stages":
-        model.top.insert(2, _Stage(RehearsedSplit(0, 1, threshold=threshold)))
+        model.top.insert(2, SplitLayer(threshold=threshold))
     elif threshold is not None:
         kind = {"ranks": ranks, "threshold": threshold}
-        model.bottom = RehearsedDividedMlp(model.bottom, shared_input=True, name="bottom", **kind)
-        model.top = RehearsedDividedMlp(model.top, name="top", **kind)
+        model.bottom = LocalDividedMlp(model.bottom, shared_input=True, name="bottom", **kind)
+        model.top = LocalDividedMlp(model.top, name="top", **kind)
     optimizer = optimizer_of(model)
     losses = []
     for step, samples in enumerate(BATCHES):

@@ -1,4 +1,4 @@
-"""Splits between real ranks: exact ones change nothing, thresholded ones do what the rehearsal says, to the bit."""
+"""Splits between real ranks: exact ones change nothing, thresholded ones do what one process does, to the bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laconic.codecs import Bounded, Cast
 from laconic.codecs.threshold import Threshold
 from laconic.errors import ConfigError
 from laconic.exchange.split_wire import HEADER_BYTES
-from laconic.nn import RehearsedDividedMlp, RehearsedSplit, Split
+from laconic.nn import LocalDividedMlp, LocalSplit, Split, SplitLayer
 from laconic.nn.divided_mlp import divide_neurons
 from tests.distributed import split_ranks
 from tests.distributed.ranks import run_ranks
@@ -38,7 +38,7 @@ def test_stages_on_two_ranks_train_what_one_process_does(threshold):
 
 
 @every_threshold
-def test_divided_neurons_train_what_the_rehearsal_does(threshold):
+def test_divided_neurons_train_what_one_process_does(threshold):
     parts = run_ranks(3, split_ranks.train_divided, threshold)
     expected, weights = train_in_one("divided", 3, threshold)
     assert parts[0][0] == expected
@@ -216,7 +216,7 @@ def test_a_split_without_a_process_group_is_refused():
 @pytest.mark.parametrize("ranks", [(), (0, 0), (-1,)])
 def test_ranks_are_one_or_more_and_different(ranks):
     with pytest.raises(ConfigError, match="expected source as one or more different ranks"):
-        RehearsedSplit(ranks, 1)
+        LocalSplit(ranks, 1)
 
 
 def test_neurons_are_divided_evenly_and_completely():
@@ -233,19 +233,17 @@ def test_only_linear_layers_with_relus_are_divided():
     with pytest.raises(
         ConfigError, match=r"expected an nn.Sequential of nn.Linear with bias and nn.ReLU in turns"
     ):
-        RehearsedDividedMlp(mlp, 2)
+        LocalDividedMlp(mlp, 2)
 
 
 def test_rounded_gradients_are_right_on_average():
-    split = RehearsedSplit(
-        0,
-        1,
+    split = SplitLayer(
         threshold=Threshold(1.0, values=None, gradients=Bounded(1.0, relative_to="rms", rounding="unbiased")),
     )
     gradient, total, passes = torch.randn(8, 16), torch.zeros(8, 16), 400
     for _ in range(passes):
         x = torch.ones(8, 16, requires_grad=True)
-        split([x])[0].backward(gradient)
+        split(x).backward(gradient)
         total += x.grad
     rms = gradient.square().mean().sqrt()
     # one rounding errs by at most the bound, hence has a standard deviation of at most half of it
@@ -253,4 +251,4 @@ def test_rounded_gradients_are_right_on_average():
 
 
 def test_modules_have_no_state_to_save():
-    assert RehearsedSplit(0, 1).state_dict() == {}
+    assert SplitLayer().state_dict() == {}

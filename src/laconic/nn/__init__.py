@@ -1,18 +1,18 @@
 """Modules for a user's own training loop."""
 
 from laconic.nn.dense_gradients import sum_gradients
-from laconic.nn.divided_mlp import DividedMlp, RehearsedDividedMlp
+from laconic.nn.divided_mlp import DividedMlp, LocalDividedMlp
 from laconic.nn.rehearsed_embeddings import RehearsedEmbeddings
-from laconic.nn.rehearsed_split import RehearsedSplit
 from laconic.nn.sharded_embeddings import ShardedEmbeddings
-from laconic.nn.split import Split
+from laconic.nn.split import LocalSplit, Split, SplitLayer
 
 __all__ = [
     "DividedMlp",
-    "RehearsedDividedMlp",
+    "LocalDividedMlp",
+    "LocalSplit",
     "RehearsedEmbeddings",
-    "RehearsedSplit",
     "ShardedEmbeddings",
     "Split",
+    "SplitLayer",
     "sum_gradients",
 ]

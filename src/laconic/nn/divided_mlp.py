@@ -1,31 +1,34 @@
-"""Fully connected layers whose neurons are divided among ranks, as in DCT-MP: each needs the others' activations.
+"""Fully connected layers whose neurons are divided among ranks, as in DCT-MP.
 
 ::
 
     input -> [split] -> layer 1, each rank its neurons -> ReLU -> split -> layer 2 ... -> split -> home
 
-Every rank sees its own activations as they are and the others' as ``Split`` sends them. The first rank is home: it gives
-the input, unless all ranks have it, and gets the result; the others get a tensor without columns, for autograd to
-come back through. ``RehearsedDividedMlp`` is all ranks in one process, bit for bit.
+Every rank needs the activations of the others. It sees its own as they are and the others' as ``Split``
+sends them. The first rank is home: it gives the input, unless all ranks have it, and gets the result.
+The others get a tensor without columns, for autograd to come back through. ``LocalDividedMlp`` is all
+ranks in one process, bit for bit.
 
 Shape legend: ``B`` samples, ``D`` columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from laconic.codecs.threshold import Threshold
 from laconic.errors import ConfigError
-from laconic.nn.rehearsed_split import RehearsedSplit
-from laconic.nn.split import Split
-from laconic.nn.split_part import ranks_of
+from laconic.nn.split import AnySplit, LocalSplit, Split
+from laconic.nn.split_rank import ranks_of
 
-__all__ = ["DividedMlp", "RehearsedDividedMlp", "divide_neurons"]
+__all__ = ["DividedMlp", "LocalDividedMlp", "divide_neurons"]
+
+MakeSplit = Callable[[Sequence[int], Sequence[int], str], AnySplit]
 
 
 def divide_neurons(neurons: int, ranks: int) -> list[slice]:
@@ -34,7 +37,50 @@ def divide_neurons(neurons: int, ranks: int) -> list[slice]:
     return [slice(ends[r], ends[r + 1]) for r in range(ranks)]
 
 
-class DividedMlp(nn.Module):
+class _Neurons(nn.Module):
+    """Neurons of one layer: those of this rank, or all of them, with the slice of each rank."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, slices: Sequence[slice] | None) -> None:
+        super().__init__()
+        self.weight, self.bias, self._slices = weight, bias, slices
+
+    def forward(self, views: Sequence[Tensor]) -> list[Tensor]:
+        """Take what each rank of this process sees of the layer before; return its activations."""
+        if self._slices is None:
+            return [torch.relu(nn.functional.linear(views[0], self.weight, self.bias))]
+        return [
+            torch.relu(nn.functional.linear(view_BD, self.weight[own], self.bias[own]))
+            for view_BD, own in zip(views, self._slices, strict=True)
+        ]
+
+
+class _DividedLayers(nn.Module):
+    """Splits between all ranks, and the neurons of those of this process between them."""
+
+    layers: nn.ModuleList
+    """Of :class:`_Neurons`."""
+
+    def __init__(
+        self, name: str, ranks: tuple[int, ...], layers: int, make_split: MakeSplit, *, shared_input: bool
+    ) -> None:
+        super().__init__()
+        self.ranks = ranks
+        home, targets = ranks[:1], [ranks] * (layers - 1)
+        self.enter = None if shared_input else make_split(home, ranks, f"{name}.input")
+        self.splits = nn.ModuleList(
+            make_split(ranks, target, f"{name}.{k}") for k, target in enumerate([*targets, home])
+        )
+
+    def _pass(self, views: Sequence[Tensor | None]) -> Tensor:
+        """Take the input of each rank of this process; return the result of the first."""
+        views = views if self.enter is None else self.enter.cross(views)
+        for layer, split in zip(self.layers, self.splits, strict=True):
+            views = split.cross(layer(views))  # type: ignore[operator]
+        assert views[0] is not None, "every rank gets a tensor"
+        return views[0]
+
+
+class DividedMlp(_DividedLayers):
     """The part of an MLP that this rank has."""
 
     def __init__(
@@ -51,30 +97,23 @@ class DividedMlp(nn.Module):
 
         ``shared_input``: every rank has the input, so that it need not be sent.
         """
-        super().__init__()
-        self.ranks = ranks_of(name, "ranks", ranks)
-        kind: dict[str, Any] = {"threshold": threshold, "group": group}
-        home, shared = self.ranks[0], () if shared_input else (self.ranks[0],)
-        self.enter = Split(home, self.ranks, name=f"{name}.input", **kind) if shared else None
-        self.layers, self.splits = nn.ModuleList(), nn.ModuleList()
-        layers = _layers_of(name, mlp)
-        for k, layer in enumerate(layers):
-            target = home if k + 1 == len(layers) else self.ranks
-            split = Split(self.ranks, target, name=f"{name}.{k}", **kind)
-            self.splits.append(split)
-            own = divide_neurons(layer.out_features, len(self.ranks))[self.ranks.index(split.rank)]
-            self.layers.append(_part_of(layer, own))
+        several, whole = ranks_of(name, "ranks", ranks), _layers_of(name, mlp)
+
+        def make_split(source: Sequence[int], target: Sequence[int], name: str) -> Split:
+            return Split(source, target, threshold=threshold, name=name, group=group)
+
+        super().__init__(name, several, len(whole), make_split, shared_input=shared_input)
+        place = several.index(dist.get_rank())  # the splits have refused a rank that is not among them
+        self.layers = nn.ModuleList(
+            _own_neurons(layer, divide_neurons(layer.out_features, len(several))[place]) for layer in whole
+        )
 
     def forward(self, x_BD: Tensor | None = None) -> Tensor:
         """Take the input where this rank has it; return the result at home, and elsewhere no columns."""
-        x_BD = x_BD if self.enter is None else self.enter(x_BD)
-        for layer, split in zip(self.layers, self.splits, strict=True):
-            x_BD = split(torch.relu(layer(x_BD)))
-        assert x_BD is not None, "an MLP has layers"
-        return x_BD
+        return self._pass([x_BD])
 
 
-class RehearsedDividedMlp(nn.Module):
+class LocalDividedMlp(_DividedLayers):
     """All parts of an MLP in one process; its parameters are those of the whole."""
 
     def __init__(
@@ -86,29 +125,21 @@ class RehearsedDividedMlp(nn.Module):
         threshold: Threshold | None = None,
         name: str = "mlp",
     ) -> None:
-        super().__init__()
-        self.ranks = ranks
-        several = range(ranks)
-        make = RehearsedSplit
-        self.enter = None if shared_input else make(0, several, threshold=threshold, name=f"{name}.input")
-        layers = _layers_of(name, mlp)
-        self.layers = nn.ModuleList(layers)
-        self._linear = layers
-        self.splits = nn.ModuleList(
-            make(several, several if k + 1 < len(layers) else 0, threshold=threshold, name=f"{name}.{k}")
-            for k in range(len(layers))
+        """``mlp`` is divided among this many ranks."""
+        whole = _layers_of(name, mlp)
+
+        def make_split(source: Sequence[int], target: Sequence[int], name: str) -> LocalSplit:
+            return LocalSplit(source, target, threshold=threshold, name=name)
+
+        super().__init__(name, tuple(range(ranks)), len(whole), make_split, shared_input=shared_input)
+        self.layers = nn.ModuleList(
+            _Neurons(layer.weight, layer.bias, divide_neurons(layer.out_features, ranks)) for layer in whole
         )
 
     def forward(self, x_BD: Tensor) -> Tensor:
         """Return what the first rank would get."""
-        views = [x_BD] * self.ranks if self.enter is None else self.enter([x_BD])
-        for layer, split in zip(self._linear, self.splits, strict=True):
-            parts = [
-                torch.relu(nn.functional.linear(view_BD, layer.weight[own], layer.bias[own]))
-                for view_BD, own in zip(views, divide_neurons(layer.out_features, self.ranks), strict=True)
-            ]
-            views = split(parts)
-        return views[0]
+        others = [x_BD if self.enter is None else None] * (len(self.ranks) - 1)
+        return self._pass([x_BD, *others])
 
 
 def _layers_of(name: str, mlp: nn.Sequential) -> list[nn.Linear]:
@@ -123,10 +154,7 @@ def _layers_of(name: str, mlp: nn.Sequential) -> list[nn.Linear]:
     return linear  # type: ignore[return-value]
 
 
-def _part_of(layer: nn.Linear, own: slice) -> nn.Linear:
-    part = nn.Linear(layer.in_features, own.stop - own.start, dtype=layer.weight.dtype)
-    with torch.no_grad():
-        part.weight.copy_(layer.weight[own])
-        assert part.bias is not None
-        part.bias.copy_(layer.bias[own])
-    return part
+def _own_neurons(layer: nn.Linear, own: slice) -> _Neurons:
+    """Copy some neurons of a layer."""
+    weight, bias = (nn.Parameter(x.detach()[own].clone()) for x in (layer.weight, layer.bias))
+    return _Neurons(weight, bias, None)

@@ -1,4 +1,4 @@
-"""Split: a model whose layers live on several ranks; only the largest activations cross, and gradients on them.
+"""Split: a model whose layers live on several ranks; only its largest activations travel.
 
 One rank runs what is before the split, another what is after it::
 
@@ -7,12 +7,16 @@ One rank runs what is before the split, another what is after it::
     rank 0:  anchor = split(before(x));  anchor.sum().backward()      # receives the gradient
     rank 1:  loss = criterion(after(split()), labels);  loss.backward()    # sends it
 
-Where several ranks share a layer, each with some of its neurons, every target gets the activations of all sources
-side by side, its own untouched: ``Split(source=[0, 1], target=[0, 1])``. What a pure source returns has no columns: it
-is there for autograd to come back through.
+Where several ranks share a layer, each with some of its neurons, every target gets the activations of
+all sources side by side, its own untouched: ``Split(source=[0, 1], target=[0, 1])``. What a pure source
+returns has no columns: it is there for autograd to come back through.
 
-In data parallelism every replica makes a split between its own ranks. A split has no parameters and nothing to
-checkpoint. Evaluation sends what training sends, because the layers behind the split have learnt from that.
+In data parallelism every replica makes a split between its own ranks. A split has no parameters and
+nothing to checkpoint. Evaluation sends what training sends, because the layers behind the split have
+learned from that.
+
+In one process, ``SplitLayer`` stands between two layers and ``LocalSplit`` between any ranks: the same
+``SplitRank`` computes, so that they train and serve what real ranks would, bit for bit.
 
 Shape legend: ``B`` samples, ``D`` columns.
 """
@@ -20,30 +24,68 @@ Shape legend: ``B`` samples, ``D`` columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
-from zlib import crc32
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from laconic.codecs.threshold import AnySelection, Threshold
-from laconic.errors import CommError, ConfigError
-from laconic.exchange.ledger import Direction, Ledger
-from laconic.exchange.split_wire import Parcel, SplitWire
-from laconic.nn.split_part import SplitPart, ranks_of, tag_of
+from laconic.codecs.threshold import Threshold
+from laconic.errors import ConfigError
+from laconic.exchange.ledger import Ledger
+from laconic.exchange.split_wire import GroupWire, LocalWire, SplitMessage
+from laconic.nn.split_rank import SplitEnds, SplitPass, SplitRank, ranks_of
 
-__all__ = ["Split"]
+__all__ = ["AnySplit", "LocalSplit", "Split", "SplitLayer"]
 
-Floats = NDArray[np.float32]
+Ranks = int | Sequence[int]
 
 
-class Split(nn.Module):
+class AnySplit(nn.Module):
+    """Activations from source ranks to target ranks and their gradients back, for ranks of this process."""
+
+    def __init__(self, source: Ranks, target: Ranks, threshold: Threshold | None, name: str) -> None:
+        super().__init__()
+        sources, targets = ranks_of(name, "source", source), ranks_of(name, "target", target)
+        self.ends = SplitEnds(name, sources, targets, threshold or Threshold())
+        self.ledger = Ledger((name,))
+        """Bytes that left the ranks of this process in training: masks under ``ids``."""
+        self.turn = 0
+        """Number of forward passes so far. Gradients are rounded by it: set it to resume bit for bit."""
+        self.kept = 0
+        """Number of entries that traveled in training, counted once for each source."""
+        self.entries = 0
+        """Number of entries that there were."""
+        self.ranks: list[SplitRank] = []
+        """Those of this process."""
+        self._anchor = torch.zeros(0, requires_grad=True)
+
+    def cross(self, parts: Sequence[Tensor | None]) -> list[Tensor]:
+        """Take activations from each rank of this process, None from one that is no source.
+
+        Returns what each of them gets: the activations of all sources, or no columns.
+        """
+        turn, self.turn = self.turn, self.turn + 1
+        passes = [
+            rank.send(x_BD, turn, counted=self.training) for rank, x_BD in zip(self.ranks, parts, strict=True)
+        ]
+        for rank, p in zip(self.ranks, passes, strict=True):
+            rank.receive(p)
+            if p.counted and p.selection is not None:
+                self.kept += p.selection.count
+                self.entries += p.selection.rows * p.selection.cols
+        if any(p.wants_gradient for p in passes):
+            return list(_Crossing.apply(self._anchor, self.ranks, passes, *parts))  # type: ignore[no-untyped-call]
+        return [p.take_joined() for p in passes]
+
+    def extra_repr(self) -> str:
+        """Say who sends what to whom."""
+        ends = self.ends
+        return f"{ends.name!r}, {ends.sources} -> {ends.targets}, {ends.threshold}"
+
+
+class Split(AnySplit):
     """Activations from source ranks to target ranks, and their gradients back."""
 
     def __init__(
@@ -59,205 +101,74 @@ class Split(nn.Module):
 
         ``group`` is a process group that knows the CPU and has all of these ranks; None: the default one.
         """
-        super().__init__()
-        self.name = name
-        self.sources, self.targets = ranks_of(name, "source", source), ranks_of(name, "target", target)
-        self.threshold = threshold or Threshold()
-        self.ledger = Ledger((name,))
-        """Bytes that left this rank in training: masks under ``ids``."""
-        self.turn = 0
-        """Forward passes so far, the same on all ranks. Gradients are rounded by it: set it to resume bit for bit."""
-        self.anchor = torch.zeros(0, requires_grad=True)
+        super().__init__(source, target, threshold, name)
         if not dist.is_initialized():
             raise ConfigError(
                 f"{name}: expected a process group, got none; call torch.distributed.init_process_group first, "
-                "or use RehearsedSplit in one process"
+                "or use SplitLayer in one process"
             )
-        self.rank = dist.get_rank()
-        if self.rank not in (*self.sources, *self.targets):
+        self.rank, ends = dist.get_rank(), self.ends
+        if self.rank not in (*ends.sources, *ends.targets):
             raise ConfigError(
-                f"{name}: rank {self.rank} is neither a source {self.sources} nor a target {self.targets}; "
+                f"{name}: rank {self.rank} is neither a source {ends.sources} nor a target {ends.targets}; "
                 "a replica makes splits between its own ranks"
             )
-        digest = crc32(repr((name, self.sources, self.targets, self.threshold)).encode())
-        self._part = SplitPart(name, self.threshold, self.ledger)
-        self._wire = SplitWire(name, self.rank, tag_of(name), digest, group)
+        wire = GroupWire(name, self.rank, ends.digest, ends.max_value_bytes, group)
+        self.ranks = [SplitRank(ends, self.rank, wire, self.ledger)]
 
     def forward(self, x_BD: Tensor | None = None) -> Tensor:
         """Send this rank's activations, if it is a source; return those of all sources, if it is a target."""
-        is_source, is_target = self.rank in self.sources, self.rank in self.targets
-        if is_source != (x_BD is not None):
-            role = "a source, which gives" if is_source else "only a target, which gives no"
-            raise ConfigError(
-                f"{self.name}: rank {self.rank} is {role} activations, got {type(x_BD).__name__}"
-            )
-        own_BD = None if x_BD is None else self._part.check(x_BD)
-        passing = _Pass(self.turn)
-        passing.own_wants = x_BD is not None and x_BD.requires_grad and torch.is_grad_enabled()
-        self.turn += 1
-        if is_target:
-            self._wire.ask([source for source in self.sources if source != self.rank], passing.turn)
-        works = [] if own_BD is None else self._send(own_BD, passing)
-        if is_target:
-            self._receive(own_BD, passing)
-        self._wire.finish(works, passing.turn)
-        self._record("forward", passing.sent, passing)
-        passing.sent = []  # backward needs only which entries they were
-        if passing.wants_gradient:
-            return _Cross.apply(self.anchor, x_BD, self, passing)  # type: ignore[no-any-return, no-untyped-call]
-        return passing.joined()
+        return self.cross([x_BD])[0]
 
-    def extra_repr(self) -> str:
-        """Say who sends what to whom."""
-        return f"{self.name!r}, {self.sources} -> {self.targets}, {self.threshold}"
 
-    def _send(self, own_BD: Floats, passing: _Pass) -> list[tuple[Any, Any]]:
-        start = perf_counter()
-        passing.rows = len(own_BD)
-        others = [target for target in self.targets if target != self.rank]
-        if not others:
-            return []
-        passing.selection, parcel = self._part.pack(own_BD, passing.own_wants)
-        passing.sent, passing.encode_s = [parcel] * len(others), perf_counter() - start
-        return self._wire.send(dict.fromkeys(others, parcel), passing.turn)
+class LocalSplit(AnySplit):
+    """All ranks of a split in one process. Bytes in its ledger are those of all ranks together."""
 
-    def _receive(self, own_BD: Floats | None, passing: _Pass) -> None:
-        parcels = {
-            source: self._receive_from(source, passing) for source in self.sources if source != self.rank
-        }
-        start = perf_counter()
-        widths = [
-            parcels[source].cols if own_BD is None or source != self.rank else own_BD.shape[1]
-            for source in self.sources
+    def __init__(
+        self, source: Ranks, target: Ranks, *, threshold: Threshold | None = None, name: str = "split"
+    ) -> None:
+        super().__init__(source, target, threshold, name)
+        mailbox: dict[tuple[int, int], SplitMessage] = {}
+        ends = self.ends
+        self.ranks = [
+            SplitRank(ends, rank, LocalWire(rank, mailbox), self.ledger)
+            for rank in dict.fromkeys((*ends.sources, *ends.targets))
         ]
-        joined_BN = np.empty((passing.rows or 0, sum(widths)), np.float32)
-        parts = np.split(joined_BN, np.cumsum(widths)[:-1], axis=1)
-        for source, part_BD in zip(self.sources, parts, strict=True):
-            if source == self.rank:
-                part_BD[:] = own_BD
-            else:
-                selection = self._part.unpack_into(parcels[source], part_BD)
-                passing.heard[source] = _Heard(selection, parcels[source].wants_gradient)
-        passing.widths, passing.joined_BN = widths, torch.from_numpy(joined_BN)
-        passing.decode_s += perf_counter() - start
 
-    def _receive_from(self, source: int, passing: _Pass) -> Parcel:
-        parcel = self._wire.receive(source, passing.turn, self._part.most_value_bytes)
-        if passing.rows is None:
-            passing.rows = parcel.rows
-        if parcel.rows != passing.rows:
-            raise CommError(
-                f"{self.name}: rank {source} sent {parcel.rows} samples at turn {passing.turn}, others "
-                f"{passing.rows}; the ranks have different batches"
-            )
-        if parcel.wants_gradient and not torch.is_grad_enabled():
-            raise CommError(
-                f"{self.name}: rank {source} waits for a gradient of turn {passing.turn}, but rank {self.rank} "
-                "computes none; use torch.no_grad() on all ranks or on none"
-            )
-        return parcel
-
-    def _backward(self, gradient_BN: Tensor, passing: _Pass) -> Tensor | None:
-        if passing.own_wants:
-            self._wire.ask(
-                [target for target in self.targets if target != self.rank], passing.turn, back=True
-            )
-        start = perf_counter()
-        own: Tensor | None = None
-        parcels: dict[int, Parcel] = {}
-        if self.rank in self.targets:
-            place = self.targets.index(self.rank)
-            parts = torch.split(gradient_BN, passing.widths, dim=1)
-            for source, part_BD in zip(self.sources, parts, strict=True):
-                if source == self.rank:
-                    own = part_BD
-                elif passing.heard[source].wants_gradient:
-                    selection = passing.heard[source].selection
-                    parcels[source] = self._part.pack_gradient(selection, part_BD, passing.turn, place)
-        passing.encode_s, passing.decode_s = perf_counter() - start, 0.0
-        works = self._wire.send(parcels, passing.turn, back=True)
-        total = self._sum_gradients(own, passing) if passing.own_wants else None
-        self._wire.finish(works, passing.turn)
-        self._record("backward", list(parcels.values()), passing)
-        return total
-
-    def _sum_gradients(self, own_BD: Tensor | None, passing: _Pass) -> Tensor:
-        """Sum what this rank's activations did on every target, in the order of targets."""
-        total: Tensor | None = None
-        for target in self.targets:
-            if target == self.rank:
-                assert own_BD is not None, "a target has its own gradient"
-                total = own_BD.clone() if total is None else total + own_BD  # others are added in place
-            else:
-                assert passing.selection is not None, "what was sent is known"
-                parcel = self._wire.receive(target, passing.turn, self._part.most_value_bytes, back=True)
-                if parcel.count != passing.selection.count:
-                    raise CommError(
-                        f"{self.name}: rank {target} sent {parcel.count} gradients at turn {passing.turn}, "
-                        f"{passing.selection.count} activations had been sent; the ranks are out of step"
-                    )
-                start = perf_counter()
-                if total is None:
-                    total = self._part.unpack_gradient(passing.selection, parcel)
-                else:
-                    self._part.add_gradient(passing.selection, parcel, total)
-                passing.decode_s += perf_counter() - start
-        assert total is not None, "a split has targets"
-        return total
-
-    def _record(self, direction: Direction, parcels: list[Parcel], passing: _Pass) -> None:
-        """Enter one direction of one pass, if this rank sent something in it."""
-        wire_s = self._wire.take_time()
-        if self.training and parcels:
-            times = {"encode_s": passing.encode_s, "wire_s": wire_s, "decode_s": passing.decode_s}
-            self._part.record(direction, parcels, passing.turn, **times)
+    def forward(self, parts: Sequence[Tensor | None]) -> list[Tensor]:
+        """Take and return a tensor for each rank, as ``cross`` does: sources first, in their order."""
+        return self.cross(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    """What came from one source."""
+class SplitLayer(nn.Module):
+    """A split in stages, in one process: returns what the next stage would receive.
 
-    selection: AnySelection
-    wants_gradient: bool
+    It serves a model that was trained split, and trains one before there are ranks.
+    """
 
+    def __init__(self, *, threshold: Threshold | None = None, name: str = "split") -> None:
+        super().__init__()
+        self.split = LocalSplit(0, 1, threshold=threshold, name=name)
 
-@dataclass(slots=True)
-class _Pass:
-    """One forward pass, and what its backward needs."""
-
-    turn: int
-    rows: int | None = None
-    selection: AnySelection | None = None
-    """Of this rank's own activations."""
-    own_wants: bool = False
-    heard: dict[int, _Heard] = field(default_factory=dict)
-    widths: list[int] = field(default_factory=list)
-    """Columns of each source."""
-    joined_BN: Tensor | None = None
-    """Activations of all sources side by side, on a target."""
-    sent: list[Parcel] = field(default_factory=list)
-    encode_s: float = 0.0
-    decode_s: float = 0.0
-
-    @property
-    def wants_gradient(self) -> bool:
-        return self.own_wants or any(heard.wants_gradient for heard in self.heard.values())
-
-    def joined(self) -> Tensor:
-        """Activations of all sources side by side; on a rank that is no target, no columns."""
-        joined_BN, self.joined_BN = self.joined_BN, None
-        return torch.empty(self.rows or 0, 0) if joined_BN is None else joined_BN
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return the activations with those that do not travel as zeros, the others rounded."""
+        return self.split.cross([x_BD, None])[1]
 
 
-class _Cross(torch.autograd.Function):
+class _Crossing(torch.autograd.Function):
     """The way across; the anchor makes autograd come back even to a rank that gave no activations."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, x_BD: Tensor | None, split: Split, passing: _Pass) -> Tensor:
-        ctx.split, ctx.passing, ctx.anchor = split, passing, anchor
-        return passing.joined()
+    def forward(
+        ctx: Any, anchor: Tensor, ranks: list[SplitRank], passes: list[SplitPass], *parts: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        ctx.anchor, ctx.ranks, ctx.passes = anchor, ranks, passes
+        return tuple(p.take_joined() for p in passes)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return torch.zeros_like(ctx.anchor), ctx.split._backward(gradients[0], ctx.passing), None, None
+        for rank, p, gradient_BN in zip(ctx.ranks, ctx.passes, gradients, strict=True):
+            rank.send_gradients(p, gradient_BN)
+        back = [rank.receive_gradients(p) for rank, p in zip(ctx.ranks, ctx.passes, strict=True)]
+        return torch.zeros_like(ctx.anchor), None, None, *back
