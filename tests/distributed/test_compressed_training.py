@@ -73,7 +73,7 @@ def _ledger(rank, ranks):
     """Bytes that the ledger names, and those that were handed to torch, by wire."""
     embeddings = ShardedEmbeddings(PLAIN, DIM, policy=policy_for(PLAIN))
     sent: Counter[str] = Counter()
-    exchanges = {"ids": embeddings._pipeline._ids, "rows": embeddings._pipeline._rows}
+    exchanges = {"ids": embeddings._ranks[0].ids, "rows": embeddings._ranks[0].rows}
     names = {id(exchange.transport._group): name for name, exchange in exchanges.items()}
     send = dist.ProcessGroup.send
 

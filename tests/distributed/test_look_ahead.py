@@ -43,7 +43,7 @@ def _both(rank, ranks, ways):
         ask = RowExchange.prefetch
 
         def watched(self, *args, ask=ask, early=early):
-            early.append(ask(self, *args))
+            early.append((yield from ask(self, *args)))
             return early[-1]
 
         RowExchange.prefetch = watched

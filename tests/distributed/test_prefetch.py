@@ -72,7 +72,7 @@ def _in_order(rank, ranks):
     found["empty"] = (tuple(rows.shape), pending.global_samples, plain.finish())
     found["empty changes nothing"] = torch.equal(before, plain.weight_RD)
 
-    group = plain._pipeline._ids.transport._group
+    group = plain._ranks[0].ids.transport._group
     found["patience"] = group._get_backend(torch.device("cpu")).options._timeout
     return found
 

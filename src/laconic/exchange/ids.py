@@ -18,6 +18,7 @@ from laconic.cost.link import message_bytes
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.ledger import Entry, Ledger
 from laconic.exchange.routing import Bags, IdLists, Request, Service
+from laconic.exchange.stages import Stages
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.transport import Head, Heads, Message, Transport, bounds_of
@@ -61,12 +62,14 @@ class IdExchange:
         self._layout, self._hot, self._digest = layout, hot, digest
         self._others = np.arange(layout.ranks) != layout.rank
 
-    def meet(self) -> None:
+    def meet(self) -> Stages[None]:
         """Compare digests before messages whose length depends on the tables: ranks with other tables all raise."""
         nothing = np.zeros((self._layout.ranks, 0), np.int64)
-        self.transport.announce(Head(0, self._digest, 0, nothing, nothing))
+        self.transport.send(Head(0, self._digest, 0, nothing, nothing))
+        yield
+        self.transport.hear()
 
-    def route(self, lookups: Lookups, turn: int, coded: bool, ledger: Ledger | None) -> Routed:
+    def route(self, lookups: Lookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[Routed]:
         """Send this rank's ids, get those of the others; no ledger counts an evaluation.
 
         Ids that are not there are a ``RefusedBatchError`` on every rank.
@@ -76,7 +79,7 @@ class IdExchange:
         try:
             request = Request.of(lookups, self._layout, self._hot)
         except ConfigError as error:
-            raise self._refuse(turn, digest, error) from None
+            raise (yield from self._refuse(turn, digest, error)) from None
         lists = request.lists
         sent_N2T = np.concatenate([lists.counts_NT, lists.length_counts_NT], axis=1)
         values = np.concatenate(
@@ -89,7 +92,9 @@ class IdExchange:
 
         announced = np.where(others[:, None], sent_N2T, 0)
         head = Head(turn, digest, request.samples, announced, bytes_N2T)
-        heard = self.transport.announce(head, Message.each(payload, bytes_N2T.sum(axis=1)))
+        self.transport.send(head, Message.each(payload, bytes_N2T.sum(axis=1)))
+        yield
+        heard = self.transport.hear()
         arrived = self._receive(heard, turn)
         waited, decoding = self.transport.take_time(), perf_counter()
         ids = _decode(arrived, heard.bytes_NK[others].ravel(), heard.counts_NK[others].ravel(), coded)
@@ -123,7 +128,7 @@ class IdExchange:
             raise RefusedBatchError(f"rank {rank}: {arrived[end - coming_N[rank] : end].tobytes().decode()}")
         return arrived
 
-    def _refuse(self, turn: int, digest: int, error: ConfigError) -> RefusedBatchError:
+    def _refuse(self, turn: int, digest: int, error: ConfigError) -> Stages[RefusedBatchError]:
         """Tell the others why this rank has no ids for them, so that all raise and the next batch finds them in step.
 
         It announces ``_REFUSED`` samples, and sends the text of its error in place of ids.
@@ -133,7 +138,9 @@ class IdExchange:
         message = Message.same(text, transport.ranks, but=transport.rank)
         bytes_NK = np.zeros((transport.ranks, 2 * len(self._layout.tables)), np.int64)
         bytes_NK[:, 0] = message.sizes_N
-        heard = transport.announce(Head(turn, digest, _REFUSED, np.zeros_like(bytes_NK), bytes_NK), message)
+        transport.send(Head(turn, digest, _REFUSED, np.zeros_like(bytes_NK), bytes_NK), message)
+        yield
+        heard = transport.hear()
         coming_N = heard.bytes_NK.sum(axis=1)
         transport.receive(np.empty(int(coming_N.sum()), np.uint8), coming_N)  # nobody looks at it
         transport.take_time()

@@ -96,6 +96,8 @@ class Ledger:
     def take_over(self, other: Ledger, first: int) -> None:
         """Add what another has counted of tables from the ``first`` on, as part of steps that are counted; it is empty then."""
         for direction, account in other.accounts.items():
+            if not account.sent and not account.steps:
+                continue  # another thread may write there
             mine, tables = self.accounts[direction], slice(first, first + len(other.names))
             mine.before_T[tables] += account.before_T
             mine.after_T[tables] += account.after_T

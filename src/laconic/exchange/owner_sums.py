@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.cost.link import owners_pay
 from laconic.errors import CommError
+from laconic.exchange.stages import Stages
 from laconic.exchange.tables.keys import RowKey
 from laconic.exchange.transport import Head, Message, Transport, bounds_of, even_bounds
 
@@ -83,7 +84,9 @@ class OwnerSums:
         sent_T: Ints = np.bincount(self.table_K[away], minlength=tables) + sums_T
         return sent_T
 
-    def exchange(self, transport: Transport, rows_KD: Rows, out_VD: Rows, turn: int, digest: int) -> None:
+    def exchange(
+        self, transport: Transport, rows_KD: Rows, out_VD: Rows, turn: int, digest: int
+    ) -> Stages[None]:
         """Fill ``out_VD`` with the sums; of ``rows_KD`` those of this rank are read."""
         rank, ranks, owner_K = transport.rank, transport.ranks, self.owner_K
         mine, owned = self.rank_K == rank, owner_K == rank
@@ -92,7 +95,9 @@ class OwnerSums:
         sent_N = np.bincount(owner_K[away], minlength=ranks)
         coming_N = np.bincount(self.rank_K[owned & ~mine], minlength=ranks)
         none = np.zeros((ranks, 1), np.int64)
-        heard = transport.announce(Head(turn, digest, 0, sent_N[:, None], none)).counts_NK[:, 0]
+        transport.send(Head(turn, digest, 0, sent_N[:, None], none))
+        yield
+        heard = transport.hear().counts_NK[:, 0]
         heard[rank] = 0
         if (heard != coming_N).any():
             other = int(np.flatnonzero(heard != coming_N)[0])
@@ -103,11 +108,16 @@ class OwnerSums:
         theirs = np.empty((int(coming_N.sum()), out_VD.shape[1]), out_VD.dtype)
         row = out_VD.shape[1]
         sent = Message.each(np.ascontiguousarray(rows_KD[away]).reshape(-1), sent_N * row)
-        transport.swap(theirs.reshape(-1), sent, coming_N * row)
+        swapped = transport.begin_swap(theirs.reshape(-1), sent, coming_N * row)
+        yield
+        swapped()
         rows_KD[owned & ~mine] = theirs  # both in rank order
         sums = out_VD[self.bounds[rank] : self.bounds[rank + 1]]
         of_owned = np.flatnonzero(owned)
         order = np.argsort(self.union_K[of_owned], kind="stable")
         counts = np.bincount(self.union_K[of_owned] - self.bounds[rank], minlength=len(sums))
         kernels.active().sum_bags(sums, rows_KD, of_owned[order], bounds_of(counts))
-        transport.swap(out_VD.reshape(-1), Message.same(sums.reshape(-1), ranks), np.diff(self.bounds) * row)
+        to_all, row_N = Message.same(sums.reshape(-1), ranks), np.diff(self.bounds) * row
+        swapped = transport.begin_swap(out_VD.reshape(-1), to_all, row_N)
+        yield
+        swapped()

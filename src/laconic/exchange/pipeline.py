@@ -1,4 +1,4 @@
-"""The two threads of a rank, and its batches in flight.
+"""The two threads of a process, and its batches in flight.
 
 One step, as the threads see it::
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -23,17 +23,17 @@ from laconic.cost.link import Link
 from laconic.errors import PlanError
 from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.exchange.ids import IdExchange, Routed
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.link_probe import probe_link
+from laconic.exchange.local import LocalBatch, LocalRanks, LocalTurn
 from laconic.exchange.prefetched import PrefetchedRows
-from laconic.exchange.rows import RowExchange, Turn
-from laconic.exchange.stale_copies import StaleCopies
+from laconic.exchange.stages import finish
 from laconic.exchange.worker import RefusedBatchError, Worker
 from laconic.lookups import Lookups
 
 __all__ = ["Fetched", "Manner", "Pipeline"]
 
+Early: TypeAlias = list[PrefetchedRows | None] | None
 Result = TypeVar("Result")
 
 
@@ -54,7 +54,7 @@ class Fetched:
     """A batch whose rows are on their way."""
 
     lookups: Lookups
-    routed: Future[Routed]
+    routed: Future[LocalBatch]
     received: Future[Tensor]
     manner: Manner
     step: int
@@ -65,34 +65,31 @@ class _PrefetchedBatch:
     """A batch that will be started later, whose ids, and perhaps some rows, travel already."""
 
     lookups: Lookups
-    routed: Future[Routed]
-    rows: Future[PrefetchedRows | None] | None = None
+    routed: Future[LocalBatch]
+    rows: Future[Early] | None = None
 
 
 class Pipeline:
-    """What a rank has under way, in an order that is the same on every rank."""
+    """What a process has under way, in an order that is the same on every rank."""
 
     def __init__(
         self,
-        ids: IdExchange,
-        rows: RowExchange,
+        ranks: LocalRanks,
         manner: Callable[[bool], Manner],
         *,
-        stale: StaleCopies | None = None,
-        stale_every: int = 1,
+        hot_every: int = 1,
         look_ahead: bool = False,
     ) -> None:
-        """``manner(updates)``: of a batch that begins now. Copies that ``stale`` keeps are made equal every ``stale_every`` steps."""
-        self._ids, self._rows, self._manner = ids, rows, manner
-        self._stale, self._stale_every = stale, stale_every
+        """``manner(updates)``: of a batch that begins now. Copies of hot rows are made equal every ``hot_every`` steps."""
+        self._ranks, self._manner, self._hot_every = ranks, manner, hot_every
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
-        self._look_ahead = look_ahead and rows.layout.ranks > 1
+        self._look_ahead = look_ahead and ranks.world_size > 1
         self.step = 0
         """Training steps begun; policies and dither count by it."""
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         self._prefetched: list[_PrefetchedBatch] = []
-        self._current: Future[Routed] | None = None  # of the training batch that was fetched last
+        self._current: Future[LocalBatch] | None = None  # of the training batch that was fetched last
         self._fetched: Fetched | None = None  # before it was started
         self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
@@ -101,15 +98,15 @@ class Pipeline:
         """Send the ids of a later batch, and the rows that may leave already."""
         manner = self._manner(updates)
         routed, current, step = self._route(lookups, manner), self._current, self.step
-        rows: Future[PrefetchedRows | None] | None = None
+        rows: Future[Early] | None = None
         next_one = not self._prefetched and self._fetched is None and self._under_way == 1
         if self._look_ahead and updates and next_one and current is not None:
 
-            def fetch_early() -> PrefetchedRows | None:
+            def fetch_early() -> Early:
                 if isinstance(current.exception(), RefusedBatchError):
                     return None  # what it would change is not known, and nothing
-                turn = Turn(routed.result(), manner.plan, step, manner.ledger)
-                return self._rows.prefetch(turn, current.result())
+                turn = LocalTurn(routed.result(), manner.plan, step, manner.ledger)
+                return finish(self._ranks.prefetch(turn, current.result()))
 
             rows = self._rows_worker.submit(fetch_early)
         self._prefetched.append(_PrefetchedBatch(lookups, routed, rows))
@@ -133,11 +130,10 @@ class Pipeline:
         plan, step = fetched.manner.plan, fetched.step
 
         def update() -> int:
-            routed = fetched.routed.result()
-            sent = self._rows.send_gradients(Turn(routed, plan, step, ledger), gradient_RD)
-            changed = self._rows.receive_gradients(sent)
-            if self._stale is not None and (step + 1) % self._stale_every == 0:
-                self._stale.synchronize(routed.turn, plan, step, ledger)
+            batch = fetched.routed.result()
+            changed = finish(self._ranks.update(LocalTurn(batch, plan, step, ledger), gradient_RD))
+            if (step + 1) % self._hot_every == 0:
+                finish(self._ranks.synchronize(batch.turn, plan, step, ledger))
             return changed
 
         self._update = self._rows_worker.submit(update)
@@ -181,50 +177,44 @@ class Pipeline:
     @property
     def copies_differ(self) -> bool:
         """Whether copies of hot rows may differ between ranks."""
-        return self._stale is not None and self._stale.steps > 0
+        return self._ranks.copies_differ
 
     def synchronize(self, plan: ExchangePlan, ledger: Ledger) -> None:
         """Make copies of hot rows equal, if they may differ."""
         self.settle()
-        stale, turn, step = self._stale, self._turn, self.step
-        if stale is not None and self.copies_differ:
-            self.run(lambda: stale.synchronize(turn, plan, step, ledger))
+        turn, step = self._turn, self.step
+        if self.copies_differ:
+            self.run(lambda: finish(self._ranks.synchronize(turn, plan, step, ledger)))
 
     def set_rate(self, rate: float) -> None:
         """Change the learning rate from the next update on."""
         self.settle()
-        for part in (self._rows, self._stale):
-            if part is not None:
-                part.shards.set_rate(rate)
+        self._ranks.set_rate(rate)
 
     def observe(self, observer: Observer | None) -> None:
         """Let something see what gradients become on their way; None: nobody."""
         self.settle()
-        self._rows.observe(observer)
+        self._ranks.observe(observer)
 
     def probe_link(self) -> Link:
         """Measure the link to the other ranks, while nothing is on its way."""
-        return self.run(lambda: probe_link(self._rows.transport))
+        return self.run(lambda: probe_link(self._ranks.ranks[0].rows.transport))
 
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back; copies are equal."""
-        if self._stale is not None:
-            self._stale.save()
-        self._rows.shards.begin_journal()
+        self._ranks.begin_journal()
         self._journal_step = self.step
 
     def undo(self) -> None:
         """Bring rows and step back to where the journal was begun."""
         self.settle_for_journal()
-        self._rows.shards.undo()
-        if self._stale is not None:
-            self._stale.go_back()
+        self._ranks.undo()
         self.step = self._journal_step
 
     def end_journal(self) -> None:
         """Note no more, and forget what was noted."""
         self.settle()
-        self._rows.shards.end_journal()
+        self._ranks.end_journal()
 
     def settle_for_journal(self) -> None:
         """Settle; ``PlanError`` if a batch was prefetched."""
@@ -234,18 +224,17 @@ class Pipeline:
 
     def close(self) -> None:
         """End the threads and leave the process groups."""
-        for worker, transport in (
-            (self._ids_worker, self._ids.transport),
-            (self._rows_worker, self._rows.transport),
-        ):
-            worker.close()
-            transport.close()
+        self._ids_worker.close()
+        self._rows_worker.close()
+        for rank in self._ranks.ranks:
+            rank.ids.transport.close()
+            rank.rows.transport.close()
 
-    def _route(self, lookups: Lookups, manner: Manner) -> Future[Routed]:
+    def _route(self, lookups: Lookups, manner: Manner) -> Future[LocalBatch]:
         turn, self._turn = self._turn, self._turn + 1
         lookups = lookups.copy()  # read later, in another thread and by backward; a loader may reuse it
         coded = manner.plan.coded_ids
-        return self._ids_worker.submit(lambda: self._ids.route(lookups, turn, coded, manner.ledger))
+        return self._ids_worker.submit(lambda: finish(self._ranks.route(lookups, turn, coded, manner.ledger)))
 
     def _take_prefetched(self, lookups: Lookups, manner: Manner) -> _PrefetchedBatch:
         if not self._prefetched:
@@ -262,8 +251,8 @@ class Pipeline:
 
         def fetch() -> Tensor:
             prefetched = None if early is None else early.result()
-            turn = Turn(routed.result(), manner.plan, step, manner.ledger)
-            return self._rows.receive_rows(self._rows.send_rows(turn, prefetched))
+            turn = LocalTurn(routed.result(), manner.plan, step, manner.ledger)
+            return finish(self._ranks.fetch(turn, prefetched))
 
         return Fetched(batch.lookups, routed, self._rows_worker.submit(fetch), manner, step)
 

@@ -15,7 +15,7 @@ these and 136 ms for the bare link).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ class PostedTransport(Transport):
             buffer = torch.from_numpy(self._incoming[source])
             self._receives[source] = self._group.recv([buffer], source, _FIRST)
 
-    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+    def _begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
         """Empty parts do not travel.
 
         A receive comes before the send, or gloo uses the link in one direction at a time. The calls are what
@@ -135,8 +135,12 @@ class PostedTransport(Transport):
                 works.append(self._group.recv([torch.from_numpy(heard[source])], source, _SWAPPED))
             if (part := message.part(target)).size:
                 works.append(self._group.send([torch.from_numpy(part)], target, _SWAPPED))
-        for work in works:
-            work.wait()
+
+        def end() -> None:
+            for work in works:
+                work.wait()
+
+        return end
 
     @property
     def _head_sizes_N(self) -> Ints:

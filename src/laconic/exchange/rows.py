@@ -2,7 +2,7 @@
 
 Both directions are the same: blocks of rows for every other rank are encoded in one call, their sizes announced with
 the bytes, and what arrives is decoded in one call. What this rank asks of itself never becomes bytes. Rows may come in
-two parts (``prefetched``). Each direction has two halves, ``send_`` and ``receive_``, between which a rank need not wait.
+two parts (``prefetched``). Everything is done in ``stages``, between which a rank need not wait.
 Shape legend: ``N`` ranks, ``M`` other ranks, ``T`` tables, ``R`` rows, ``D`` dimensions, ``C`` ids in all lists.
 """
 
@@ -33,6 +33,7 @@ from laconic.exchange.prefetched import (
     without,
 )
 from laconic.exchange.routing import block_starts
+from laconic.exchange.stages import Stages
 from laconic.exchange.tables.shards import Shards
 from laconic.exchange.transport import Buffers, Head, Heads, Message, Transport
 
@@ -98,7 +99,7 @@ class RowExchange:
         """Let something see what gradients become on their way; None: nobody."""
         self._observer = observer
 
-    def prefetch(self, turn: Turn, current: Routed) -> PrefetchedRows | None:
+    def prefetch(self, turn: Turn, current: Routed) -> Stages[PrefetchedRows | None]:
         """Send and receive the rows of a coming batch that the ``current`` one does not change; None if no table's may.
 
         Only exact tables can be prefetched. A lossy codec rounds a block as a whole, so two blocks would give other
@@ -123,6 +124,7 @@ class RowExchange:
         theirs = np.empty(int(theirs_N.sum()), np.uint8)
         sent, payload = self._encode(turn, coder, rows, sent_NT, start)
         self._send(sent, payload, Message.each(mine, mine_N))
+        yield
         heard = self.transport.hear()
         coming_MT = heard.counts_NK[others]
         if ((coming_MT < 0) | (coming_MT > answers_NT[others])).any():
@@ -150,7 +152,22 @@ class RowExchange:
             turn.ledger.accounts["forward"].add(entry, steps=0)
         return PrefetchedRows(received, sent_R, sent_NT, came_R, came_NT)
 
-    def send_rows(self, turn: Turn, prefetched: PrefetchedRows | None = None) -> _Sent:
+    def fetch(self, turn: Turn, prefetched: PrefetchedRows | None = None) -> Stages[torch.Tensor]:
+        """Send the rows that others asked for, and return those that this rank asked for."""
+        sent = self._send_rows(turn, prefetched)
+        yield
+        return self._receive_rows(sent)
+
+    def update(self, turn: Turn, gradient_RD: torch.Tensor) -> Stages[int]:
+        """Send gradients of the rows that were answered, and update those whose gradients come.
+
+        Returns the number of distinct rows.
+        """
+        sent = self._send_gradients(turn, gradient_RD)
+        yield
+        return (yield from self._receive_gradients(sent))
+
+    def _send_rows(self, turn: Turn, prefetched: PrefetchedRows | None) -> _Sent:
         """Send the rows that were asked for, but for those that have left."""
         start, service = perf_counter(), turn.routed.service
         remote, sent_NT = service.remote, service.answers_NT
@@ -163,8 +180,7 @@ class RowExchange:
         self._send(sent, payload)
         return sent
 
-    def receive_rows(self, sent: _Sent) -> torch.Tensor:
-        """Return the rows that this rank asked for."""
+    def _receive_rows(self, sent: _Sent) -> torch.Tensor:
         routed, prefetched = sent.turn.routed, sent.prefetched
         own, coming_NT = routed.service.own, routed.request.answers_NT
         received = self._empty(int(coming_NT.sum())) if prefetched is None else prefetched.received
@@ -179,8 +195,7 @@ class RowExchange:
         remote[~prefetched.came_R] = out
         return received
 
-    def send_gradients(self, turn: Turn, gradient_RD: torch.Tensor) -> _Sent:
-        """Send the gradients of the rows that were answered."""
+    def _send_gradients(self, turn: Turn, gradient_RD: torch.Tensor) -> _Sent:
         start, gradient = perf_counter(), gradient_RD.numpy()
         request, coder = turn.routed.request, self._coder(turn.plan)[1]
         owner_sums = self._owner_sums(turn.routed, coder)
@@ -200,10 +215,9 @@ class RowExchange:
         self._send(sent, payload)
         return sent
 
-    def receive_gradients(self, sent: _Sent) -> int:
-        """Update the rows whose gradients come; returns the number of distinct rows."""
+    def _receive_gradients(self, sent: _Sent) -> Stages[int]:
         turn, own, owner_sums = sent.turn, sent.own, sent.owner_sums
-        assert own is not None, "send_gradients comes first"
+        assert own is not None, "_send_gradients comes first"
         service, rank = turn.routed.service, self.layout.rank
         coming_NT, gradient_C = service.gradients_NT, service.gradient_C
         if owner_sums is not None:
@@ -220,7 +234,7 @@ class RowExchange:
         if self._before_update is not None:
             self._before_update.note(rows_C, coming, gradient_C)
         if owner_sums is not None:
-            self._sum_by_owners(owner_sums, turn, coming, gradient_C)
+            yield from self._sum_by_owners(owner_sums, turn, coming, gradient_C)
             kept = np.flatnonzero(~owner_sums.tables_T[service.list_C % len(owner_sums.tables_T)])
             rows_C = np.concatenate([rows_C[kept], owner_sums.rows_V])
             gradient_C = np.concatenate([gradient_C[kept], np.arange(end, len(coming))])
@@ -292,14 +306,16 @@ class RowExchange:
         may_T = self.layout.replicated_T & coder.exact_T
         return OwnerSums.choose(routed.service.list_C, routed.service.rows_C, may_T, self.layout.ranks)
 
-    def _sum_by_owners(self, owner_sums: OwnerSums, turn: Turn, coming: Rows, gradient_C: Ints) -> None:
+    def _sum_by_owners(
+        self, owner_sums: OwnerSums, turn: Turn, coming: Rows, gradient_C: Ints
+    ) -> Stages[None]:
         """Fill the last rows of ``coming`` with the sums of all ranks' gradients of replicated rows."""
         start = perf_counter()
         rows_KD = np.empty((len(owner_sums.at_K), self._dim), coming.dtype)
         mine = owner_sums.rank_K == self.layout.rank
         rows_KD[mine] = coming[gradient_C[owner_sums.at_K[mine]]]
         out_VD = coming[len(coming) - len(owner_sums.rows_V) :]
-        owner_sums.exchange(self.transport, rows_KD, out_VD, turn.routed.turn, turn.plan.digest)
+        yield from owner_sums.exchange(self.transport, rows_KD, out_VD, turn.routed.turn, turn.plan.digest)
         waited = self.transport.take_time()
         if turn.ledger is not None:
             sent_T = owner_sums.sent_rows_T(self.layout.rank) * (self._dim * coming.itemsize)

@@ -23,6 +23,7 @@ from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import IdExchange
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.rows import RowExchange, Turn
+from laconic.exchange.stages import Stages
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.shards import Shards
@@ -70,16 +71,15 @@ class StaleCopies:
         self._touched_H[rows] = True
         self._gradient_HD[rows] += gradients[gradient_C[hot]]
 
-    def synchronize(self, number: int, plan: ExchangePlan, step: int, ledger: Ledger) -> None:
+    def synchronize(self, number: int, plan: ExchangePlan, step: int, ledger: Ledger) -> Stages[None]:
         """Make copies equal on all ranks, which call it alike, at a turn of this number; the plan is that of all parts."""
         rows_U = np.flatnonzero(self._touched_H)
         for equal, copies in zip(self._equal, self._matrices, strict=True):
             copies[rows_U] = equal[rows_U]
-        routed = self._ids.route(self._lookups(rows_U), number, plan.coded_ids, self._ledger)
+        routed = yield from self._ids.route(self._lookups(rows_U), number, plan.coded_ids, self._ledger)
         copied = replace(plan, tables=plan.tables[self._tables :])
         turn, gradient_UD = Turn(routed, copied, step, self._ledger), self._gradient_HD[rows_U]
-        exchange = self._exchange
-        exchange.receive_gradients(exchange.send_gradients(turn, torch.from_numpy(gradient_UD)))
+        yield from self._exchange.update(turn, torch.from_numpy(gradient_UD))
         self._forget(rows_U)
         ledger.take_over(self._ledger, self._tables)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -160,10 +160,20 @@ class Transport(ABC):
 
     def swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
         """Send a message whose sizes all ranks know, and take theirs."""
+        self.begin_swap(out, message, sizes_N)()
+
+    def begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
+        """Begin to swap; what is returned fills ``out``, and is called before anything else is sent."""
         self.bytes_sent += message.sent_bytes(self.rank)
         _part(out, sizes_N, self.rank)[:] = message.part(self.rank)
         with self._waiting():
-            self._swap(out, message, sizes_N)
+            end = self._begin_swap(out, message, sizes_N)
+
+        def finish() -> None:
+            with self._waiting():
+                end()
+
+        return finish
 
     def take_time(self) -> float:
         """Return the seconds spent in messages since the last call."""
@@ -200,8 +210,8 @@ class Transport(ABC):
         """Fill ``out`` but for this rank's own part."""
 
     @abstractmethod
-    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
-        """Send, and fill ``out`` but for this rank's own part."""
+    def _begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
+        """Send; what is returned fills ``out`` but for this rank's own part."""
 
 
 class Buffers:

@@ -6,6 +6,7 @@ Every transport of a process group has a group of its own, so that directions ma
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import RLock
@@ -72,10 +73,11 @@ class GroupWorld:
 
 
 class LocalWorld:
-    """Ranks in one process, a thread each, that hand messages over in memory: ``LocalWorld(4).of(2)``."""
+    """Ranks in one process that hand messages over in memory: ``LocalWorld(4).of(2)``."""
 
-    def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
+    def __init__(self, ranks: int, patience_s: float = _PATIENCE_S) -> None:
+        """``patience_s``: how long a rank waits for a message; 0 where one thread takes all ranks through their stages."""
+        self.ranks, self._patience_s = ranks, patience_s
         self._queues: defaultdict[tuple[int, int, int], SimpleQueue[Any]] = defaultdict(SimpleQueue)
         self._opened = [0] * ranks
         self._failed = False
@@ -94,7 +96,7 @@ class LocalWorld:
             incoming = {other: self._queues[number, other, rank] for other in others}
             if self._failed:
                 self.fail()
-        return _LocalTransport(name, rank, outgoing, incoming)
+        return _LocalTransport(name, rank, outgoing, incoming, self._patience_s)
 
     def fail(self) -> None:
         """Let every rank that waits for a message, or will, end with ``CommError``."""
@@ -131,9 +133,10 @@ class _LocalTransport(Transport):
         rank: int,
         outgoing: dict[int, SimpleQueue[Any]],
         incoming: dict[int, SimpleQueue[Any]],
+        patience_s: float,
     ) -> None:
         super().__init__(name, rank, 1 + len(outgoing))
-        self._outgoing, self._incoming = outgoing, incoming
+        self._outgoing, self._incoming, self._patience_s = outgoing, incoming, patience_s
         self._own_heads: Ints = np.empty(0, np.int64)
 
     def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
@@ -154,17 +157,17 @@ class _LocalTransport(Transport):
         for other in self._incoming:
             parts[other][:] = self._next(other)
 
-    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+    def _begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
         for other, queue in self._outgoing.items():
             queue.put(message.part(other).copy())
-        self._receive(out, sizes_N)
+        return lambda: self._receive(out, sizes_N)
 
     def _next(self, source: int) -> Any:
         try:
-            value = self._incoming[source].get(timeout=_PATIENCE_S)
+            value = self._incoming[source].get(timeout=self._patience_s)
         except Empty as error:
             raise CommError(
-                f"{self.name}: expected a message of rank {source} within {_PATIENCE_S} s, got none; "
+                f"{self.name}: expected a message of rank {source} within {self._patience_s:g} s, got none; "
                 "every rank of this process must take the same steps"
             ) from error
         if value is _FAILED:
@@ -196,9 +199,12 @@ class _CollectiveTransport(Transport):
         return heard.reshape(self.ranks, -1)
 
     def _receive(self, out: Values, sizes_N: Ints) -> None:
-        self._swap(out, self._under_way.pop(0), sizes_N)
+        self._all_to_all(out, self._under_way.pop(0), sizes_N)
 
-    def _swap(self, out: Values, message: Message, sizes_N: Ints) -> None:
+    def _begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
+        return lambda: self._all_to_all(out, message, sizes_N)
+
+    def _all_to_all(self, out: Values, message: Message, sizes_N: Ints) -> None:
         sent = np.concatenate([message.part(rank) for rank in range(self.ranks)])
         ours, theirs = torch.from_numpy(sent), torch.from_numpy(out)
         dist.all_to_all_single(theirs, ours, sizes_N.tolist(), message.sizes_N.tolist(), group=self._group)

@@ -55,7 +55,7 @@ class RehearsedEmbeddings(nn.Module):
         self.dim, self.ranks, self.policy = dim, ranks, policy
         self.exchange = Rehearsal(tuple(tables), ranks, dim, optimizer or RowwiseAdagrad(), hot)
         self.layout = Layout(tuple(tables), ranks, 0)
-        initialize_rows(self.exchange.weight_RD, self.exchange.whole, HotRows(tables), seed)
+        initialize_rows([(self.exchange.weight_RD, self.exchange.whole)], HotRows(tables), seed)
         self.ledger = Ledger(tuple(part.name for part in self.exchange.hot.parts))
         self.step = 0
         """Training steps begun."""

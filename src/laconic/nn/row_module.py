@@ -5,30 +5,33 @@ Shape legend: ``D`` dimensions, ``R`` rows of this rank.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from laconic.errors import ConfigError
-from laconic.exchange import Layout, RowOptimizer
-from laconic.exchange.exchange_plan import Policy, expect_policy
+from laconic.exchange import RowOptimizer
+from laconic.exchange.exchange_plan import expect_policy
 from laconic.exchange.tables.shards import TableShards
+from laconic.nn.pipelined import PipelinedEmbeddings
 
 __all__ = ["RowModule", "check_settings"]
 
 
-class RowModule(nn.Module):
-    """A rank's rows, as torch's machinery finds them."""
+class RowModule(PipelinedEmbeddings):
+    """One rank's rows, as torch's machinery finds them."""
 
-    layout: Layout
-    policy: Policy | None
-    dim: int
-    _shards: TableShards
-    _placed: str
-    """Stands for hot and warm rows, which have places of their own."""
+    @property
+    def _shards(self) -> TableShards:
+        return self._ranks[0].shards
+
+    @property
+    def _places(self) -> str:
+        """Text that stands for hot and warm rows, which have places of their own."""
+        return self._ranks[0].places
 
     @property
     def optimizer(self) -> RowOptimizer:
@@ -52,26 +55,17 @@ class RowModule(nn.Module):
         """Optimizer state of these rows, if there is any."""
         return self._shards.state_R
 
-    @property
-    @abstractmethod
-    def step(self) -> int:
-        """Training steps begun."""
-
-    @step.setter
-    @abstractmethod
-    def step(self, step: int) -> None: ...
-
     def get_extra_state(self) -> dict[str, Any]:
         """Return this rank's shards, optimizer state and step for ``state_dict``; every rank has its own."""
         self._settle_copies()
         rank, ranks = self.layout.rank, self.layout.ranks
-        rows = {"weight": self.weight_RD, "state": self.state_R, "placed": self._placed}
+        rows = {"weight": self.weight_RD, "state": self.state_R, "placed": self._places}
         return {"rank": rank, "ranks": ranks, "step": self.step, **rows}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take back what ``get_extra_state`` returned on this rank of as many."""
-        kind = (self.weight_RD.shape, self.state_R is None, self._placed)
-        if (state["weight"].shape, state["state"] is None, state.get("placed", self._placed)) != kind:
+        kind = (self.weight_RD.shape, self.state_R is None, self._places)
+        if (state["weight"].shape, state["state"] is None, state.get("placed", self._places)) != kind:
             raise ConfigError(
                 f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, got "
                 f"{tuple(state['weight'].shape)}; tables, ranks, optimizer, hot or warm rows differ"
@@ -97,7 +91,8 @@ class RowModule(nn.Module):
         saved = self.get_extra_state()  # waits for the last update
         other = type(self).__new__(type(self))
         memo[id(self)] = other
-        self._make_again(other, deepcopy(self.policy, memo))
+        placed, policy = replace(self._placed, optimizer=self.optimizer), deepcopy(self.policy, memo)
+        PipelinedEmbeddings.__init__(other, placed, policy, 0, self._worlds)
         other.set_extra_state(saved)
         return other.train(self.training)
 
@@ -119,18 +114,6 @@ class RowModule(nn.Module):
                 f"{converted.device}; choose dtype when you make them, convert the rest of the model by itself"
             )
         return self
-
-    @abstractmethod
-    def _make_again(self, other: Self, policy: Policy | None) -> None:
-        """Initialize another module as this one was."""
-
-    @abstractmethod
-    def _settle(self) -> None:
-        """Wait until rows are as the last ``backward`` leaves them."""
-
-    @abstractmethod
-    def _settle_copies(self) -> None:
-        """Do the same, and raise if copies of rows differ between ranks."""
 
 
 def check_settings(dim: int, dtype: torch.dtype, policy: object, hot_every: int) -> None:

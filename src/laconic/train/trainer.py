@@ -272,7 +272,7 @@ class Trainer:
         with torch.no_grad():
             pending = self.embeddings.start(lookups)
         rows_RD = pending.fetched.received.result().numpy()
-        answers_NT = pending.fetched.routed.result().request.answers_NT
+        answers_NT = pending.fetched.routed.result().ranks[0].request.answers_NT
         layout = self.embeddings.layout
         others = [rank for rank in range(layout.ranks) if rank != layout.rank]
         tables = len(layout.tables)  # of copies nobody answers any

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -18,31 +19,35 @@ __all__ = ["initialize_rows"]
 _CHUNK = 1 << 16
 
 
-def initialize_rows(weight_RD: Tensor, layout: Layout, hot: HotRows, seed: int) -> None:
-    """Fill a rank's shards and copies: uniform within 1 / sqrt(rows of the table), as DLRM does.
+def initialize_rows(ranks: Sequence[tuple[Tensor, Layout]], hot: HotRows, seed: int) -> None:
+    """Fill shards and copies: uniform within 1 / sqrt(rows of the table), as DLRM does.
 
-    The layout is that of all parts.
+    ``ranks``: rows of each rank and its layout, that of all parts. What several ranks have is drawn once.
     """
     if not 0 <= seed < 2**63:
         raise ConfigError(f"embeddings.seed: expected 0 to 2^63 - 1, got {seed!r}")
     for p, t in enumerate(hot.table_P):
-        table, at = hot.tables[t], int(layout.base_T[p])
-        shard = range(table.rows)[layout.shard_ids(p, layout.rank)] if p == t else None
-        pieces = _chunks_of_copies(hot.ids[t]) if shard is None else _chunks(shard)
-        for chunk, wanted, count in pieces:
-            rows_RD = weight_RD[at : at + count]
-            _fill(rows_RD, seed, int(t), table.rows, chunk, wanted)
-            at += count
+        table = hot.tables[t]
+        wanted: defaultdict[int, list[tuple[Tensor, slice | Tensor]]] = defaultdict(list)
+        for weight_RD, layout in ranks:
+            at = int(layout.base_T[p])
+            shard = range(table.rows)[layout.shard_ids(p, layout.rank)] if p == t else None
+            for chunk, places, count in _chunks_of_copies(hot.ids[t]) if shard is None else _chunks(shard):
+                wanted[chunk].append((weight_RD[at : at + count], places))
+                at += count
+        for chunk, parts in wanted.items():
+            _fill(parts, seed, int(t), table.rows, chunk)
 
 
-def _fill(rows_RD: Tensor, seed: int, t: int, rows: int, chunk: int, wanted: slice | Tensor) -> None:
-    """Give rows the first values of those that are ``wanted`` of a chunk."""
+def _fill(parts: Sequence[tuple[Tensor, slice | Tensor]], seed: int, t: int, rows: int, chunk: int) -> None:
+    """Give rows the first values of those places of a chunk that are theirs."""
     limit = rows**-0.5
     # torch's generator keeps 32 bits of its seed; a key has 128
     generator = np.random.Generator(np.random.Philox(key=[seed, t << 32 | chunk]))
-    shape = (min(_CHUNK, rows - chunk * _CHUNK), rows_RD.shape[1])
-    values = torch.from_numpy(generator.random(shape, np.float32)).to(rows_RD.dtype)
-    torch.mul(values[wanted], 2 * limit, out=rows_RD).sub_(limit)
+    shape = (min(_CHUNK, rows - chunk * _CHUNK), parts[0][0].shape[1])
+    values = torch.from_numpy(generator.random(shape, np.float32)).to(parts[0][0].dtype)
+    for rows_RD, places in parts:
+        torch.mul(values[places], 2 * limit, out=rows_RD).sub_(limit)
 
 
 def _chunks(ids: range) -> Iterator[tuple[int, slice, int]]:

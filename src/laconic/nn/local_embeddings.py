@@ -1,0 +1,67 @@
+"""Embeddings of all ranks of a run in one process: rows, gradients and bytes are those of as many processes.
+
+Used like ``ShardedEmbeddings``, with batches of all ranks together. ``exchange.local`` says how ranks share a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from laconic.errors import ConfigError
+from laconic.exchange import RowOptimizer, RowwiseAdagrad, Table
+from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.rank import Placed
+from laconic.exchange.world import LocalWorld
+from laconic.nn.pipelined import PipelinedEmbeddings
+from laconic.nn.row_module import check_settings
+
+__all__ = ["LocalEmbeddings"]
+
+
+class LocalEmbeddings(PipelinedEmbeddings):
+    """All ranks of a run. Bytes in the ledger are those of all ranks together, steps those of one."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        dim: int,
+        ranks: int,
+        *,
+        optimizer: RowOptimizer | None = None,
+        policy: Policy | None = None,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        hot: Mapping[str, Any] | None = None,
+        hot_every: int = 1,
+        warm: Mapping[str, Any] | None = None,
+        cold_folder: str | Path | None = None,
+        look_ahead: bool = False,
+    ) -> None:
+        """Take the settings of ``ShardedEmbeddings``; ``ranks`` is their number in the run."""
+        check_settings(dim, dtype, policy, hot_every)
+        if ranks < 1:
+            raise ConfigError(f"embeddings.ranks: expected at least 1, got {ranks!r}")
+        world = LocalWorld(ranks, patience_s=0)
+        kind = (tuple(tables), dim, dtype, optimizer or RowwiseAdagrad())
+        folder = None if cold_folder is None else Path(cold_folder)
+        placed = Placed(*kind, hot, hot_every, warm, folder, look_ahead)
+        super().__init__(placed, policy, seed, [world.of(rank) for rank in range(ranks)])
+
+    def table(self, name: str) -> tuple[Tensor, Tensor | None]:
+        """Return all rows of a table, in the order of their ids, and their optimizer state: copies."""
+        self._settle_copies()
+        rows = next((table.rows for table in self.layout.tables if table.name == name), 0)
+        first = self._ranks[0].shards
+        weight = torch.empty(rows, self.dim, dtype=first.weight_RD.dtype)
+        state = None if first.state_R is None else torch.empty(rows, dtype=first.weight_RD.dtype)
+        for rank in self._ranks:
+            ids, weight_RD, state_R = rank.shards.view(name)
+            weight[ids.start : ids.stop : ids.step] = weight_RD
+            if state is not None and state_R is not None:
+                state[ids.start : ids.stop : ids.step] = state_R
+        return weight, state
