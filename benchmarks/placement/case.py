@@ -191,7 +191,7 @@ def choose_places(case: Case, problem: Problem, contender: Contender, folder: Pa
     ``contender`` says what is sent; the planner comes first, and then what others would do.
     """
     best = plan_tables(problem)
-    found = {(best.choices, best.look_ahead): (best, ["planned"])}
+    found = {(best.places, best.look_ahead): (best, ["planned"])}
     for name, baseline in BASELINES.items():
         choices = tuple(baseline(problem))
         if problem.shortage(choices) <= 0:
@@ -205,7 +205,7 @@ def write_places(
     case: Case, problem: Problem, contender: Contender, folder: Path, planned: Planned, names: Sequence[str]
 ) -> Chosen:
     """Write the plan file of a choice; the first of ``names`` is its own."""
-    choices, path = planned.choices, folder / f"{names[0]}.toml"
+    choices, path = planned.places, folder / f"{names[0]}.toml"
     hot = {
         table.name: hottest_ids(case.access.table(table.name), choice.hot)
         for table, choice in zip(problem.workload.tables, choices, strict=True)

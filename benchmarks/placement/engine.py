@@ -104,7 +104,7 @@ class Engine:
     """By what they are sent as."""
     codec_gb_s: dict[str, tuple[float, float]]
     """Encoding and decoding of rows, by what they are sent as."""
-    look_ahead: float = 0.0
+    prefetch_overlap: float = 0.0
     """Share of computation during which rows of the next step can travel."""
 
     def problem(
@@ -130,13 +130,13 @@ class Engine:
             update_ns=0,
             overlap=links.overlap,
             dense_overlap=links.dense_overlap,
-            look_ahead=self.look_ahead,
+            prefetch_overlap=self.prefetch_overlap,
         )
         return Problem(cluster, workload, speeds)
 
     def exact_sends(self, case: Case, hosts: int, rate_mbit: float) -> Sends:
         """Choose what loses nothing and is predicted to be fastest at this rate, for a planner's places."""
-        choices = plan_tables(self.problem(case, hosts, rate_mbit, Sends())).choices
+        choices = plan_tables(self.problem(case, hosts, rate_mbit, Sends())).places
         every = [
             Sends(rows=rows, dense=dense) for rows in ("exact", "lossless") for dense in ("exact", "lossless")
         ]
@@ -181,7 +181,7 @@ def calibrate(pool: WorkerPool, case: Case, folder: Path, say: Callable[[str], N
             "lossless": _codec_gb_s(last[lossless.name], last[row.name]),
             "bounded": _codec_gb_s(last[coded.name], last[row.name]),
         },
-        look_ahead=max(
+        prefetch_overlap=max(
             _window(case.model.dim, found[ALONE.name], found[lossless.name], found[ahead.name])
             for found in answers.values()
         ),
@@ -241,7 +241,7 @@ def _window(dim: int, alone: Placed, without: Placed, ahead: Placed) -> float:
     rows = ahead.before["forward"] / (4 * dim)
     pairs = zip(without.turn_ms, ahead.turn_ms, strict=True)
     gained_ms = statistics.median(one - other for one, other in pairs)
-    gained_ms += 1e-6 * EngineSpeeds().early_ns * rows
+    gained_ms += 1e-6 * EngineSpeeds().prefetch_ns * rows
     return min(max(gained_ms / usual_ms(alone), 0.0), 1.0)
 
 

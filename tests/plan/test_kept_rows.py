@@ -48,7 +48,7 @@ def test_a_table_that_does_not_fit_keeps_as_many_rows_as_memory_has_room_for(ran
     cluster = Cluster.alike(ranks, memory_gb=0.0005, mbps=10_000, tiers=DISK)
     small = problem([table("user", 100_000, exponent=1.1)], cluster)
     planned = plan_tables(small)
-    (choice,) = planned.choices
+    (choice,) = planned.places
     assert (choice.kind, choice.hot) == (COLD, 0)
     room = ranks * 0.0005 * GB / small.workload.row_bytes
     assert room - ranks <= choice.warm <= room
@@ -60,7 +60,7 @@ def test_a_table_that_does_not_fit_keeps_as_many_rows_as_memory_has_room_for(ran
 
 def test_without_known_ids_no_row_is_warm():
     cluster = Cluster.alike(2, memory_gb=0.0005, mbps=10_000, tiers=DISK)
-    (choice,) = plan_tables(problem([table("user", 100_000, known=0)], cluster)).choices
+    (choice,) = plan_tables(problem([table("user", 100_000, known=0)], cluster)).places
     assert choice == COLD
 
 
@@ -70,11 +70,11 @@ def test_memory_goes_to_the_table_whose_rows_are_asked_for_and_all_is_used():
     busy, idle = table("busy", 20_000, exponent=0.6, bag=8.0), table("idle", 7000, exponent=0.6, bag=0.1)
     small = problem([idle, busy], cluster)
     planned = plan_tables(small)
-    of_idle, of_busy = planned.choices
+    of_idle, of_busy = planned.places
     assert of_busy.cold
     assert of_busy.warm > 3 * max(of_idle.warm, 1)
     assert of_idle.cold
-    used_N = small.total_KN(planned.choices)[Resource.RAM]
+    used_N = small.total_KN(planned.places)[Resource.RAM]
     assert (used_N > 0.999 * 0.0005 * GB).all()
     assert planned.gap < 0.02
 
@@ -82,7 +82,7 @@ def test_memory_goes_to_the_table_whose_rows_are_asked_for_and_all_is_used():
 def test_what_fits_in_memory_is_in_no_file():
     cluster = Cluster.alike(2, memory_gb=1, mbps=1000, tiers=DISK)
     planned = plan_tables(problem([table("a", 5000), table("b", 900)], cluster))
-    assert not any(choice.cold or choice.warm for choice in planned.choices)
+    assert not any(choice.cold or choice.warm for choice in planned.places)
 
 
 def test_memory_is_shared_by_what_rows_save():

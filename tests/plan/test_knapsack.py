@@ -185,9 +185,9 @@ def test_a_budget_below_the_least_harm_is_refused_with_both():
 
 def test_options_that_are_not_finite_are_not_taken():
     assert solve([[Option(0, math.inf), Option(math.inf, 0), Option(7, 0)]], 1.0).chosen == (2,)
-    with pytest.raises(ConfigError, match="part 0 has no option of finite cost and harm"):
+    with pytest.raises(ConfigError, match="item 0 has no option of finite cost and harm"):
         solve([[Option(0, math.nan)]], 1.0)
-    with pytest.raises(ConfigError, match="part 1 has no option of finite cost and harm"):
+    with pytest.raises(ConfigError, match="item 1 has no option of finite cost and harm"):
         solve([[Option(1, 1)], []], 5)
 
 

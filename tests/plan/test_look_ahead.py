@@ -30,7 +30,7 @@ def test_early_rows_are_those_that_nobody_needed_before(hot, bag):
         travelling = needed[needed >= hot]  # rows are in the order of their frequency
         early.append(len(np.setdiff1d(travelling, before)))
         all_rows.append(len(travelling))
-    expected = small.load(0, Place("row", hot=hot)).early
+    expected = small.load(0, Place("row", hot=hot)).prefetched
     assert expected == pytest.approx(np.sum(early) / np.sum(all_rows), rel=0.02)
 
 
@@ -46,27 +46,27 @@ def test_early_rows_are_those_that_nobody_needed_before(hot, bag):
 )
 def test_only_rows_that_arrive_as_they_are_travel_early(choice, forward, some):
     load = replace(table("t", ROWS), forward=forward)
-    assert (problem([load]).load(0, choice).early > 0) == some
+    assert (problem([load]).load(0, choice).prefetched > 0) == some
 
 
 def _step(mbps, **speeds):
     cluster = Cluster.alike(2, memory_gb=1, mbps=mbps, step_ms=20)
-    speeds = {"overlap": 0.0, "early_ns": 0.0, **speeds}
+    speeds = {"overlap": 0.0, "prefetch_ns": 0.0, **speeds}
     dealt = problem([table("t", 10**6, exponent=0.8)], cluster, batch=2048, **speeds)
     choices = [Place("row")]
-    return dealt.step(choices), dealt.step(choices, look_ahead=True), dealt.load(0, choices[0]).early
+    return dealt.step(choices), dealt.step(choices, look_ahead=True), dealt.load(0, choices[0]).prefetched
 
 
 def test_a_step_gains_what_fits_into_computation():
-    plain, ahead, early = _step(100, look_ahead=0.1)
+    plain, ahead, early = _step(100, prefetch_overlap=0.1)
     assert plain.step_s - ahead.step_s == pytest.approx(0.1 * 0.020)
-    assert ahead.ahead_s == pytest.approx(plain.step_s - ahead.step_s)
-    plain, ahead, early = _step(100, look_ahead=1.0)
+    assert ahead.prefetch_saves_s == pytest.approx(plain.step_s - ahead.step_s)
+    plain, ahead, early = _step(100, prefetch_overlap=1.0)
     assert plain.step_s - ahead.step_s == pytest.approx(early * plain.phases["forward"], rel=1e-3)
 
 
 def test_what_is_hidden_already_is_not_hidden_twice():
-    plain, ahead, _ = _step(10_000, look_ahead=1.0, overlap=1.0)
+    plain, ahead, _ = _step(10_000, prefetch_overlap=1.0, overlap=1.0)
     assert plain.step_s == ahead.step_s == plain.busy_s
 
 
@@ -76,5 +76,5 @@ def test_a_plan_looks_ahead_where_links_are_slow(mbps, looks):
     tables = [table("t", 10**6, exponent=0.8, known=0), table("u", 10**5, known=0)]
     planned = plan_tables(problem(tables, cluster, batch=2048))
     assert planned.look_ahead == looks
-    assert (planned.time.ahead_s > 0) == looks
+    assert (planned.time.prefetch_saves_s > 0) == looks
     assert planned.gap < 0.05

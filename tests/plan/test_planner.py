@@ -59,7 +59,7 @@ def test_the_plan_is_the_best_of_all_plans(cluster, hot_every, monkeypatch):
     assert planned.bound_s <= best * (1 + 1e-6)
     assert planned.time.step_s <= best * 1.03 * (1 + 1e-6)
     assert planned.time.step_s <= planned.bound_s * (1 + planned.gap) * (1 + 1e-9)
-    assert small.shortage(planned.choices) == 0
+    assert small.shortage(planned.places) == 0
 
 
 clusters = st.builds(
@@ -114,13 +114,13 @@ def test_a_plan_fits_and_no_baseline_is_better(cluster, loads, batch, hot_every)
     except PlanError:
         assert not fitting
         return
-    total_KN = small.total_KN(planned.choices)
+    total_KN = small.total_KN(planned.places)
     assert (total_KN[Resource.RAM] <= cluster.memory_N).all()
     assert (total_KN[Resource.FILE_SPACE] <= small.timeline.file_space_N).all()
     assert planned.time.step_s >= planned.bound_s * (1 - 1e-6)
     for choices in fitting:
         assert planned.time.step_s <= small.step(choices).step_s * 1.03 * (1 + 1e-6)
-    for load, choice in zip(named, planned.choices, strict=True):
+    for load, choice in zip(named, planned.places, strict=True):
         assert 0 <= choice.hot <= choice.hot + choice.warm <= load.known
         assert choice.cold or not choice.warm
         assert (choice.owner is not None) == (choice.sharding == "table")
@@ -130,9 +130,9 @@ def test_slow_links_get_less_to_do():
     cluster = two_kinds(egress_mbps=20, ingress_mbps=500)
     small = problem([table(f"t{i}", 20_000, known=0, backward=8.0) for i in range(6)], cluster)
     planned = plan_tables(small)
-    out_N = small.total_KN(planned.choices)[Resource.FORWARD_OUT]
+    out_N = small.total_KN(planned.places)[Resource.FORWARD_OUT]
     assert out_N[2:].max() < 0.1 * out_N[:2].min()
-    assert {choice.owner for choice in planned.choices} == {0, 1}
+    assert {choice.owner for choice in planned.places} == {0, 1}
     assert planned.time.step_s < 0.5 * small.step(BASELINES["row"](small)).step_s
 
 
@@ -147,15 +147,15 @@ def test_long_bags_are_pooled_and_tables_with_small_gradients_copied():
     cluster = Cluster.alike(2, memory_gb=1, mbps=100)
     tags = table("tags", 100_000, exponent=0.3, bag=100.0, known=0)
     copied = table("copied", 5000, forward=1.0, backward=8.0, known=0)
-    assert plan_tables(problem([tags], cluster, batch=1024)).choices[0].send == "pooled"
-    assert plan_tables(problem([copied], cluster, batch=1024)).choices[0].kind == Place("replicated")
+    assert plan_tables(problem([tags], cluster, batch=1024)).places[0].send == "pooled"
+    assert plan_tables(problem([copied], cluster, batch=1024)).places[0].kind == Place("replicated")
 
 
 def test_what_gains_next_to_nothing_is_not_done():
     cluster = Cluster.alike(2, memory_gb=1, mbps=10_000, step_ms=100)
     tiny = table("tiny", 300, forward=1.0, backward=8.0)
     planned = plan_tables(problem([tiny], cluster))
-    assert planned.choices == (Place("row"),)
+    assert planned.places == (Place("row"),)
     assert planned.gap < 0.001
 
 
@@ -164,7 +164,7 @@ def test_rows_in_files_are_hot_and_warm_where_both_pay():
     disk = [{"name": "disk", "memory_gb": 1, "mbps": 80}]
     cluster = Cluster.alike(2, memory_gb=0.0003, mbps=10, tiers=disk)
     small = problem([table("user", 50_000, exponent=1.3, known=9000)], cluster, hot_every=50)
-    (choice,) = plan_tables(small).choices
+    (choice,) = plan_tables(small).places
     assert choice.cold
     assert choice.hot > 0
     assert choice.warm > 0
@@ -175,7 +175,7 @@ def test_rows_in_files_are_hot_and_warm_where_both_pay():
 def test_one_rank_keeps_everything():
     small = problem(THREE, Cluster.alike(1, memory_gb=1, mbps=100, step_ms=5))
     planned = plan_tables(small)
-    assert {choice.kind for choice in planned.choices} == {Place("row")}
+    assert {choice.kind for choice in planned.places} == {Place("row")}
     assert planned.time.wire_s == 0
 
 

@@ -109,7 +109,7 @@ def plan(
     problem = _problem(cluster_file, workload, measured, overlap)
     with Console(stderr=True).status("planning"):
         planned = plan_tables(problem)
-        explained = explain(problem, planned.choices)
+        explained = explain(problem, planned.places)
         others = _baselines(problem) if compare or json_file is not None else []
     hot, warm = _ids(access, explained, problem.ranks)
     written = write_plan(out, plan_of(problem, planned, explained, warm), hot, warm)
@@ -286,7 +286,7 @@ def _ids(
     hot: dict[str, Any] = {}
     warm: dict[str, Any] = {}
     for table in explained:
-        choice = table.choice
+        choice = table.place
         assert access is not None or not choice.hot + choice.warm, "without a profile no id is known"
         if access is not None and choice.hot:
             hot[table.name] = hottest_ids(access.table(table.name), choice.hot)

@@ -27,8 +27,8 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
     )
     console.print(_tables(explained))
     for table in explained:
-        if table.choice.cold:
-            kept = table.choice.hot + table.choice.warm
+        if table.place.cold:
+            kept = table.place.hot + table.place.warm
             console.print(
                 f"{table.name}: of {table.rows:,} rows in files, memory has {f'the {kept:,} most frequent' if kept else 'none'}, "
                 f"{share(table.kept)} of lookups; a step reads and writes {bytes_text(table.file_bytes)} of them",
@@ -49,7 +49,7 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
         unless = " without looking ahead"
         console.print(
             f"look-ahead: rows that a step does not change travel while it computes, which saves "
-            f"{milliseconds(1e3 * time.ahead_s)}"
+            f"{milliseconds(1e3 * time.prefetch_saves_s)}"
         )
     console.print(
         f"no plan takes less than {milliseconds(1e3 * planned.bound_s)}{unless}: this one is within {share(planned.gap)}"
@@ -87,7 +87,7 @@ def plan_result(
         "bound_ms": 1e3 * planned.bound_s,
         "gap": planned.gap,
         "look_ahead": planned.look_ahead,
-        "look_ahead_saves_ms": 1e3 * time.ahead_s,
+        "look_ahead_saves_ms": 1e3 * time.prefetch_saves_s,
         "compute_ms": 1e3 * time.compute_s,
         "busy_ms": 1e3 * time.busy_s,
         "wire_ms": 1e3 * time.wire_s,
@@ -96,7 +96,7 @@ def plan_result(
         "tables": [
             {
                 "name": table.name,
-                "place": str(table.choice),
+                "place": str(table.place),
                 "bytes_sent": table.sent.total,
                 "ram_bytes": table.ram,
                 "kept": table.kept,
@@ -130,7 +130,7 @@ def _tables(explained: list[Explained]) -> Table:
         shown.add_row(
             Text(table.name),
             f"{table.rows:,}",
-            str(table.choice),
+            str(table.place),
             bytes_text(table.sent.total),
             bytes_text(table.ram),
             *other,

@@ -1,4 +1,4 @@
-"""How often the rows of a table are looked up: runs of equally likely rows, the likeliest first.
+"""Frequencies of a table's rows, as runs of equally likely rows, the likeliest first.
 
 ``probability_G[g]`` is the probability that one lookup hits one given row of run ``g``, which has
 ``count_G[g]`` rows. Runs keep a table small on paper: a trillion rows by Zipf's law are about 6,000
@@ -7,10 +7,9 @@ those of lookups in the whole table, so their share is below 1.
 
 The hottest rows of all tables together need one threshold. A row of probability p is missed by
 ``b`` samples of ``l`` lookups each with probability ``(1 - p) ** (l b) = exp(-r b)``, so its *rate*
-is ``r = -l ln(1 - p)``, nearly ``l p``. Rows of equal size compete for the same memory: the best
-``k`` to copy are those with the highest rates, whatever table they are in and however large the
-batch (``docs/papers/avoidance.md``, proposition 3). Shape legend: ``T`` tables, ``G`` runs, ``R``
-rows.
+is ``r = -l ln(1 - p)``, nearly ``l p``. Rows of equal size compete for the same memory. The best
+``k`` to copy are those with the highest rates, in any table and for any batch
+(``docs/papers/avoidance.md``, proposition 3). Shape legend: ``T`` tables, ``G`` runs, ``R`` rows.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ class Frequencies:
     """Rows of each run, at least one."""
 
     probability_G: Floats
-    """That one lookup hits one given row of the run; strictly falling."""
+    """Probability that one lookup hits one given row of the run; strictly falling."""
 
     lookups_per_sample: float = 1.0
-    """Mean ids of a bag."""
+    """Mean number of ids of a bag."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "count_G", _frozen(np.asarray(self.count_G, np.int64)))
@@ -93,17 +92,17 @@ class Frequencies:
 
     @classmethod
     def uniform(cls, rows: int, lookups_per_sample: float = 1.0) -> Frequencies:
-        """Every row is as likely."""
+        """Make a table whose rows are equally likely."""
         rows = _checked_rows(rows)
         return cls(np.array([rows]), np.array([1 / rows]), lookups_per_sample)
 
     @classmethod
     def zipf(cls, rows: int, exponent: float, lookups_per_sample: float = 1.0) -> Frequencies:
-        """Row k (from 1) has a probability close to ``k ** -exponent``, normalized.
+        """Give row k (from 1) a probability close to ``k ** -exponent``, normalized.
 
         It is the integral of ``x ** -exponent`` from k - 1/2 to k + 1/2, the law of
-        ``laconic.data``'s generator: closed, so that the tail costs nothing. The first 4,096 rows
-        are runs of their own; behind them rows whose places differ by 1 % share their mean
+        ``laconic.data``'s generator, in closed form, so that the tail costs nothing. Each of the
+        first 4,096 rows is a run. Behind them, rows whose places differ by 1 % share their mean
         probability.
         """
         rows = _checked_rows(rows)
@@ -123,16 +122,16 @@ class Frequencies:
 
     @cached_property
     def rows(self) -> int:
-        """All of them."""
+        """Number of all rows."""
         return int(self.count_G.sum())
 
     @cached_property
     def share(self) -> float:
-        """Of lookups that hit these rows; 1 for a whole table, 0 for one that nobody looks at."""
+        """Share of lookups that hit these rows: 1 for a whole table, 0 for one without lookups."""
         return float(np.sum(self.count_G * self.probability_G))
 
     def hottest(self, k: int) -> float:
-        """Share of lookups that hit the ``k`` likeliest rows."""
+        """Return the share of lookups that hit the ``k`` likeliest rows."""
         return self.cut(k)[0].share
 
     def cut(self, k: int) -> tuple[Frequencies, Frequencies]:

@@ -1,9 +1,10 @@
-"""What a list of ids takes on the wire: the coder's own cost function on the expected histogram.
+"""Bytes of a coded list of ids: the coder's own cost function on the expected histogram.
 
 ``IdList`` codes differences of sorted ids by classes of size, so its bytes follow from how
 differences are distributed. Where a row is needed with probability q, and its neighbors too, the
 difference to the next needed one is geometric. Ids that are *ranked* by frequency have neighbors of
-their own run; *mixed* ids, such as hashes, have any, so all differences follow the mean q.
+their own run. *Mixed* ids, such as hashes, have any neighbors, so all differences follow the mean
+q.
 
 Pooled tables send all lookups in the order of samples, and how long the bags are. Lengths travel
 unless every bag has exactly one id at its owner. How they vary is not known from frequencies; a
@@ -27,7 +28,7 @@ __all__ = ["EMPTY_LIST_BYTES", "IdOrder", "pooled_bytes", "sorted_ids_bytes", "u
 Floats = NDArray[np.float64]
 IdOrder = Literal["ranked", "mixed"]
 EMPTY_LIST_BYTES = 2
-"""Of a list without ids: its count and its form."""
+"""Bytes of a list without ids: its count and its form."""
 _CLASSES = 172  # numbers below 2^44; a table has fewer rows than 2^40
 _STORED_ID_BYTES = 8
 _OCTAVE = 8  # runs whose probabilities are within an eighth of an octave have differences of one kind
@@ -36,7 +37,7 @@ _SCATTERED, _GOLDEN = 256, (math.sqrt(5) - 1) / 2
 
 
 def _class_begins() -> Floats:
-    """Smallest number of each class, and one more: 0 .. 15 alone, then four for each bit."""
+    """Return the smallest number of each class, and the end: 0 .. 15, then four for each bit."""
     larger = [(4 + k % 4) * 2.0 ** (k // 4 + 2) for k in range(_CLASSES - 16 + 1)]
     return np.array([*map(float, range(16)), *larger])
 
@@ -46,7 +47,7 @@ _RAW_BITS_K = np.array([0] * 16 + [k // 4 + 2 for k in range(_CLASSES - 16)], np
 
 
 def sorted_ids_bytes(count_G: Floats, needed_G: Floats, order: IdOrder) -> float:
-    """Bytes of the sorted distinct ids of a list.
+    """Return bytes of the sorted distinct ids of a list.
 
     Each of ``count_G`` rows is in it with probability ``needed_G``. Counts may be fractions: the
     share of a run that one owner has.
@@ -63,7 +64,7 @@ def sorted_ids_bytes(count_G: Floats, needed_G: Floats, order: IdOrder) -> float
 
 
 def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdOrder) -> float:
-    """Bytes of ids in the order of samples; ``chance_G`` of them hit a given row of each run."""
+    """Return bytes of ids in the order of samples; ``chance_G`` of them hit a row of each run."""
     rows = float(count_G.sum())
     if ids <= 0 or rows <= 0:
         return float(EMPTY_LIST_BYTES)
@@ -85,7 +86,7 @@ def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdO
 def pooled_bytes(
     frequencies: Frequencies, order: IdOrder, samples: float, share: float, *, coded: bool
 ) -> float:
-    """Bytes of all ids and lengths of bags for a rank that holds such a share of the rows."""
+    """Return bytes of all ids and lengths of bags for a rank that holds this share of the rows."""
     ids = samples * frequencies.lookups_per_sample * frequencies.share * share
     lengths = _lengths_bytes(frequencies.lookups_per_sample * frequencies.share * share, samples, coded)
     if not coded:
@@ -95,7 +96,7 @@ def pooled_bytes(
 
 
 def _lengths_bytes(mean: float, samples: float, coded: bool) -> float:
-    """Bytes of the lengths of bags, which say what belongs to which sample."""
+    """Return bytes of the lengths of bags, which divide the ids into samples."""
     if mean == 0 or samples == 0 or math.isclose(mean, 1.0, rel_tol=1e-9):
         return float(EMPTY_LIST_BYTES) if coded else 0.0
     if not coded:
@@ -121,7 +122,7 @@ def _sums(kind: NDArray[np.int64], weight: Floats, kinds: int = 0) -> Floats:
 
 
 def _gap_classes(weight_G: Floats, needed_G: Floats) -> Floats:
-    """Distribution of the classes of differences: ``P(difference >= x) = (1 - q) ** (x - 1)``."""
+    """Return how classes of differences are distributed: ``P(>= x) = (1 - q) ** (x - 1)``."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log_absent = np.log1p(-np.minimum(needed_G, 1.0))
         beyond = np.exp(np.multiply.outer(log_absent, np.maximum(_BEGIN_K1 - 1, 0)))
@@ -131,7 +132,7 @@ def _gap_classes(weight_G: Floats, needed_G: Floats) -> Floats:
 
 
 def _list_bytes(ids: float, numbers: float, chance_K: Floats, reference: float) -> float:
-    """Count, form, reference, classes by the cheapest code, raw bits; or eight bytes an id."""
+    """Return bytes of count, form, reference, coded classes and raw bits; or 8 bytes an id."""
     chance_K = chance_K / chance_K.sum()
     header = _varint_bytes(ids) + 1 + _varint_bytes(2 * reference)
     symbols = max(round(numbers), 0)
@@ -143,7 +144,7 @@ def _list_bytes(ids: float, numbers: float, chance_K: Floats, reference: float) 
 
 
 def _class_bits(symbols: int, chance_K: Floats) -> int:
-    """Ask the coder what so many classes would cost, had they the expected histogram."""
+    """Ask the coder for the bits of ``symbols`` classes that have the expected histogram."""
     exact_K = chance_K * symbols
     counts = np.floor(exact_K).astype(np.int64)
     missing = symbols - int(counts.sum())

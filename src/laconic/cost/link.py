@@ -1,6 +1,6 @@
-"""What carries bytes between ranks, what a codec costs one of them, and what a step comes to.
+"""Links between ranks, the cost of a codec, and the formulas of messages, sums and steps.
 
-Each formula stands here alone; whoever sends, plans or simulates calls it.
+Each formula is stated only here. Whoever sends, plans or simulates calls it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ HEADER_NUMBERS = 3
 _NUMBER_BYTES = 8
 
 DENSE_SHARE = {"bf16": 16 / 32, "levels": 6 / 32, "lossless": 27 / 32}
-"""Share of a dense gradient's bytes that is sent, by ``dense.send``. What is not here sends all of
-them, or a share that cannot be foretold."""
+"""Share of a dense gradient's bytes that is sent, by ``dense.send``. Other methods send all bytes,
+or a share that cannot be foretold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What carries bytes from one rank to all others."""
+    """The connection from one rank to all others."""
 
     latency_s: float
-    """Seconds of a message without bytes."""
+    """Seconds that a message without bytes takes."""
 
     bytes_per_s: float
     """Bytes that leave the rank in a second, for all others together."""
@@ -53,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class CodecCost:
-    """What one rank spends in a step on one table in one direction."""
+    """Time and bytes that one rank spends in a step on one table in one direction."""
 
     encode_s: float
     decode_s: float
@@ -73,20 +73,20 @@ class CodecCost:
 
 
 def message_bytes(blocks: int, ranks: int) -> int:
-    """Bytes of size messages that leave a rank: header, and count and size of every block."""
+    """Return bytes of size messages that leave a rank: a header, count and size of each block."""
     return _NUMBER_BYTES * (HEADER_NUMBERS + 2 * blocks) * (ranks - 1)
 
 
 def ring_bytes(nbytes: float, ranks: int) -> float:
-    """Bytes that each rank sends, and gets, when a tensor of that size is summed along a ring."""
+    """Return bytes that each rank sends, and receives, in a ring all-reduce of ``nbytes``."""
     return 2 * (ranks - 1) * nbytes / ranks
 
 
 def owners_pay(rows: Any, union: Any, ranks: int) -> Any:
-    """Whether owners should sum gradients of replicated rows, and send the sums to everyone.
+    """Return whether owners should sum gradients of replicated rows and send everyone the sums.
 
-    ``rows`` are the distinct rows of each rank, added up, and ``union`` those of all ranks
-    together; numbers or arrays::
+    ``rows`` is the number of distinct rows of each rank, added up, and ``union`` the number of
+    distinct rows of all ranks together. Both are numbers or arrays::
 
         everyone to everyone   (N - 1) rows
         by owners              (N - 1) / N rows  +  (N - 1) union
@@ -97,5 +97,5 @@ def owners_pay(rows: Any, union: Any, ranks: int) -> Any:
 
 
 def step_s(busy_s: Any, wire_s: Any, overlap_s: float) -> Any:
-    """Seconds of a step: what a rank computes, and what travels beyond what computation hides."""
+    """Return seconds of a step: computation, and transfers that computation does not hide."""
     return busy_s + np.maximum(wire_s - overlap_s, 0.0)

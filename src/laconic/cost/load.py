@@ -1,24 +1,23 @@
-"""What a table's place costs each rank in a step: bytes by direction, work, memory.
+"""Load of a table on each rank in a step, by its place: bytes by direction, work, memory.
 
-A place treats ranks alike, or singles out one of them, the owner::
+A place treats all ranks alike, or singles out one of them, the owner::
 
-    on rank j   even + (owner if j is the owner, else other)
+    on rank j   all + (owner if j is the owner, else others)
 
-so that three vectors say all, for any number of ranks. Bytes of a direction are counted where they
-leave, where they arrive, and on the *lane* between two ranks: what the busiest lane to or from a
-rank carries.
+So three vectors are enough for any number of ranks. Bytes of a direction are counted where they
+leave, where they arrive, and on the *lane* between two ranks, of which the busiest counts.
 
 With N ranks, U distinct rows that a rank needs, L lookups and B samples per rank, a rank's share is
 
-=================  ===========================  ============================  ==========================
-place              ids                          forward                       backward
-=================  ===========================  ============================  ==========================
-row, rows          U (N - 1) / N out and in     U (N - 1) / N out and in      the same, the other way
-table, rows        U to the owner               U from the owner              U to the owner
-table, pooled      L to the owner               B from the owner              B to the owner
-row, pooled        L (N - 1) / N                B (N - 1)                     B (N - 1)
-replicated, hot    U (N - 1)                    nothing                       U (N - 1), or by owners
-=================  ===========================  ============================  ==========================
+===============  ========================  ========================  =======================
+place            ids                       forward                   backward
+===============  ========================  ========================  =======================
+row, rows        U (N - 1) / N out and in  U (N - 1) / N out and in  the same, the other way
+table, rows      U to the owner            U from the owner          U to the owner
+table, pooled    L to the owner            B from the owner          B to the owner
+row, pooled      L (N - 1) / N             B (N - 1)                 B (N - 1)
+replicated, hot  U (N - 1)                 nothing                   U (N - 1), or by owners
+===============  ========================  ========================  =======================
 
 Shape legend: ``K`` resources, in the order of ``Resource``.
 """
@@ -51,26 +50,26 @@ class Place:
     sharding: Literal["table", "row", "replicated"]
     send: Literal["rows", "pooled"] = "rows"
     cold: bool = False
-    """The table is in files."""
+    """Whether the table is in files on disk."""
 
     owner: int | None = None
-    """Rank of a whole table."""
+    """Rank that has the whole table, if it is sharded table-wise."""
 
     hot: int = 0
-    """Number of the most frequent rows of which every rank has a copy."""
+    """Number of hot rows: the most frequent ones, which every rank has a copy of."""
 
     warm: int = 0
-    """Rows of a cold table that are in memory all the same: the most frequent ones behind the hot
-    ones."""
+    """Number of warm rows of a cold table, which are in memory all the same: the most frequent ones
+    behind the hot ones."""
 
     @property
     def kind(self) -> Place:
-        """What is chosen but for numbers: rank and rows."""
+        """The place without its numbers: no owner, no hot and no warm rows."""
         return Place(self.sharding, self.send, self.cold)
 
     @property
     def can_have_hot_rows(self) -> bool:
-        """Whether ranks may have copies of rows: not where they have all, nor where owners pool."""
+        """Whether ranks may have copies of rows: not if they have all, nor if owners pool them."""
         return self.sharding != "replicated" and self.send == "rows"
 
     def __str__(self) -> str:
@@ -82,7 +81,7 @@ class Place:
 
 
 class Resource(IntEnum):
-    """What ranks have a limited amount of."""
+    """Resources that a rank has a limited amount of; bytes, unless another unit is named."""
 
     IDS_OUT = 0
     IDS_IN = 1
@@ -96,9 +95,9 @@ class Resource(IntEnum):
     FILES = 9
     """Bytes read from and written to files."""
     CPU = 10
-    """Seconds."""
+    """Seconds of work."""
     RAM = 11
-    """Bytes kept."""
+    """Bytes kept in memory."""
     FILE_SPACE = 12
     """Bytes kept in files."""
 
@@ -107,71 +106,71 @@ class PredictedBytes(Settings):
     """Bytes that a table sends per rank and step, the mean over ranks, as the ledger counts."""
 
     ids: Bytes = 0.0
-    """Which rows are wanted."""
+    """Bytes of ids, which name the rows that are wanted."""
 
     forward: Bytes = 0.0
-    """Rows, or pooled vectors."""
+    """Bytes of rows, or of pooled vectors."""
 
     backward: Bytes = 0.0
-    """Their gradients, those of replicated tables included."""
+    """Bytes of gradients, those of replicated tables included."""
 
     hot: Bytes = 0.0
-    """Gradients of hot rows, with their ids."""
+    """Bytes of gradients of hot rows, with their ids."""
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """Bytes of all four together."""
         return self.ids + self.forward + self.backward + self.hot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """What one table costs."""
+    """Amount of each resource that one table takes."""
 
-    even_K: Floats
+    all_K: Floats
     owner_K: Floats
-    other_K: Floats
+    others_K: Floats
     sent: PredictedBytes = field(default_factory=PredictedBytes)
-    """Bytes that a rank sends, the mean over ranks."""
+    """Bytes that a rank sends in a step, the mean over ranks."""
 
-    early: float = 0.0
-    """Share of what travels forward that may do so a step early."""
+    prefetched: float = 0.0
+    """Share of the forward bytes that can be prefetched a step early."""
 
     @property
-    def star_K(self) -> Floats:
-        """What being the owner means."""
-        return self.owner_K - self.other_K
+    def owner_extra_K(self) -> Floats:
+        """What the owner takes more than others."""
+        return self.owner_K - self.others_K
 
     def mean_K(self, ranks: int) -> Floats:
-        """Mean over so many ranks, of which one is the owner."""
-        return self.even_K + (self.owner_K + (ranks - 1) * self.other_K) / ranks
+        """Return the mean over ``ranks`` ranks, one of them the owner."""
+        return self.all_K + (self.owner_K + (ranks - 1) * self.others_K) / ranks
 
     def beyond(self, other: Load) -> Load:
-        """Return what this one has more of each resource."""
-        return Load(self.even_K - other.even_K, self.owner_K - other.owner_K, self.other_K - other.other_K)
+        """Return what this load takes more of each resource than another."""
+        return Load(self.all_K - other.all_K, self.owner_K - other.owner_K, self.others_K - other.others_K)
 
 
 class _Sum:
-    """A load that grows part by part."""
+    """A load that is added up, exchange by exchange."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
         self.even, self.owner, self.other = (np.zeros(len(Resource)) for _ in range(3))
 
     def spread(self, first: Resource, lane: float) -> float:
-        """Every rank sends this to every other one; returns what a rank sends."""
+        """Let every rank send this to every other one; return what a rank sends."""
         total = (self.ranks - 1) * lane
         self.even[[first, first + 1]] += total
         self.even[first + 2] += lane
         return total
 
     def announce(self, blocks: int) -> None:
-        """Add what blocks make size messages longer by; lengths of bags are blocks beside ids."""
+        """Add the bytes of blocks in size messages; lengths of bags are blocks beside ids."""
         for first, each in ((Resource.IDS_OUT, 2), (Resource.FORWARD_OUT, 1), (Resource.BACKWARD_OUT, 1)):
             self.spread(first, message_bytes(each * blocks, 2) - message_bytes(0, 2))
 
     def gather(self, first: Resource, lane: float, *, away: bool = False) -> float:
-        """Every rank sends this to the owner, or gets it; returns what a rank sends on average."""
+        """Let every rank send this to the owner, or get it; return what a rank sends on average."""
         total = (self.ranks - 1) * lane
         many, one = (first, first + 1) if away else (first + 1, first)
         self.owner[many] += total
@@ -181,7 +180,7 @@ class _Sum:
 
 
 class TableCosts:
-    """Loads of one table, wherever it is put."""
+    """Loads of one table, for any place."""
 
     def __init__(self, table: TableLoad, workload: Workload, speeds: EngineSpeeds, ranks: int) -> None:
         self.table, self.ranks, self._speeds = table, ranks, speeds
@@ -190,57 +189,57 @@ class TableCosts:
         self._samples, self._vector = workload.batch, workload.vector_bytes
         self._loads: dict[Place, Load] = {}
 
-    def load(self, choice: Place) -> Load:
+    def load(self, place: Place) -> Load:
         """Return the load of a place."""
-        if choice not in self._loads:
-            self._loads[choice] = self._of(choice)
-        return self._loads[choice]
+        if place not in self._loads:
+            self._loads[place] = self._of(place)
+        return self._loads[place]
 
-    def _of(self, choice: Place) -> Load:
+    def _of(self, place: Place) -> Load:
         sum_ = _Sum(self.ranks)
-        if choice.send == "pooled":
-            sent = self._pooled(sum_, choice.kind)
-        elif choice.sharding == "replicated":
+        if place.send == "pooled":
+            sent = self._pooled(sum_, place.kind)
+        elif place.sharding == "replicated":
             needed = self.needed
             ids, vectors = self._copied(
                 sum_, needed.distinct, needed.distinct, needed.united(self.table.rows)
             )
             sent = {"ids": ids, "backward": vectors}
         else:
-            sent = self._rows(sum_, choice)
+            sent = self._rows(sum_, place)
         sum_.announce(1)
-        self._keep(sum_, choice)
-        return Load(sum_.even, sum_.owner, sum_.other, PredictedBytes(**sent), self._early(choice))
+        self._keep(sum_, place)
+        return Load(sum_.even, sum_.owner, sum_.other, PredictedBytes(**sent), self._prefetched(place))
 
-    def _rows(self, sum_: _Sum, choice: Place) -> dict[str, float]:
-        """Distinct rows travel but for hot ones, whose gradients go to all."""
-        hot = self.needed.hot(choice.hot)
-        rows, split = self.needed.distinct - hot, choice.sharding == "row"
-        lane = rows / self.ranks if split else rows
-        sent = self._exchange(sum_, split, lane * self.needed.id_bytes(split=split), lane)
-        self._work(sum_, split, rows, rows)
-        if choice.hot:
-            synchronized, united = self.needed.synchronized(choice.hot), self.needed.united(choice.hot)
+    def _rows(self, sum_: _Sum, place: Place) -> dict[str, float]:
+        """Send distinct rows without hot ones, whose gradients go to all ranks."""
+        hot = self.needed.hot(place.hot)
+        rows, row_wise = self.needed.distinct - hot, place.sharding == "row"
+        lane = rows / self.ranks if row_wise else rows
+        sent = self._exchange(sum_, row_wise, lane * self.needed.id_bytes(row_wise=row_wise), lane)
+        self._work(sum_, row_wise, rows, rows)
+        if place.hot:
+            synchronized, united = self.needed.synchronized(place.hot), self.needed.united(place.hot)
             sent["hot"] = sum(self._copied(sum_, hot, synchronized, united))
-            sum_.announce(1)  # a part of its own
+            sum_.announce(1)  # hot rows have a block of their own
         return sent
 
-    def _early(self, choice: Place) -> float:
-        """Share of exact rows on their way that the step before does not change."""
-        forward, rows = self.table.forward, self.needed.distinct - self.needed.hot(choice.hot)
-        travels = choice.send == "rows" and choice.sharding != "replicated" and rows > 0
+    def _prefetched(self, place: Place) -> float:
+        """Return the share of exact rows to send that the step before does not change."""
+        forward, rows = self.table.forward, self.needed.distinct - self.needed.hot(place.hot)
+        travels = place.send == "rows" and place.sharding != "replicated" and rows > 0
         exact = forward.ratio == 1 or forward.exact or forward.lossless
-        return self.needed.unchanged(choice.hot) / rows if travels and exact else 0.0
+        return self.needed.unchanged(place.hot) / rows if travels and exact else 0.0
 
     def _pooled(self, sum_: _Sum, kind: Place) -> dict[str, float]:
-        """One vector for every sample, from each rank that has a part of the table."""
-        split, lookups = kind.sharding == "row", self.needed.lookups
-        sent = self._exchange(sum_, split, self.needed.pooled_bytes(split=split), self._samples)
-        self._work(sum_, split, lookups, lookups)
+        """Send one vector for every sample from each rank that has rows of the table."""
+        row_wise, lookups = kind.sharding == "row", self.needed.lookups
+        sent = self._exchange(sum_, row_wise, self.needed.pooled_bytes(row_wise=row_wise), self._samples)
+        self._work(sum_, row_wise, lookups, lookups)
         return sent
 
     def _copied(self, sum_: _Sum, needed: float, sent: float, united: float) -> tuple[float, float]:
-        """Every rank has the rows; gradients go to every other, or to owners, who send sums."""
+        """Send gradients of copied rows to every other rank, or to owners, who send sums."""
         backward = self.table.backward
         lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
         if not backward.lossless:  # a rank gives its own copies what the others decode
@@ -248,7 +247,7 @@ class TableCosts:
         exact = backward.ratio == 1 or backward.lossless
         if exact and owners_pay(self.ranks * sent, united, self.ranks):
             lane, coded = (sent + united) / self.ranks, 0.0  # as they are
-        ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(split=False))
+        ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(row_wise=False))
         vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector)
         speeds = self._speeds
         sum_.even[Resource.CPU] += coded + 1e-9 * (
@@ -256,11 +255,11 @@ class TableCosts:
         )
         return ids, vectors
 
-    def _exchange(self, sum_: _Sum, split: bool, ids: float, vectors: float) -> dict[str, float]:
+    def _exchange(self, sum_: _Sum, row_wise: bool, ids: float, vectors: float) -> dict[str, float]:
         """Send ids there, vectors back, and their gradients there again; per pair of ranks."""
         forward, backward = self.table.forward, self.table.backward
         raw = vectors * self._vector
-        if split:
+        if row_wise:
             sum_.even[Resource.CPU] += (
                 (self.ranks - 1) * vectors * (self._codec_s(forward) + self._codec_s(backward))
             )
@@ -278,28 +277,28 @@ class TableCosts:
             "backward": sum_.gather(Resource.BACKWARD_OUT, raw / backward.ratio),
         }
 
-    def _work(self, sum_: _Sum, split: bool, gathered: float, updated: float) -> None:
-        """Rows that all ranks together ask a rank for, per rank that asks."""
+    def _work(self, sum_: _Sum, row_wise: bool, gathered: float, updated: float) -> None:
+        """Add work on rows that all ranks together ask a rank for, given per rank that asks."""
         seconds = 1e-9 * (gathered * self._speeds.gather_ns + updated * self._speeds.update_ns)
-        if split:
+        if row_wise:
             sum_.even[Resource.CPU] += seconds
         else:
             sum_.owner[Resource.CPU] += self.ranks * seconds
 
-    def _keep(self, sum_: _Sum, choice: Place) -> None:
+    def _keep(self, sum_: _Sum, place: Place) -> None:
         """Add memory; where that is a file, also what a step reads of it and writes back."""
-        split, size = choice.sharding == "row", self.row_bytes
-        kept = math.ceil(self.table.rows / self.ranks) if split else self.table.rows
-        where = sum_.owner if choice.sharding == "table" else sum_.even
-        where[Resource.FILE_SPACE if choice.cold else Resource.RAM] += kept * size
-        sum_.even[Resource.RAM] += choice.hot * size
-        if choice.cold:
-            owners = self.ranks if split else 1
-            where[Resource.RAM] += choice.warm / owners * size
-            where[Resource.FILES] += 2 * self.needed.touched(choice.hot + choice.warm) / owners * size
+        row_wise, size = place.sharding == "row", self.row_bytes
+        kept = math.ceil(self.table.rows / self.ranks) if row_wise else self.table.rows
+        where = sum_.owner if place.sharding == "table" else sum_.even
+        where[Resource.FILE_SPACE if place.cold else Resource.RAM] += kept * size
+        sum_.even[Resource.RAM] += place.hot * size
+        if place.cold:
+            owners = self.ranks if row_wise else 1
+            where[Resource.RAM] += place.warm / owners * size
+            where[Resource.FILES] += 2 * self.needed.touched(place.hot + place.warm) / owners * size
 
     def _encode_s(self, coding: RowCoding) -> float:
-        """Of one vector."""
+        """Return seconds to encode one vector."""
         return 0.0 if coding.ratio == 1 else self._vector / (1e9 * self._speeds.encode_gb_s)
 
     def _decode_s(self, coding: RowCoding) -> float:

@@ -1,4 +1,4 @@
-"""What codecs and kernels take on this machine: the best of a few timings, on one thread.
+"""Measures codecs and kernels on this machine: the best of a few timings, on one thread.
 
 Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
@@ -31,7 +31,7 @@ _WORDS = 1 << 20
 
 
 def best_of(repeats: int, call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of the fastest of several calls, and what the last one returned."""
+    """Return seconds of the fastest of several calls, and what the last one returned."""
     times, result = [], None
     for _ in range(repeats):
         start = perf_counter()
@@ -77,7 +77,7 @@ def _cost(codec: BlockCodec, rows_RD: NDArray[np.float32], destinations: int) ->
 
 
 def _round_trip(codec: BlockCodec, rows_RD: NDArray[np.float32]) -> tuple[float, float, int]:
-    """Seconds to encode and to decode, and bytes between."""
+    """Return seconds to encode and to decode, and bytes between them."""
     rows = torch.from_numpy(rows_RD)
     batch = Batch.of([(codec, tuple(rows.shape))])
     room, values = torch.empty(batch.max_bytes, dtype=torch.uint8), torch.empty(batch.values)
@@ -88,7 +88,7 @@ def _round_trip(codec: BlockCodec, rows_RD: NDArray[np.float32]) -> tuple[float,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodecFigures:
-    """Bytes and seconds of rows and blocks, which the simulator scales to any number of ranks."""
+    """Bytes and seconds of rows and blocks. The simulator scales them to any number of ranks."""
 
     row_bytes: float
     block_bytes: float
@@ -125,7 +125,7 @@ def measure_codec(dim: int, codec: BoundedRows) -> CodecFigures:
 
 
 def _in_blocks(codec: BoundedRows, rows_RD: torch.Tensor, block: int) -> tuple[int, float]:
-    """Bytes of rows in blocks of a size, and seconds there and back."""
+    """Return bytes of rows in blocks of this size, and seconds of a round trip."""
     batch = Batch.of([(codec, (block, rows_RD.shape[1]))] * (len(rows_RD) // block))
 
     def there_and_back() -> int:
@@ -138,10 +138,10 @@ def _in_blocks(codec: BoundedRows, rows_RD: torch.Tensor, block: int) -> tuple[i
 
 
 def measure_dense() -> tuple[float, float]:
-    """Ratio of levels, and seconds per byte of encoding once and decoding twice.
+    """Return the ratio of levels, and seconds per byte of encoding once and decoding twice.
 
-    Dense gradients travel so. The codec is that of ``reduce.ways.coded``: levels, entropy-coded as
-    integers.
+    This is how dense gradients are sent. The codec is that of ``reduce.ways.coded``: levels,
+    entropy-coded as integers.
     """
     active = kernels.active()
     values = np.random.default_rng(0).standard_normal(_WORDS).astype(np.float32)

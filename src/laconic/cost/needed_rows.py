@@ -1,4 +1,4 @@
-"""Rows of a table that a rank needs in a step: how many, how many of the hottest, what ids take.
+"""Expected number of rows that a rank needs in a step, hot rows among them, and bytes of ids.
 
 ``b`` independent lookups miss a row of probability ``p`` with probability ``(1 - p) ** b``, so::
 
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 
 def needed_G(frequencies: Frequencies, lookups: float, correlation: float = 1.0) -> Floats:
-    """Probability that some of so many lookups hit a given row of each run."""
+    """Return the probability that ``lookups`` lookups hit a given row of each run."""
     if not (lookups >= 0 and 0 < correlation < math.inf):  # NaN neither
         raise ConfigError(
             f"distinct: expected lookups >= 0 and a correlation > 0, got {lookups!r} and {correlation!r}"
@@ -49,12 +49,12 @@ def needed_G(frequencies: Frequencies, lookups: float, correlation: float = 1.0)
 
 
 def distinct_rows(frequencies: Frequencies, lookups: float, correlation: float = 1.0) -> float:
-    """Compute E[U]."""
+    """Return E[U], the expected number of distinct rows."""
     return float(np.sum(frequencies.count_G * needed_G(frequencies, lookups, correlation)))
 
 
 class NeededRows:
-    """Rows of one table that one rank needs in a step."""
+    """Numbers of rows of one table that one rank needs in a step."""
 
     def __init__(self, table: TableLoad, workload: Workload, ranks: int) -> None:
         frequencies, every = table.frequencies, workload.hot_every
@@ -78,39 +78,39 @@ class NeededRows:
         """Rows that a batch needs."""
         order, coded = table.id_order, workload.coded_ids
         self._id_bytes, self._pooled_bytes = {}, {}
-        for split, share in ((True, 1 / ranks), (False, 1.0)):
+        for row_wise, share in ((True, 1 / ranks), (False, 1.0)):
             # lists of hot rows, and of rows that are left, are coded about as well as that of all
             ids = self.distinct * share
             nbytes = sorted_ids_bytes(count_G * share, needed, order) + EMPTY_LIST_BYTES if coded else 8 * ids
-            self._id_bytes[split] = nbytes / ids if ids else 0.0
-            self._pooled_bytes[split] = (
+            self._id_bytes[row_wise] = nbytes / ids if ids else 0.0
+            self._pooled_bytes[row_wise] = (
                 pooled_bytes(frequencies, order, workload.batch, share, coded=coded) if self.lookups else 0.0
             )
 
-    def id_bytes(self, *, split: bool) -> float:
-        """Bytes of an id in a list of distinct ones; ``split``: of one rank's share of the rows."""
-        return self._id_bytes[split]
+    def id_bytes(self, *, row_wise: bool) -> float:
+        """Return bytes of an id in a list of distinct ones, of all rows or of a rank's share."""
+        return self._id_bytes[row_wise]
 
-    def pooled_bytes(self, *, split: bool) -> float:
-        """Bytes of all ids of a batch and of bags' lengths; ``split``: one rank's share."""
-        return self._pooled_bytes[split]
+    def pooled_bytes(self, *, row_wise: bool) -> float:
+        """Return bytes of a batch's ids and bags' lengths, for all rows or for a rank's share."""
+        return self._pooled_bytes[row_wise]
 
     def hot(self, k: float) -> float:
-        """Distinct rows of a batch that are among the k hottest."""
+        """Return the number of distinct rows of a batch that are among the k hottest."""
         return float(np.interp(k, self._ends, self._needed))
 
     def synchronized(self, k: float) -> float:
-        """Gradients of the k hottest rows that a rank sends to each other one, per step."""
+        """Return the number of gradients of the k hottest rows that a rank sends another one."""
         return float(np.interp(k, self._ends, self._synchronized))
 
     def united(self, k: float) -> float:
-        """Rows among the k hottest that all ranks together have gradients of, per step."""
+        """Return the number of the k hottest rows that any rank has a gradient of, per step."""
         return float(np.interp(k, self._ends, self._united))
 
     def unchanged(self, k: float) -> float:
-        """Distinct rows of a batch, but the k hottest, that no rank needed in the step before."""
+        """Return the number of a batch's rows, but the k hottest, unchanged by the step before."""
         return float(self._unchanged[-1] - np.interp(k, self._ends, self._unchanged))
 
     def touched(self, k: float) -> float:
-        """Distinct rows that all ranks together need, but for the k hottest."""
+        """Return the number of distinct rows that all ranks together need, but the k hottest."""
         return float(self._touched[-1] - np.interp(k, self._ends, self._touched))

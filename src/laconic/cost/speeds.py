@@ -1,7 +1,7 @@
-"""What a rank's own work takes: codecs, rows in memory, and what hides behind computation.
+"""Speeds of a rank's own work: codecs, rows in memory, and transfers behind computation.
 
-Defaults are those of one thread of a Xeon with AVX2. A run of one's own measures them better: ``laconic train
---json`` writes what encoding and decoding took.
+Defaults were measured on one thread of a Xeon with AVX2. A run on the machine at hand measures
+codecs better: ``laconic train --json`` writes the time of encoding and decoding.
 """
 
 from __future__ import annotations
@@ -19,41 +19,42 @@ __all__ = ["EngineSpeeds", "read_speeds"]
 
 
 class EngineSpeeds(Settings):
-    """Seconds behind bytes and rows."""
+    """Speeds that turn bytes and rows into seconds."""
 
     encode_gb_s: float = Field(default=2.0, gt=0)
-    """Of float32 that a codec turns into fewer bytes, in 10^9 bytes per second. What travels
-    exactly takes no time."""
+    """Speed of encoding, in 10^9 bytes of float32 per second. Values that are sent as they are take
+    no time."""
 
     decode_gb_s: float = Field(default=3.0, gt=0)
-    """Of float32 that come out of a codec."""
+    """Speed of decoding, in 10^9 bytes of float32 per second."""
 
     gather_ns: float = Field(default=45.0, ge=0)
-    """To fetch a row from memory, or to add it to a bag; 22 for 16 dimensions, 76 for 64."""
+    """Time to read a row from memory or to add it to a bag, in nanoseconds. It is 22 for 16
+    dimensions, 76 for 64."""
 
     update_ns: float = Field(default=40.0, ge=0)
-    """To add a gradient to its row's, and a share of the update; 24 for 16 dimensions, 59 for
-    64."""
+    """Time to add a gradient to its row's sum, with a share of the update, in nanoseconds. It is 24
+    for 16 dimensions, 59 for 64."""
 
     overlap: float = Field(default=0.25, ge=0, le=1)
-    """Share of computation during which rows, gradients and ids travel: the bottom MLP's, forward
-    and backward."""
+    """Share of computation that hides rows, gradients and ids: that of the bottom MLP, forward and
+    backward."""
 
     dense_overlap: float = Field(default=0.4, ge=0, le=1)
-    """Share of computation during which dense gradients travel: the backward pass, but for its
-    first layers, before which there are none."""
+    """Share of computation that hides dense gradients: the backward pass without its first layers,
+    before which there are no gradients."""
 
-    look_ahead: float = Field(default=0.4, ge=0, le=1)
-    """Share of computation during which rows of the next step can travel: the rest of it, but for
-    what finding them takes."""
+    prefetch_overlap: float = Field(default=0.4, ge=0, le=1)
+    """Share of computation that hides prefetched rows of the next step: the rest of it, less the
+    time to find these rows."""
 
-    early_ns: float = Field(default=500.0, ge=0)
-    """To find out that a row may travel early, and to put it in its place: what it takes beyond the
-    exchange of all rows."""
+    prefetch_ns: float = Field(default=500.0, ge=0)
+    """Time to find out that a row can be prefetched and to put it in its place, in nanoseconds,
+    beyond the exchange of all rows."""
 
 
 def read_speeds(path: Path, given: EngineSpeeds) -> EngineSpeeds:
-    """Take the codecs' speeds from what ``laconic train --json`` wrote; others stay as given."""
+    """Take the speeds of codecs from a file of ``laconic train --json``; others stay as given."""
     try:
         ledger = json.loads(path.read_text(encoding="utf-8"))["ledger"]
         moved = [row for row in ledger if row["direction"] in ("forward", "backward")]

@@ -53,44 +53,44 @@ class Tier(Settings):
     """Slower memory behind a device: the host's, a disk's."""
 
     name: str
-    """What it is called."""
+    """Name of the tier."""
 
     memory_gb: float = Field(gt=0)
-    """Its size, in 10^9 bytes."""
+    """Size of the tier, in 10^9 bytes."""
 
     mbps: float = Field(gt=0)
-    """Of reading or writing rows from or to it, in Mbit/s."""
+    """Speed of reading and writing rows, in Mbit/s."""
 
 
 class DeviceGroup(Settings):
     """Devices that are alike. A device is a rank of training."""
 
     name: str = "device"
-    """Of the group."""
+    """Name of the group."""
 
     count: int = Field(ge=1)
-    """How many there are."""
+    """Number of devices in the group."""
 
     memory_gb: float = Field(gt=0)
-    """Of one device, for embedding rows and their optimizer state, in 10^9 bytes."""
+    """Memory of one device for embedding rows and their optimizer state, in 10^9 bytes."""
 
     mbps: float | None = Field(default=None, gt=0)
-    """Of its link in each direction, in Mbit/s."""
+    """Bandwidth of a device's link in each direction, in Mbit/s."""
 
     egress_mbps: float | None = Field(default=None, gt=0)
-    """What can leave it; default: ``mbps``."""
+    """Bandwidth away from a device, in Mbit/s; by default ``mbps``."""
 
     ingress_mbps: float | None = Field(default=None, gt=0)
-    """What can reach it; default: ``mbps``."""
+    """Bandwidth towards a device, in Mbit/s; by default ``mbps``."""
 
     latency_us: float = Field(default=100.0, ge=0)
-    """Of a message without bytes, to or from this device."""
+    """Latency of a message without bytes, to or from a device, in microseconds."""
 
     samples_per_s: float | None = Field(default=None, gt=0)
-    """Computation, without communication, as it was measured."""
+    """Measured speed of computation without communication, in samples per second."""
 
     step_ms: float | None = Field(default=None, gt=0)
-    """The same for a whole step at the batch that is planned."""
+    """Measured time of computation of a step at the planned batch, in milliseconds."""
 
     tiers: tuple[Tier, ...] = ()
     """Slower memories, the fastest first."""
@@ -108,42 +108,42 @@ class DeviceGroup(Settings):
 
     @property
     def sends_mbps(self) -> float:
-        """What can leave a device."""
+        """Bandwidth away from a device, in Mbit/s."""
         return self.egress_mbps or self.mbps or 0.0
 
     @property
     def receives_mbps(self) -> float:
-        """What can reach a device."""
+        """Bandwidth towards a device, in Mbit/s."""
         return self.ingress_mbps or self.mbps or 0.0
 
     def compute_s(self, samples: float) -> float:
-        """Seconds of computation for so many samples; 0 where nobody measured it."""
+        """Return seconds of computation for ``samples`` samples; 0 if it was not measured."""
         if self.step_ms is not None:
             return self.step_ms / 1e3
         return samples / self.samples_per_s if self.samples_per_s is not None else 0.0
 
 
 class LinkLimit(Settings):
-    """What is between any device of one group and any of another, or of the same group."""
+    """Limit of the link between a device of one group and a device of another or the same."""
 
     between: tuple[str, str]
-    """Names of groups."""
+    """Names of the two groups."""
 
     mbps: float = Field(gt=0)
-    """From any device of the one to any of the other, and back."""
+    """Bandwidth between any two such devices in each direction, in Mbit/s."""
 
     latency_us: float = Field(default=0.0, ge=0)
-    """That comes on top of the devices' own."""
+    """Latency in addition to that of the devices, in microseconds."""
 
 
 class Cluster(Settings):
-    """Devices, and what is between them."""
+    """Devices, and the links between them."""
 
     devices: tuple[DeviceGroup, ...] = Field(min_length=1)
-    """One group, or several."""
+    """One group of devices, or several."""
 
     links: tuple[LinkLimit, ...] = ()
-    """Limits between groups; others are joined by a switch that is never full."""
+    """Limits between groups. All others are joined by a switch that is never full."""
 
     @field_validator("devices", mode="before")
     @classmethod
@@ -168,7 +168,7 @@ class Cluster(Settings):
 
     @property
     def ranks(self) -> int:
-        """N, all devices."""
+        """Number of all devices."""
         return sum(group.count for group in self.devices)
 
     @cached_property
@@ -178,7 +178,7 @@ class Cluster(Settings):
 
     @cached_property
     def memory_N(self) -> Floats:
-        """Bytes."""
+        """Bytes of memory of each device."""
         return self._each([group.memory_gb * _GB for group in self.devices])
 
     @cached_property
@@ -203,7 +203,7 @@ class Cluster(Settings):
 
     @cached_property
     def latency_NN(self) -> Floats:
-        """Seconds of an empty message from each device to each other: the slower end, and the link."""
+        """Seconds of an empty message between two devices: the slower end's, and the link's."""
         extra = np.zeros((len(self.devices),) * 2)
         for a, b, link in self._between():
             extra[a, b] = extra[b, a] = extra[a, b] + link.latency_us / 1e6
@@ -214,7 +214,7 @@ class Cluster(Settings):
         return latency_NN
 
     def compute_N(self, samples_N: Any) -> Floats:
-        """Seconds of computation of each device for its samples."""
+        """Return seconds of computation of each device for its samples."""
         samples = np.broadcast_to(np.asarray(samples_N, np.float64), (self.ranks,))
         groups = [self.devices[g] for g in self.group_N]
         return np.array([group.compute_s(float(n)) for group, n in zip(groups, samples, strict=True)])

@@ -1,4 +1,4 @@
-"""What is to be placed: tables, how often and how small their rows travel, and the dense part."""
+"""The workload of a step: tables, how often and how small their rows are sent, dense gradients."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["RowCoding", "TableLoad", "Workload"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCoding:
-    """What one direction of a table travels as."""
+    """How rows or gradients of one table are coded."""
 
     ratio: float = 1.0
-    """Bytes before / bytes sent; 1 is exact, and takes no time to encode."""
+    """Bytes before coding over bytes sent; 1 means exact, which takes no time to encode."""
 
     bound: float | None = None
-    """Error bound that was tuned; None: as the run says."""
+    """Error bound that was tuned; None: the run's own."""
 
     exact: bool = False
-    """The plan insists on exactness."""
+    """Whether the plan insists on exactness."""
 
     lossless: bool = False
-    """Fewer bytes, and the same bits: owners may still sum gradients of copies."""
+    """Whether fewer bytes give the same bits, so that owners may still sum gradients of copies."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.ratio < math.inf:
@@ -35,31 +35,31 @@ class RowCoding:
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class TableLoad:
-    """One table and what is looked up in it."""
+    """One table and the frequencies of its rows."""
 
     name: str
     frequencies: Frequencies
-    """Of all its rows."""
+    """Frequencies of all rows of the table."""
 
     correlation: float = 1.0
-    """A batch needs as many distinct rows as so many times fewer independent lookups."""
+    """How lookups of a batch are correlated: with c, a batch needs as many distinct rows as c times
+    fewer independent lookups would."""
 
     id_order: IdOrder = "mixed"
-    """``ranked``: the more frequent a row, the smaller its id; such lists of ids are coded in fewer
-    bytes."""
+    """``ranked`` means that frequent rows have small ids. Such lists of ids take fewer bytes."""
 
     known: int = 0
-    """Hottest rows whose ids are known; only these can be hot or warm ones of a plan."""
+    """Number of the hottest rows whose ids are known. Only these can be hot or warm in a plan."""
 
     forward: RowCoding = RowCoding()
-    """Rows."""
+    """How rows are coded."""
 
     backward: RowCoding = RowCoding()
-    """Gradients."""
+    """How gradients are coded."""
 
     @property
     def rows(self) -> int:
-        """Of the table."""
+        """Number of rows of the table."""
         return self.frequencies.rows
 
     @property
@@ -71,29 +71,29 @@ class TableLoad:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Workload:
-    """All tables, and a step."""
+    """All tables, and what a step of training sends and keeps."""
 
     tables: tuple[TableLoad, ...]
     batch: int
-    """Samples per rank and step."""
+    """Samples of a rank in a step."""
 
     dim: int
-    """Of every embedding, in float32."""
+    """Dimensions of every embedding, in float32."""
 
     state_bytes: int = 4
-    """Optimizer state of a row: 4 for row-wise Adagrad, 0 for SGD."""
+    """Bytes of a row's optimizer state: 4 for row-wise Adagrad, 0 for SGD."""
 
     dense_bytes: float = 0.0
-    """Dense gradients as they travel."""
+    """Bytes of dense gradients as they are sent."""
 
     dense_codec_s: float = 0.0
-    """What a rank computes in a step to send them so."""
+    """Seconds that a rank spends in a step to encode and decode dense gradients."""
 
     coded_ids: bool = True
-    """Ids are coded; otherwise eight bytes each."""
+    """Whether ids are coded; otherwise each takes 8 bytes."""
 
     hot_every: int = 1
-    """Steps between two synchronizations of hot rows; 1: training is exact."""
+    """Steps between two synchronizations of hot rows; with 1 training is exact."""
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -113,15 +113,15 @@ class Workload:
 
     @property
     def vector_bytes(self) -> int:
-        """A row, or a pooled vector, or a gradient."""
+        """Bytes of a row, a pooled vector or a gradient."""
         return 4 * self.dim
 
     @property
     def row_bytes(self) -> int:
-        """What a row takes in memory."""
+        """Bytes of a row in memory, with its optimizer state."""
         return self.vector_bytes + self.state_bytes
 
     @property
     def table_bytes(self) -> int:
-        """What all tables take, once."""
+        """Bytes of all tables, each stored once."""
         return self.row_bytes * sum(table.rows for table in self.tables)

@@ -1,4 +1,4 @@
-"""Why each table is where it is, and the planner's choices with their reasons as a plan file.
+"""The reason for each table's place, and the plan file with all places and reasons.
 
 A reason says what a table sends there, and what the next best place would cost while all other
 tables stay where they are. Shape legend: ``K`` resources, ``N`` ranks.
@@ -32,19 +32,19 @@ _SAME = 1e-6  # seconds that nobody will measure
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One table's place, and the runner-up."""
+    """One table's place, and the next best one."""
 
     name: str
     rows: int
-    choice: Place
+    place: Place
     sent: PredictedBytes
-    """Per rank and step."""
+    """Bytes that the table sends per rank and step."""
 
     ram: int
-    """Bytes of memory on the rank that keeps most of it."""
+    """Bytes of memory on the rank that keeps most of the table."""
 
     kept: float
-    """Share of lookups that find their row in memory; 1 but for cold tables."""
+    """Share of lookups that find their row in memory; below 1 only for cold tables."""
 
     file_bytes: float
     """Bytes read from files and written to them in a step, on the rank with most of them."""
@@ -53,29 +53,29 @@ class Explained:
     """The best place of another kind; None: no other fits."""
 
     costs_s: float
-    """How much longer the step would be there."""
+    """Seconds by which the step would be longer there."""
 
     costs_bytes: float
-    """How much more a rank would send there, in a step."""
+    """Bytes that a rank would send more there, in a step."""
 
     @property
     def why(self) -> str:
         """One line for people."""
-        return f"{self._kept}; {self._beside}" if self.choice.cold else self._beside
+        return f"{self._kept}; {self._beside}" if self.place.cold else self._beside
 
     @property
     def _kept(self) -> str:
-        """Say what files are needed for."""
-        if not self.choice.warm + self.choice.hot:
+        """Write what memory keeps of a cold table."""
+        if not self.place.warm + self.place.hot:
             return f"memory has none of its rows, a step moves {size_text(self.file_bytes)} from and to files"
         return (
-            f"memory has the {self.choice.hot + self.choice.warm:,} most frequent rows, {self.kept:.1%} of lookups, "
+            f"memory has the {self.place.hot + self.place.warm:,} most frequent rows, {self.kept:.1%} of lookups, "
             f"a step moves {size_text(self.file_bytes)} from and to files"
         )
 
     @property
     def _beside(self) -> str:
-        """Say what the next best place would cost."""
+        """Write what the next best place would cost."""
         if self.runner_up is None:
             return "no other place fits"
         other = str(self.runner_up)
@@ -85,46 +85,46 @@ class Explained:
         return f"{other} would take {1e3 * self.costs_s:.3g} ms longer, with {more}"
 
 
-def explain(problem: Problem, choices: Sequence[Place]) -> list[Explained]:
-    """Say for every table what its place saves."""
-    seconds = score(problem, choices)[1]
-    total_KN = problem.total_KN(choices)
+def explain(problem: Problem, places: Sequence[Place]) -> list[Explained]:
+    """Return for every table what its place saves."""
+    seconds = score(problem, places)[1]
+    total_KN = problem.total_KN(places)
     found = []
-    for t, choice in enumerate(choices):
-        base_KN = total_KN - problem.spread_KN(t, choice)
-        sent, table = problem.load(t, choice).sent, problem.workload.tables[t]
+    for t, place in enumerate(places):
+        base_KN = total_KN - problem.spread_KN(t, place)
+        sent, table = problem.load(t, place).sent, problem.workload.tables[t]
         runner_up, costs, more = None, 0.0, 0.0
-        for kind in _other_kinds(problem, choice.kind):
-            other, (short, taken) = best_of_kind(problem, base_KN, t, kind, choice.hot)
+        for kind in _other_kinds(problem, place.kind):
+            other, (short, taken) = best_of_kind(problem, base_KN, t, kind, place.hot)
             if short == 0 and (runner_up is None or taken - seconds < costs):
                 runner_up, costs = other, taken - seconds
                 more = problem.load(t, other).sent.total - sent.total
-        most_K = problem.spread_KN(t, choice).max(axis=1)
+        most_K = problem.spread_KN(t, place).max(axis=1)
         ram, file_bytes = int(most_K[Resource.RAM]), float(most_K[Resource.FILES])
-        kept = _kept(table, choice)
-        words = (table.name, table.rows, choice, sent, ram, kept, file_bytes)
+        kept = _kept(table, place)
+        words = (table.name, table.rows, place, sent, ram, kept, file_bytes)
         found.append(Explained(*words, runner_up, max(costs, 0.0), more))
     return found
 
 
-def _kept(table: TableLoad, choice: Place) -> float:
+def _kept(table: TableLoad, place: Place) -> float:
     share = table.frequencies.share
-    if not choice.cold or not share:
+    if not place.cold or not share:
         return 1.0
-    return table.frequencies.hottest(choice.hot + choice.warm) / share
+    return table.frequencies.hottest(place.hot + place.warm) / share
 
 
 def _other_kinds(problem: Problem, chosen: Place) -> list[Place]:
-    """Kinds that differ in more than where rows are kept."""
+    """Return kinds that differ in more than where rows are kept."""
     return [kind for kind in problem.kinds if (kind.sharding, kind.send) != (chosen.sharding, chosen.send)]
 
 
 def plan_of(
     problem: Problem, planned: Planned, explained: Sequence[Explained], warm_ids: RowIds
 ) -> PlacementPlan:
-    """Write down choices, reasons and predictions; ids of hot and warm rows come beside it."""
+    """Make the plan file's content: places, reasons and predictions, without ids of rows."""
     workload, ranks = problem.workload, problem.ranks
-    total_KN = problem.total_KN(planned.choices)
+    total_KN = problem.total_KN(planned.places)
     sent = [table.sent for table in explained]
     predicted = PredictedStep(
         step_ms=1e3 * planned.time.step_s,
@@ -138,7 +138,7 @@ def plan_of(
     )
     memory = EmbeddingsMemory(
         ram_N=tuple(int(nbytes) for nbytes in total_KN[Resource.RAM]),
-        hot=workload.row_bytes * sum(choice.hot for choice in planned.choices),
+        hot=workload.row_bytes * sum(place.hot for place in planned.places),
         files_N=tuple(int(nbytes) for nbytes in total_KN[Resource.FILE_SPACE]),
     )
     tables = {
@@ -163,11 +163,11 @@ def _table(load: TableLoad, explained: Explained, warm: int) -> TablePlan:
         exact = "rows" if load.forward.exact else "gradients"
     return TablePlan(
         rows=load.rows,
-        sharding=explained.choice.sharding,
-        send=explained.choice.send,
-        owner=explained.choice.owner,
-        hot=explained.choice.hot,
-        cold=explained.choice.cold,
+        sharding=explained.place.sharding,
+        send=explained.place.send,
+        owner=explained.place.owner,
+        hot=explained.place.hot,
+        cold=explained.place.cold,
         warm=warm,
         bound=load.forward.bound,
         gradient_bound=load.backward.bound,

@@ -6,7 +6,7 @@
     ranks = 2
     batch = 1024                     # samples per rank and step that the predictions are for
     dim = 16
-    hot_rows = "plan.hot.npz"        # beside the plan; one int64 array of ascending ids for each table with hot rows
+    hot_rows = "plan.hot.npz"        # beside the plan; ids of the hot rows of each table
     hot_rows_sha256 = "9f86..."
 
     [tables.c_user]
@@ -20,8 +20,8 @@
     ...
 
 Ids of hot or warm rows are in files beside it: an ``.npz`` with one int64 array of ascending ids
-for each table, called as the table. Whatever such a file claims is checked against what the plan
-says before memory is taken for it.
+for each table, called as the table. All that such a file claims is checked against the plan before
+memory is taken for it.
 
 Normative text: ``docs/formats/plan.md``. ``laconic plan`` writes it, ``laconic train --plan``
 carries it out. Shape legend: ``N`` ranks, ``R`` rows of a table that a file names.
@@ -72,42 +72,42 @@ class TablePlan(Settings):
     """Where one table lives and what it sends."""
 
     rows: int = Field(ge=1, lt=2**40)
-    """Of the table that the plan was made for."""
+    """Number of rows of the table that the plan was made for."""
 
     sharding: Literal["table", "row", "replicated"]
-    """``table``: whole, on ``owner``; ``row``: rows dealt to all ranks; ``replicated``: on every
-    rank."""
+    """``table``: the whole table is on ``owner``. ``row``: its rows are divided among all ranks.
+    ``replicated``: it is on every rank."""
 
     send: Literal["rows", "pooled"] = "rows"
-    """``rows``: each distinct row once per destination; ``pooled``: one vector for every sample."""
+    """``rows`` sends each distinct row once per destination, ``pooled`` one vector per sample."""
 
     owner: int | None = Field(default=None, ge=0)
-    """Rank that has the whole table; left out: the trainer spreads such tables itself."""
+    """Rank that has the whole table. If it is left out, the trainer spreads such tables itself."""
 
     hot: int = Field(default=0, ge=0)
-    """Rows that every rank has a copy of; their ids are in the file of hot rows."""
+    """Number of hot rows, which every rank has a copy of. Their ids are in the file of hot rows."""
 
     cold: bool = False
-    """The table's shards live in memory-mapped files."""
+    """Whether the table's shards live in memory-mapped files."""
 
     warm: int = Field(default=0, ge=0)
-    """Rows of a cold table that are in memory all the same; their ids are in the file of warm
-    rows."""
+    """Number of rows of a cold table that are in memory all the same. Their ids are in the file of
+    warm rows."""
 
     bound: float | None = Field(default=None, gt=0)
-    """Error bound of its rows; left out: as the run says."""
+    """Error bound of its rows; by default the run's."""
 
     gradient_bound: float | None = Field(default=None, gt=0)
-    """Error bound of its gradients; left out: as the run says."""
+    """Error bound of its gradients; by default the run's."""
 
     exact: Literal["rows", "gradients", True, False] = False
-    """Its rows and gradients travel as they are, or one of them."""
+    """Whether rows and gradients, or one of them, are sent as they are."""
 
     why: str = ""
-    """For people: the reason."""
+    """The reason for this place, for people."""
 
     predicted: PredictedBytes = PredictedBytes()
-    """What it will send."""
+    """Bytes that the table will send."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -142,32 +142,32 @@ class TablePlan(Settings):
 
 
 class EmbeddingsMemory(Settings):
-    """Bytes of embeddings and their optimizer state."""
+    """Bytes of embeddings and their optimizer state, by rank."""
 
     ram_N: tuple[int, ...] = ()
-    """In memory, on every rank; hot and warm rows and replicated tables included."""
+    """Bytes in memory on every rank, with hot and warm rows and replicated tables."""
 
     hot: int = Field(default=0, ge=0)
-    """Of these for hot rows, on each rank."""
+    """Bytes of hot rows on each rank, which are part of ``ram_N``."""
 
     files_N: tuple[int, ...] = ()
-    """In memory-mapped files, on every rank."""
+    """Bytes in memory-mapped files on every rank."""
 
 
 class PredictedStep(Settings):
-    """What the plan should bring."""
+    """The step that is predicted for the plan."""
 
     step_ms: float = Field(ge=0)
-    """A step of training."""
+    """Milliseconds of a step of training."""
 
     samples_per_s: float = Field(ge=0)
-    """Of all ranks."""
+    """Samples per second of all ranks together."""
 
     bottleneck: str
     """What the step waits for most."""
 
     ids_bytes: Bytes
-    """Sent by a rank in a step, the mean over ranks; likewise the next."""
+    """Bytes of ids that a rank sends in a step, the mean over ranks; likewise the next fields."""
 
     forward_bytes: Bytes
     backward_bytes: Bytes
@@ -179,17 +179,17 @@ class HotSettings(Settings):
     """How copies of hot rows are kept equal."""
 
     every: int = Field(default=1, ge=1)
-    """Steps between two synchronizations; 1: copies are always equal, and training is exact."""
+    """Steps between two synchronizations. With 1, copies are always equal and training is exact."""
 
 
 class PlacementPlan(Settings):
-    """All tables, in their order."""
+    """The plan: places of all tables, in their order."""
 
     format: Literal[1] = 1
     """Version of this format."""
 
     ranks: int = Field(ge=1)
-    """That the plan was made for."""
+    """Number of ranks that the plan was made for."""
 
     batch: int = Field(ge=1)
     """Samples per rank and step that the predictions are for."""
@@ -210,8 +210,8 @@ class PlacementPlan(Settings):
     """Checksum of that file."""
 
     look_ahead: bool = False
-    """Rows of the next step that this one does not change travel while it computes, where they
-    travel exactly."""
+    """Whether rows of the next step that this one does not change are prefetched while it computes,
+    if they are sent exactly."""
 
     hot: HotSettings = HotSettings()
     predicted: PredictedStep | None = None
@@ -259,15 +259,15 @@ def _read_ids(path: Path, plan: PlacementPlan, kind: Literal["hot", "warm"]) -> 
 
 
 def _counts(plan: PlacementPlan, kind: Literal["hot", "warm"]) -> dict[str, int]:
-    """Rows of this kind, by table, where there are any."""
+    """Return the number of rows of this kind by table, if there are any."""
     return {name: count for name, table in plan.tables.items() if (count := getattr(table, kind))}
 
 
 def write_plan(path: Path, plan: PlacementPlan, hot_ids: RowIds, warm_ids: RowIds) -> PlacementPlan:
     """Write a plan, and beside it the ids of its hot and warm rows; return it as written.
 
-    ``plan`` itself needs no names of these files. They are written first: a plan that can be read
-    is whole.
+    ``plan`` itself needs no names of these files. They are written first, so that a plan that can
+    be read is whole.
     """
     kinds: dict[Literal["hot", "warm"], RowIds] = {"hot": hot_ids, "warm": warm_ids}
     for kind, ids in kinds.items():
@@ -317,7 +317,7 @@ def write_row_ids(path: Path, ids: Mapping[str, NDArray[np.int64]]) -> str:
 
 
 def read_row_ids(path: Path, sha256: str, expected: Mapping[str, tuple[int, int]]) -> RowIds:
-    """Read ids by table; ``expected`` has how many there are, and how many rows a table has."""
+    """Read ids by table; ``expected`` has their number and the number of the table's rows."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What to simulate, as settings: a model, its machines, and the clusters to imagine.
+"""Settings of ``laconic simulate``: a model, its machines, and the clusters to imagine.
 
 Codec figures that are not given are measured on the machine at hand.
 """
@@ -29,28 +29,28 @@ class Scenario(Settings):
     """A model, its machines, and the clusters to imagine."""
 
     rows: tuple[Annotated[int, Field(ge=1, le=_MOST_ROWS)], ...] | None = Field(default=None, min_length=1)
-    """Of each table; left out: those of Criteo Terabyte."""
+    """Rows of each table; by default those of Criteo Terabyte."""
 
     total_rows: int | None = Field(default=None, ge=1, le=_MOST_ROWS)
-    """Tables are scaled to have so many rows together."""
+    """Number of rows that all tables are scaled to, together."""
 
     zipf: float = Field(default=1.05, ge=0, le=10)
     """Skew of lookups: row k is looked up in proportion to k ** -zipf."""
 
     lookups_per_sample: Positive = 1.0
-    """Ids of a sample in each table."""
+    """Mean number of ids of a sample in each table."""
 
     dim: int = Field(default=64, ge=1)
-    """Numbers in a row."""
+    """Dimensions of a row."""
 
     batch: int = Field(default=2048, ge=1)
     """Samples of one rank in a step."""
 
     compute_ms: Positive = 20.0
-    """Of a step, without communication, as measured on one device."""
+    """Computation of a step without communication, in milliseconds, measured on one device."""
 
     dense_parameters: int = Field(default=2_400_000, ge=0)
-    """Whose gradients are summed over all ranks."""
+    """Number of dense parameters, whose gradients are summed over all ranks."""
 
     ranks: tuple[Ranks, ...] = Field(default=(8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096), min_length=1)
     """Numbers of devices to imagine."""
@@ -59,45 +59,45 @@ class Scenario(Settings):
     """Bandwidths of a device's link to imagine, in Gbit/s."""
 
     latency_us: float = Field(default=20.0, ge=0)
-    """Of a message without bytes."""
+    """Latency of a message without bytes, in microseconds."""
 
     message_us: float = Field(default=2.0, ge=0)
-    """Processor time for one message."""
+    """Processor time for one message, in microseconds."""
 
     all_to_all: float = Field(default=1.0, gt=0, le=1)
-    """Share of the bandwidth that an all-to-all gets; below 1 where the network's core is narrower
-    than its edge."""
+    """Share of the bandwidth that an all-to-all gets. It is below 1 if the network's core is
+    narrower than its edge."""
 
     bound: Positive = 0.01
-    """Of rows, relative to their range."""
+    """Error bound of rows, relative to their range."""
 
     gradient_bound: Positive = 0.35
-    """Of gradients, relative to their root mean square."""
+    """Error bound of gradients, relative to their root mean square."""
 
     forward_ratio: float | None = Field(default=None, ge=1)
-    """How many times smaller rows become, as a run's ledger says; left out: measured on normal
-    rows."""
+    """Bytes of rows before coding over bytes sent, from a run's ledger. If it is left out, it is
+    measured on normal rows."""
 
     backward_ratio: float | None = Field(default=None, ge=1)
-    """The same of gradients."""
+    """Bytes of gradients before coding over bytes sent."""
 
     dense_ratio: float | None = Field(default=None, ge=1)
-    """The same of dense gradients."""
+    """Bytes of dense gradients before coding over bytes sent."""
 
     codec_threads: Positive = 8.0
-    """Cores of a device that encode and decode."""
+    """Number of a device's cores that encode and decode."""
 
     hot_gb: float = Field(default=1.0, ge=0)
     """Memory of a device for copies of hot rows, in 10^9 bytes."""
 
     sync_every: int = Field(default=1, ge=1)
-    """Steps between sums of hot rows' gradients; 1 is exact."""
+    """Steps between two sums of hot rows' gradients; 1 is exact."""
 
     overlap: float = Field(default=0.0, ge=0, le=1)
-    """Share of the computation that transfers hide behind."""
+    """Share of computation that hides transfers."""
 
     dense_overlap: float = Field(default=0.4, ge=0, le=1)
-    """Share of it beside which dense gradients travel: the backward pass, but for its first
+    """Share of computation that hides dense gradients: the backward pass without its first
     layers."""
 
     @model_validator(mode="after")
@@ -110,7 +110,7 @@ class Scenario(Settings):
 
 
 def model_of(scenario: Scenario, default_rows: Sequence[int]) -> ModelLoad:
-    """Make the model; measures codecs, which takes a second."""
+    """Make the model; this measures codecs, which takes a second."""
     forward = measure_codec(scenario.dim, BoundedRows(scenario.bound, relative_to="range"))
     backward = measure_codec(
         scenario.dim, BoundedRows(scenario.gradient_bound, relative_to="rms", rounding="unbiased")

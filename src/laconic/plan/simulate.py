@@ -1,21 +1,23 @@
-"""Scale on paper: what a step takes on clusters nobody has, and where each method stops paying.
+"""Predicts the step of clusters of any size, and where each method stops paying.
 
-Equal devices on one switch. All methods off is the classic hybrid of DLRM: pooled vectors, float32,
-ids of eight bytes, dense gradients summed along a ring; whole tables, or pieces of them where there
-are more devices than tables, in perfect balance, which flatters it. Each method changes that::
+Devices are equal and joined by one switch. With all methods off this is the classic hybrid of DLRM:
+pooled vectors in float32, ids of eight bytes, dense gradients summed along a ring, and table-wise
+sharding, or pieces of tables if there are more devices than tables. Its balance is perfect, which
+flatters it. Each method changes that::
 
-    dedup      rows dealt to all; each distinct row once for each device, ids coded
-    bounded    rows and gradients within an error bound: fewer bytes, codec time for rows and for blocks
+    dedup      row-wise sharding; each distinct row once for each device, ids coded
+    bounded    rows and gradients within an error bound: fewer bytes, codec time for rows and blocks
     dense      dense gradients compressed
-    hot rows   the hottest rows on every device: no exchange for them, their gradients are summed along a ring
+    hot rows   the hottest rows on every device, without exchange; a ring sums their gradients
 
 ::
 
     step = compute + codecs + max(0, wire - overlap x compute)
-    wire = ids + rows + gradients + max(0, sums - dense overlap x compute), each: latency of its rounds + bytes / bandwidth
+    wire = ids + rows + gradients + max(0, sums - dense overlap x compute)
+    each = latency of its rounds + bytes / bandwidth
 
-Sums of dense gradients and hot rows travel beside the backward pass, and beside the gradients of
-rows: where an all-to-all gets a share of the bandwidth only, they take what it leaves.
+Sums of dense gradients and hot rows travel beside the backward pass and beside the gradients of
+rows. If an all-to-all gets only a share of the bandwidth, they take what it leaves.
 
 The hot set is the best one: rows whose exchange costs more than their sum, as long as they fit
 (``docs/papers/avoidance.md``, proposition 4). Shape legend: ``T`` tables.
@@ -57,7 +59,7 @@ PAYS = 1.01
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """Which are on."""
+    """The methods that are on."""
 
     dedup: bool = False
     bounded: bool = False
@@ -66,7 +68,7 @@ class Methods:
 
     @property
     def text(self) -> str:
-        """Names of those that are on."""
+        """Names of the methods that are on."""
         return " + ".join(name for name in METHODS if getattr(self, name)) or "none"
 
 
@@ -75,30 +77,30 @@ ALL_METHODS = tuple(Methods(*chosen) for chosen in product((False, True), repeat
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelLoad:
-    """What is trained, on each device alike."""
+    """The model that is trained; all devices have the same load."""
 
     frequencies_T: tuple[Frequencies, ...]
     dim: int
     samples: int
-    """Of a device in a step."""
+    """Samples of a device in a step."""
     compute_s: float
     dense_bytes: float
     forward: CodecFigures
     backward: CodecFigures
     codec_threads: float
-    """Cores that code at the same time."""
+    """Number of cores that encode and decode at the same time."""
     dense_ratio: float
     dense_s_per_byte: float
-    """Of encoding a dense gradient, and decoding it and the sum."""
+    """Seconds per byte of encoding a dense gradient, and of decoding it and the sum."""
     hot_bytes: float
-    """Memory of a device for copies of hot rows."""
+    """Bytes of a device's memory for copies of hot rows."""
     sync_every: int
-    """Steps between sums of hot rows' gradients; more than 1 is bounded staleness."""
+    """Steps between two sums of hot rows' gradients; more than 1 is bounded staleness."""
     overlap: float
-    """Share of the computation that transfers hide behind."""
+    """Share of computation that hides transfers."""
     dense_overlap: float
-    """Share of it beside which sums of dense gradients and hot rows travel: the backward pass goes
-    on meanwhile."""
+    """Share of computation, in the backward pass, that hides sums of dense gradients and hot
+    rows."""
 
     def __post_init__(self) -> None:
         if not self.frequencies_T or self.dim < 1 or self.samples < 1 or self.sync_every < 1:
@@ -110,16 +112,16 @@ class ModelLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """What joins the devices."""
+    """The network between the devices."""
 
     bytes_per_s: float
-    """In each direction of a device's link."""
+    """Bytes per second in each direction of a device's link."""
     latency_s: float
     message_s: float
-    """A processor's time for one message."""
+    """Seconds of a processor for one message."""
     all_to_all: float = 1.0
-    """Share of the bandwidth that an all-to-all gets, where the core of the network is narrower
-    than its edge."""
+    """Share of the bandwidth that an all-to-all gets. It is below 1 if the core of the network is
+    narrower than its edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +132,9 @@ class StepCost:
     wire_s: float
     codec_s: float
     ids_bytes: float
-    """Coded ids, and all size messages."""
+    """Bytes of coded ids and of all size messages."""
     rows_bytes: float
-    """Rows and their gradients."""
+    """Bytes of rows and their gradients."""
     dense_bytes: float
     hot_bytes: float
     hot_rows: int
@@ -140,7 +142,7 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """All choices of methods for one number of devices and one bandwidth."""
+    """Costs of all combinations of methods for one number of devices and one bandwidth."""
 
     ranks: int
     gbps: float
@@ -148,17 +150,17 @@ class Cell:
 
     @property
     def best(self) -> Methods:
-        """The fastest choice; of equals that with fewer methods."""
+        """The fastest combination; of equals that with fewer methods."""
         return min(
             self.costs, key=lambda m: (self.costs[m].step_s, sum(getattr(m, name) for name in METHODS))
         )
 
     def alone(self, method: str) -> float:
-        """How much faster than with all methods off a step is with only this one."""
+        """Return the step with all methods off over the step with this one alone."""
         return self.costs[Methods()].step_s / self.costs[Methods(**{method: True})].step_s
 
     def gain(self, method: str) -> float:
-        """How much faster the best choice is with a method than without; below 1 it does not pay."""
+        """Return the best step without a method over the best with it; below 1 it does not pay."""
         with_s, without_s = (
             min(cost.step_s for methods, cost in self.costs.items() if getattr(methods, method) is on)
             for on in (True, False)
@@ -185,10 +187,10 @@ def simulate(
 
 
 def stops_paying(cells: Sequence[Cell], method: str) -> float:
-    """Gbit/s from which on a method does not pay any more.
+    """Return the Gbit/s from which on a method does not pay any more.
 
-    Infinite if it still does at the largest, 0 if it never does. ``cells`` are those of one number
-    of devices.
+    It is infinite if the method still pays at the largest bandwidth, and 0 if it never pays.
+    ``cells`` are those of one number of devices.
     """
     by_speed = sorted(cells, key=lambda cell: cell.gbps)
     spans = paying_spans([cell.gbps for cell in by_speed], [cell.gain(method) for cell in by_speed])
@@ -196,10 +198,10 @@ def stops_paying(cells: Sequence[Cell], method: str) -> float:
 
 
 def paying_spans(gbps: Sequence[float], gains: Sequence[float]) -> list[tuple[float, float]]:
-    """Bandwidths between which a method pays, rising.
+    """Return the spans of bandwidths in which a method pays, rising.
 
-    From 0 if it does at the lowest one, to infinity if it does at the largest. Between two
-    bandwidths, which rise, the gain is taken for linear in their logarithm.
+    A span begins at 0 if the method pays at the lowest bandwidth, and ends at infinity if it pays
+    at the largest. Between two bandwidths the gain is taken for linear in their logarithm.
     """
     spans: list[tuple[float, float]] = []
     begin = 0.0 if gains[0] >= PAYS else None
@@ -253,7 +255,7 @@ def step_cost(model: ModelLoad, network: Fabric, ranks: int, methods: Methods) -
 
 
 def _rounds_s(network: Fabric, ranks: int, sums: float) -> float:
-    """Latency, and time for messages: three directions, each announced and moved; and sums."""
+    """Return latency and time for messages: of three directions in two rounds each, and of sums."""
     if ranks == 1:
         return 0.0
     exchanges, steps = 6, 2 * math.log2(ranks)  # sums of short messages go by halves, not along a ring
@@ -262,7 +264,7 @@ def _rounds_s(network: Fabric, ranks: int, sums: float) -> float:
 
 
 def _rows_on_the_wire(model: ModelLoad, traffic: _Exchange, bounded: bool) -> tuple[float, float]:
-    """Bytes of rows and gradients, and seconds of coding; a block is never larger than its rows."""
+    """Return bytes of rows and gradients, and seconds of coding; no block exceeds its rows."""
     exact = 4.0 * model.dim * traffic.rows
     if not bounded:
         return 2 * exact, 0.0
@@ -278,23 +280,23 @@ def _rows_on_the_wire(model: ModelLoad, traffic: _Exchange, bounded: bool) -> tu
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """What one device sends another way than by sums."""
+    """What one device sends in all-to-all exchanges, not in sums."""
 
     rows: float
-    """Rows that it gets, which are as many as it sends, and as the gradients back."""
+    """Number of rows that it receives; it sends as many rows, and as many gradients."""
     distinct: float
-    """Of these that differ within their block: the bounded codec finds the others."""
+    """Number of rows that differ within their block; the bounded codec finds equal ones."""
     reference_bytes: float
-    """Of what it says instead of rows that it found."""
+    """Bytes of references to equal rows."""
     blocks: float
-    """In which rows travel one way."""
+    """Number of blocks that hold the rows of one direction."""
     ids_bytes: float
     hot_rows: int
 
 
 @lru_cache(maxsize=4096)
 def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) -> _Exchange:
-    """Expect what a device exchanges; as ``TableCosts``, for equal devices of any number."""
+    """Return the expected exchange, as ``TableCosts`` does, but for any number of devices."""
     rows = distinct = references = ids = 0.0
     tables, away = len(model.frequencies_T), (ranks - 1) / ranks
     budget = int(model.hot_bytes / (4 * model.dim)) if least_hot_rate < math.inf else 0
@@ -322,11 +324,10 @@ def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) 
 
 
 def _least_hot_rate(model: ModelLoad, network: Fabric, methods: Methods) -> float:
-    """Rate of lookups from which on copies of a row pay (proposition 4).
+    """Return the rate of lookups from which on copies of a row pay (proposition 4).
 
-    A sum costs two vectors a step, or a share of that; the exchange costs two vectors, or their
-    bytes within a bound, for each lookup (pooled), or with the probability q that the row is needed
-    (dedup).
+    A sum costs two vectors a step, or a share of that. The exchange costs two vectors, or their
+    coded bytes, for each lookup (pooled), or with the probability q that the row is needed (dedup).
     """
     summed = 2 * 4.0 * model.dim / (model.dense_ratio if methods.dense else 1.0) / model.sync_every
     sent = 2 * 4.0 * model.dim

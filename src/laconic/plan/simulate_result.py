@@ -1,4 +1,4 @@
-"""What ``laconic simulate`` found: a JSON file, and these classes.
+"""The result of ``laconic simulate``, as a JSON file and as classes.
 
 ::
 
@@ -8,17 +8,18 @@
       "facts": [["rows", "187,767,399"], ["dimensions", "64"]],
       "methods": [["dedup", "each distinct row once"], ["dense", "dense gradients compressed"]],
       "cells": [
-        {"ranks": 8, "gbps": 1, "off_ms": 348.7, "best_ms": 62.3, "best": "dedup + dense", "gains": [1.03, 2.62], "alone": [1.2, 1.3],
-         "wire_ms": 31.1, "codec_ms": 11.4, "bytes": {"ids": 28000, "rows": 880000, "dense": 2900000, "hot": 0}, "hot_rows": 0}
+        {"ranks": 8, "gbps": 1, "off_ms": 348.7, "best_ms": 62.3, "best": "dedup + dense",
+         "gains": [1.03, 2.62], "alone": [1.2, 1.3], "wire_ms": 31.1, "codec_ms": 11.4,
+         "bytes": {"ids": 28000, "rows": 880000, "dense": 2900000, "hot": 0}, "hot_rows": 0}
       ],
       "stops": [{"ranks": 8, "gbps": [1.0, null]}]
     }
 
 ``gains`` has one number for each method: the best step without it / the best step with it.
-``alone`` has the step with all methods off / the step with this one alone. ``stops`` says from
-which bandwidth on a method does not pay any more: null where it still does at the largest, 0 where
-it never does. A method may pay only from some bandwidth on: ``gains`` show it. Wire, codecs and
-bytes are those of the best choice, for one rank and step.
+``alone`` has the step with all methods off / the step with this one alone. ``stops`` has the
+bandwidth from which on a method does not pay any more: null if it still pays at the largest, 0 if
+it never pays. A method may pay only from some bandwidth on: ``gains`` show it. Wire, codecs and
+bytes are those of the best combination, for one rank and step.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class SentBytes(Settings):
-    """What a rank sends in a step."""
+    """Bytes that a rank sends in a step."""
 
     ids: Bytes
     rows: Bytes
@@ -49,10 +50,10 @@ class SimulatedCell(Settings):
     ranks: Count
     gbps: Positive
     off_ms: Positive
-    """Step with all methods off."""
+    """Milliseconds of a step with all methods off."""
     best_ms: Positive
     best: Text
-    """The methods that are on in the best choice."""
+    """The methods that are on in the best combination."""
     gains: tuple[Positive, ...]
     alone: tuple[Positive, ...]
     wire_ms: float
@@ -62,7 +63,7 @@ class SimulatedCell(Settings):
 
 
 class Stops(Settings):
-    """Where methods stop paying with so many ranks."""
+    """Bandwidths at which methods stop paying, for one number of ranks."""
 
     ranks: Count
     gbps: tuple[Maybe, ...]
@@ -75,7 +76,7 @@ class SimulateResult(Settings):
     title: Text
     facts: tuple[tuple[str, str], ...]
     methods: tuple[tuple[Text, Text], ...] = Field(min_length=1)
-    """Names, and what they are."""
+    """Names of methods, and what they do."""
     cells: tuple[SimulatedCell, ...] = Field(min_length=1)
     stops: tuple[Stops, ...]
 

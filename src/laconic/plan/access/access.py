@@ -1,9 +1,10 @@
-"""How often the rows of each table are looked up, as ``laconic profile`` found it.
+"""Access statistics: how often the rows of each table are looked up.
 
-Of every table a *head* of rows is known by name, each with its count. What is not in it is the
-*tail*, known as runs: so many rows with so many lookups between them. Counts of head and tail add
-up to the table's lookups; rows that are in neither were not looked up. ``access_file`` reads and
-writes these values; ``access_load`` tells the planner.
+``laconic profile`` finds them. Each table has a *head*, rows that are known by id with their
+counts. The other rows are the *tail*. It is known as runs, each with a number of rows and the
+number of their lookups. Counts of head and tail add up to the table's lookups. Rows in neither were
+not looked up. ``access_file`` reads and writes these values; ``access_load`` hands them to the
+planner.
 
 Shape legend: ``H`` rows of the head, ``R`` runs of the tail, ``G`` runs of equal probability.
 """
@@ -41,23 +42,23 @@ Some = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(ge=0)]
 _CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)  # where a file says so
-_RANKED = 0.5  # correlation of ids with places in the order of frequency, from which on they count as ranked
+_RANKED = 0.5  # correlation of ids and ranks by frequency from which on ids count as ranked
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctRows:
-    """How many rows were looked up at all; all three are the same where that was counted."""
+    """Number of rows that were looked up; if it was counted, all three numbers are equal."""
 
     __pydantic_config__ = _CHECKED
     rows: Count
     lower: Count
     upper: Count
-    """Five standard errors away, or as far as rows and lookups allow."""
+    """Bounds five standard errors away, or as far as rows and lookups allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zipf:
-    """Row k of the first ``ranks`` is looked up in proportion to ``k ** -exponent``."""
+    """Zipf's law: row k of the first ``ranks`` is looked up in proportion to ``k ** -exponent``."""
 
     __pydantic_config__ = _CHECKED
     exponent: Positive
@@ -69,7 +70,7 @@ class Zipf:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far lookups in the last third of the samples differ from those in the first.
+    """Difference between lookups in the first and in the last third of the samples.
 
     The total variation distance less what chance alone makes of it: 0 for samples in random order,
     1 where no row of the first third is seen in the last.
@@ -91,36 +92,36 @@ class TableAccess:
     samples: int
 
     ids_H: Ints
-    """By falling count, then by id."""
+    """Ids of the head, by falling count, then by id."""
 
     counts_H: Ints
     missed_H: Ints
-    """At most so many lookups of this row are counted in the tail instead; 0: the count is
-    exact."""
+    """Largest number of lookups of this row that are counted in the tail instead. With 0 the count
+    is exact."""
 
     tail_rows_R: Ints
     tail_lookups_R: Ints
-    """Of the tail's runs, by falling lookups of a row; at least one lookup a row."""
+    """Lookups of the tail's runs, by falling lookups of a row; each row has at least one."""
 
     sampled: int
-    """Rows of the tail from whose exact counts its runs are estimated, drawn at random: the number
-    of rows in the tail has a relative standard error of about ``sampled ** -0.5``, so has a run by
-    its share of them. 0: no tail."""
+    """Number of rows of the tail, drawn at random, whose exact counts its runs are estimated from.
+    0 means that there is no tail. The number of rows in the tail has a relative standard error of
+    about ``sampled ** -0.5``, and a run has that of its share of them."""
 
     distinct: DistinctRows
     bags: tuple[tuple[int, int], ...]
-    """Lengths of bags, rising, and how many samples have them; from 64 on, lengths of one range
-    share an entry, that of its shortest."""
+    """Lengths of bags, rising, and the number of samples that have them. From 64 on, lengths of one
+    range share an entry, that of the shortest."""
 
     zipf: Zipf | None
-    """None: too few rows are looked up often enough to fit anything."""
+    """Fitted law; None if too few rows are looked up often enough."""
 
     drift: Drift | None
-    """None: too few lookups to tell drift from chance."""
+    """Measured drift; None if there are too few lookups to tell it from chance."""
 
     @property
     def mean_bag(self) -> float:
-        """Lookups of a sample, on average."""
+        """Mean number of lookups of a sample."""
         return self.lookups / self.samples if self.samples else 0.0
 
     @property
@@ -129,17 +130,17 @@ class TableAccess:
         return not self.tail_rows_R.size and not self.missed_H.any()
 
     def probabilities(self) -> tuple[Ints, Floats]:
-        """Make runs ``(count_G, probability_G)``: rows, and how likely a lookup hits a given one.
+        """Return runs ``(count_G, probability_G)``: rows, and the probability of each of them.
 
-        By falling probability; rows that were never looked up are the last run, of probability 0.
-        Counts add up to ``rows``, and their products with probabilities to 1 (to 0 where there were
-        no lookups).
+        Probabilities fall. Rows that were never looked up are the last run, with probability 0.
+        Counts add up to ``rows``, and their products with probabilities to 1 (to 0 without any
+        lookups).
         """
         count_G, each_G = self.runs()
         return count_G, each_G / max(self.lookups, 1)
 
     def runs(self) -> tuple[Ints, Floats]:
-        """Rows of each run, and lookups of each row in it, which fall; the last may have none."""
+        """Return rows of each run, and falling lookups of each row; the last may have none."""
         counts, sizes = np.unique(self.counts_H, return_counts=True)
         unseen = self.rows - self.ids_H.size - int(self.tail_rows_R.sum())
         count_G = np.concatenate([sizes, self.tail_rows_R, [unseen]]).astype(np.int64)
@@ -149,7 +150,7 @@ class TableAccess:
         return count_G[order], each_G[order]
 
     def share_of_top(self, rows: Floats) -> Floats:
-        """Share of lookups that go to the most frequent ``rows`` rows, for every such number."""
+        """Return the share of lookups of the ``rows`` most frequent rows, for every such number."""
         count_G, probability_G = self.probabilities()
         ranks = np.concatenate([[0], np.cumsum(count_G)])
         shares = np.concatenate([[0.0], np.cumsum(count_G * probability_G)])
@@ -167,7 +168,7 @@ class Access:
     """Lookups of all tables of a data set."""
 
     source: str
-    """What was profiled, for people."""
+    """Name of the profiled data, for people."""
 
     samples: int
     tables: tuple[TableAccess, ...]
@@ -182,7 +183,7 @@ class Access:
 
 
 def access_load(table: TableAccess, forward: RowCoding, backward: RowCoding) -> TableLoad:
-    """Make a load of counted lookups; rows of the head, whose ids are known, can be hot or warm."""
+    """Turn counted lookups into a load; rows of the head can be hot or warm."""
     count_G, probability_G = table.probabilities()
     frequencies = Frequencies.from_runs(count_G, probability_G, table.mean_bag or 1.0)
     return TableLoad(
@@ -196,25 +197,25 @@ def access_load(table: TableAccess, forward: RowCoding, backward: RowCoding) -> 
 
 
 def hottest_ids(table: TableAccess, count: int) -> Ints:
-    """Ids of the most frequent rows, ascending."""
+    """Return ids of the most frequent rows, ascending."""
     return np.sort(table.ids_H[:count]).astype(np.int64)
 
 
-def warm_ids(table: TableAccess, choice: Place, ranks: int) -> Ints:
-    """Ids of the most frequent rows behind the hot ones, ascending.
+def warm_ids(table: TableAccess, place: Place, ranks: int) -> Ints:
+    """Return ids of the most frequent rows behind the hot ones, ascending.
 
-    A dealt table has as many as planned on each rank. They may be fewer than planned, where one
-    rank has fewer of the rows whose ids are known.
+    In a row-wise table each rank has as many as planned, or fewer if it has fewer of the rows whose
+    ids are known.
     """
-    ids_H = table.ids_H[choice.hot :].astype(np.int64)
-    if choice.sharding != "row":
-        return np.sort(ids_H[: choice.warm])
-    each = choice.warm // ranks
+    ids_H = table.ids_H[place.hot :].astype(np.int64)
+    if place.sharding != "row":
+        return np.sort(ids_H[: place.warm])
+    each = place.warm // ranks
     return np.sort(np.concatenate([ids_H[ids_H % ranks == rank][:each] for rank in range(ranks)]))
 
 
 def _order(table: TableAccess) -> IdOrder:
-    """Whether frequent rows have small ids; ``ids_H`` is in the order of frequency."""
+    """Return whether frequent rows have small ids; ``ids_H`` is in the order of frequency."""
     ids_H = table.ids_H
     if len(ids_H) < 2:
         return "mixed"

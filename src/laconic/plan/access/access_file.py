@@ -1,6 +1,6 @@
 """The file of access statistics: Parquet that anything can read, with JSON in its metadata.
 
-``docs/guides/profile.md`` has the format. Files come from elsewhere: all that they claim is
+``docs/guides/profile.md`` has the format. Files may come from elsewhere, so all that they claim is
 checked.
 """
 
@@ -21,6 +21,7 @@ __all__ = ["KEY", "read_access", "write_access"]
 
 KEY = b"laconic.access"
 _COLUMNS = ("table", "id", "count", "missed")
+_AS_THEY_ARE = ("name", "rows", "lookups", "sampled", "distinct", "bags", "zipf", "drift")
 
 Ints = NDArray[np.int64]
 
@@ -83,16 +84,9 @@ def _header(access: Access) -> _Header:
         samples=access.samples,
         tables=tuple(
             _Table(
-                name=table.name,
-                rows=table.rows,
-                lookups=table.lookups,
                 head=table.ids_H.size,
                 tail=tuple(zip(table.tail_rows_R.tolist(), table.tail_lookups_R.tolist(), strict=True)),
-                sampled=table.sampled,
-                distinct=table.distinct,
-                bags=table.bags,
-                zipf=table.zipf,
-                drift=table.drift,
+                **{field: getattr(table, field) for field in _AS_THEY_ARE},
             )
             for table in access.tables
         ),
@@ -172,20 +166,13 @@ def _table(table: _Table, samples: int, ids_H: Ints, counts_H: Ints, missed_H: I
     _check_sums(table, samples, sum(counts_H.tolist()))
     tail = np.array(table.tail, dtype=np.int64).reshape(-1, 2)
     return TableAccess(
-        name=table.name,
-        rows=table.rows,
-        lookups=table.lookups,
         samples=samples,
         ids_H=ids_H,
         counts_H=counts_H,
         missed_H=missed_H,
         tail_rows_R=tail[:, 0].copy(),
         tail_lookups_R=tail[:, 1].copy(),
-        sampled=table.sampled,
-        distinct=table.distinct,
-        bags=table.bags,
-        zipf=table.zipf,
-        drift=table.drift,
+        **{field: getattr(table, field) for field in _AS_THEY_ARE},
     )
 
 

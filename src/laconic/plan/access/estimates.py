@@ -1,6 +1,6 @@
-"""What counts of single rows say of the others: the tail, Zipf's law, and drift.
+"""Estimates from counts of single rows: the tail, Zipf's law, and drift.
 
-**Tail.** What is not counted row by row becomes runs of rows that are looked up about equally
+**Tail.** Rows that are not counted one by one become runs of rows that are looked up about equally
 often.
 
 **Zipf's law** is fitted to the rows that were looked up often enough to be ranked. Rows are ranked
@@ -8,8 +8,8 @@ by their own counts, so ranks of rare rows are chance; only rows with at least e
 fitted. Among these, the exponent has the greatest likelihood: the mean logarithm of the rank is
 what the law says. Ranks above 64 are taken in bins 1 % wide.
 
-**Drift** is how far two parts of a data set look up different rows, beyond what chance makes of it.
-Let a row have ``a`` of ``n`` lookups in the first part and ``b`` of ``m`` in the last. Total
+**Drift** is how far two thirds of a data set look up different rows, beyond chance. Let a row have
+``a`` of ``n`` lookups in the first third and ``b`` of ``m`` in the last. Total
 variation is half the sum of ``|a / n - b / m|`` over all rows: between 0 and 1, but far from 0 for
 two halves of one shuffled set, whose rare rows fall into one half or the other. Given ``c = a + b``
 and no drift, ``a`` is binomial with ``f = n / (n + m)``, and the expected ``|a / n - b / m|`` is
@@ -46,7 +46,7 @@ _LEAST_LEFT = 0.01
 
 
 def coarse(values: Ints) -> Ints:
-    """Round down to six binary digits: exact below 64, within a 32nd part above."""
+    """Round down to six binary digits: exact below 64, within a 32nd above."""
     _, digits = np.frexp(values.astype(np.float64))
     shift = np.maximum(digits.astype(np.int64) - (_FINE.bit_length() - 1), 0)
     return (values >> shift) << shift
@@ -153,7 +153,7 @@ def _law(middle_B: Floats, width_B: Floats, exponent: float) -> Floats:
 def drift_between(
     first_N: Ints, last_N: Ints, weight_N: NDArray[np.float64], lookups: tuple[int, int]
 ) -> Drift | None:
-    """Compare counts in two parts of so many lookups; None where chance explains any distance."""
+    """Compare counts in two thirds with ``lookups`` lookups; None if chance explains everything."""
     n, m = lookups
     if not n or not m:
         return None

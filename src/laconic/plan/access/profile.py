@@ -1,7 +1,7 @@
 """Access statistics in one pass over the lookups of a data set.
 
-Memory is bounded whatever is looked up: ``capacity`` ids are counted in all tables together, twice
-at most, at 40 bytes each, and as many again wait to be counted. Tables divide it between them: one
+Memory is bounded, whatever is looked up. ``capacity`` ids are counted in all tables together, twice
+at most, at 40 bytes each, and as many again wait to be counted. Tables share this capacity: a table
 with fewer rows than its share leaves the rest to the others. ``table_counter`` has the method.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["CAPACITY", "Profiler", "capacities"]
 
 CAPACITY = 1 << 21
 _LEAST_CAPACITY = 1024
-_SURE = 16  # a row is in the head if it cannot have missed more than a 16th part of its count
+_SURE = 16  # a row is in the head if it cannot have missed more than a 16th of its count
 
 
 class Profiler:
@@ -31,7 +31,7 @@ class Profiler:
     def __init__(
         self, tables: Sequence[tuple[str, int]], samples: int, *, source: str, capacity: int = CAPACITY
     ) -> None:
-        """Expect ``samples`` samples that look up ``tables``, of which name and rows are given."""
+        """Expect ``samples`` samples; ``tables`` has name and rows of each table."""
         shares = capacities([rows for _, rows in tables], capacity)
         self._counters = [
             TableCounter(name, rows, share) for (name, rows), share in zip(tables, shares, strict=True)
@@ -49,17 +49,16 @@ class Profiler:
             raise ConfigError(
                 f"profile: expected {self._samples} samples, got {self._seen + count}; did the data change?"
             )
-        third = self._samples // 3
         begin = 0
         while begin < count:
             at = self._seen + begin
-            part, until = self._part(at, third)
+            third, until = self._third(at)
             end = min(count, begin + until - at)
             for t, counter in enumerate(self._counters):
                 low, high = offsets[t * count + begin], offsets[t * count + end]
-                counter.add(ids_L[low:high], part)
+                counter.add(ids_L[low:high], third)
                 if at + end - begin == until:
-                    counter.flush(part)
+                    counter.flush(third)
             begin = end
         for t, lengths in enumerate(self._lengths):
             found = np.unique(coarse(np.diff(offsets[t * count : (t + 1) * count + 1])), return_counts=True)
@@ -67,14 +66,15 @@ class Profiler:
                 lengths[length] = lengths.get(length, 0) + samples
         self._seen += count
 
-    def _part(self, at: int, third: int) -> tuple[str | None, int]:
-        """Which part a sample is in, and where that ends."""
+    def _third(self, at: int) -> tuple[str | None, int]:
+        """Return which third a sample is in, and where that ends."""
+        third = self._samples // 3
         if at < third:
             return "first", third
         return (None, self._samples - third) if at < self._samples - third else ("last", self._samples)
 
     def finish(self) -> Access:
-        """Say what was found, after all samples."""
+        """Return the statistics, after all samples."""
         if self._seen != self._samples:
             raise ConfigError(
                 f"profile: expected {self._samples} samples, got {self._seen}; did the data change?"
@@ -87,7 +87,7 @@ class Profiler:
 
 
 def capacities(rows: Sequence[int], total: int) -> list[int]:
-    """Divide room for ids between tables: at most their rows, else equal shares."""
+    """Divide the capacity for ids between tables: at most their rows, else equal shares."""
     shares = [0] * len(rows)
     left = total
     by_size = sorted(range(len(rows)), key=rows.__getitem__)
@@ -103,9 +103,8 @@ def _table(counter: TableCounter, lengths: dict[int, int], samples: int) -> Tabl
     weight = 1.0
     if counter.held is not None:
         head = counter.held.kept(counter.held.missed_N * _SURE <= counter.held.count_N)
-        sure = counter.sample.kept(
-            slice(-1)
-        )  # given the last one's place, the others are drawn with its chance
+        # given the last one's place, the others are drawn with its chance
+        sure = counter.sample.kept(slice(-1))
         weight = 2.0**64 / float(counter.sample.place_N[-1])
         tail = sure.kept(~head.among(sure.place_N))
     ids_H = ids_at(head.place_N)

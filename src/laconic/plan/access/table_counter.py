@@ -5,11 +5,12 @@ the blocks in which ids came. As long as there are no more than ``capacity`` dis
 counts are exact and nothing else matters. From then on there are two sets of at most ``capacity``
 ids:
 
-sample  the ids with the smallest places: a fair sample of all ids, each counted exactly, because an
-        id that is in it at the end never left it. What all other ids have in common is estimated from it.
-held    the most frequent ids (lossy counting, Manku and Motwani, VLDB 2002, with a floor that rises only when there is
-        no room): an id whose count may not exceed ``floor`` is dropped; an id that comes, or comes again, may have
-        been looked up ``floor`` times before. Frequent ids come early and stay: they have missed nothing.
+sample  The ids with the smallest places, a fair sample of all ids. Each is counted exactly,
+        because an id that is in it at the end never left it. All other ids are estimated from it.
+held    The most frequent ids, by lossy counting (Manku and Motwani, VLDB 2002), with a floor that
+        rises only when the buffer is full. An id whose count may not exceed ``floor`` is dropped.
+        An id that comes, or comes again, may have been looked up ``floor`` times before. Frequent
+        ids come early and stay, so they have missed nothing.
 
 An id's *place* is a 64-bit word as good as drawn at random, the same in every run. Ids are sorted
 by place: the first k of them are then a fair sample of all ids, and their ids can be had back.
@@ -35,12 +36,12 @@ _KEY = np.uint64(0x6A09E667F3BCC909)  # keeps the sample apart from hashes that 
 
 
 def places_of(ids: Ints) -> Places:
-    """Place of every id."""
+    """Return the place of every id."""
     return mix64(ids.view(np.uint64) ^ _KEY)
 
 
 def ids_at(places: Places) -> Ints:
-    """Id at every place."""
+    """Return the id at every place."""
     return (unmix64(places) ^ _KEY).view(np.int64)
 
 
@@ -50,46 +51,46 @@ def _none() -> Ints:
 
 @dataclass(slots=True)
 class Tallies:
-    """What is known of each id; changed in place."""
+    """Counts of each id; changed in place."""
 
     place_N: Places = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    """Ascending, distinct."""
+    """Places of the ids, ascending and distinct."""
 
     count_N: Ints = field(default_factory=_none)
-    """Lookups since the id is held."""
+    """Lookups of the id since it is held."""
 
     first_N: Ints = field(default_factory=_none)
-    """Those of them in the first part of the samples."""
+    """Lookups among these in the first third of the samples."""
 
     last_N: Ints = field(default_factory=_none)
-    """Those of them in the last part."""
+    """Lookups among these in the last third of the samples."""
 
     missed_N: Ints = field(default_factory=_none)
-    """At most so many lookups before the id was held."""
+    """Largest possible number of lookups before the id was held."""
 
     def __len__(self) -> int:
         return int(self.place_N.size)
 
-    def add(self, place_U: Places, count_U: Ints, *, part: str | None, missed: int = 0) -> None:
-        """Add counts; ``part``: "first", "last" or None; ``missed``: lookups new ids may have had."""
+    def add(self, place_U: Places, count_U: Ints, *, third: str | None, missed: int = 0) -> None:
+        """Add counts of a third ("first", "last" or None); new ids may have ``missed`` lookups."""
         at_U = np.searchsorted(self.place_N, place_U)
         known_U = np.zeros(place_U.size, dtype=np.bool_)
         inside = at_U < len(self)
         known_U[inside] = self.place_N[at_U[inside]] == place_U[inside]
         at, counts = at_U[known_U], count_U[known_U]
         self.count_N[at] += counts
-        if part is not None:
-            self._part(part)[at] += counts
+        if third is not None:
+            self._third(third)[at] += counts
         new_U = ~known_U
-        self._insert(at_U[new_U], place_U[new_U], count_U[new_U], part, missed)
+        self._insert(at_U[new_U], place_U[new_U], count_U[new_U], third, missed)
 
     def among(self, place_U: Places) -> NDArray[np.bool_]:
-        """Which of some places are held."""
+        """Return which of some places are held."""
         at_U = np.minimum(np.searchsorted(self.place_N, place_U), max(len(self) - 1, 0))
         return self.place_N[at_U] == place_U if len(self) else np.zeros(place_U.size, dtype=np.bool_)
 
     def kept(self, which: NDArray[np.bool_] | slice) -> Tallies:
-        """Copy some."""
+        """Copy some of the counts."""
         return Tallies(
             self.place_N[which].copy(),
             self.count_N[which].copy(),
@@ -98,11 +99,11 @@ class Tallies:
             self.missed_N[which].copy(),
         )
 
-    def _part(self, part: str) -> Ints:
-        return self.first_N if part == "first" else self.last_N
+    def _third(self, third: str) -> Ints:
+        return self.first_N if third == "first" else self.last_N
 
-    def _insert(self, at: Ints, places: Places, counts: Ints, part: str | None, missed: int) -> None:
-        """Make room column by column: only one is in memory twice at a time."""
+    def _insert(self, at: Ints, places: Places, counts: Ints, third: str | None, missed: int) -> None:
+        """Insert ids column by column, so that only one column is in memory twice at a time."""
         if not at.size:
             return
         spot = at + np.arange(at.size)
@@ -118,13 +119,13 @@ class Tallies:
         place_N[old], place_N[spot] = self.place_N, places
         self.place_N = place_N
         self.count_N = woven(self.count_N, counts)
-        self.first_N = woven(self.first_N, counts if part == "first" else 0)
-        self.last_N = woven(self.last_N, counts if part == "last" else 0)
+        self.first_N = woven(self.first_N, counts if third == "first" else 0)
+        self.last_N = woven(self.last_N, counts if third == "last" else 0)
         self.missed_N = woven(self.missed_N, missed)
 
 
 class TableCounter:
-    """Takes ids, part after part of the samples."""
+    """Counts ids, third after third of the samples."""
 
     def __init__(self, name: str, rows: int, capacity: int) -> None:
         self.name = name
@@ -134,14 +135,14 @@ class TableCounter:
         self.last_lookups = 0
         self.sample = Tallies()
         self.held: Tallies | None = None
-        """None: ``sample`` has all ids."""
+        """The most frequent ids; None as long as ``sample`` has all ids."""
         self._capacity = capacity
         self._floor = 0
         self._buffer = np.empty(max(capacity // 2, _SHORTEST_BUFFER), dtype=np.int64)
         self._waiting = 0
 
-    def add(self, ids: Ints, part: str | None) -> None:
-        """Take ids; ``flush`` before the part changes."""
+    def add(self, ids: Ints, third: str | None) -> None:
+        """Take ids of one third; call ``flush`` before the third changes."""
         taken = 0
         while taken < ids.size:
             count = min(self._buffer.size - self._waiting, ids.size - taken)
@@ -149,10 +150,10 @@ class TableCounter:
             self._waiting += count
             taken += count
             if self._waiting == self._buffer.size:
-                self.flush(part)
+                self.flush(third)
 
-    def flush(self, part: str | None) -> None:
-        """Count what waits."""
+    def flush(self, third: str | None) -> None:
+        """Count the ids that wait in the buffer."""
         ids = self._buffer[: self._waiting]
         if not ids.size:
             return
@@ -163,22 +164,22 @@ class TableCounter:
             )
         self._waiting = 0
         self.lookups += ids.size
-        self.first_lookups += ids.size if part == "first" else 0
-        self.last_lookups += ids.size if part == "last" else 0
+        self.first_lookups += ids.size if third == "first" else 0
+        self.last_lookups += ids.size if third == "last" else 0
         place_U, count_U = np.unique(places_of(ids), return_counts=True)
         if self.held is None:
-            self.sample.add(place_U, count_U, part=part)
+            self.sample.add(place_U, count_U, third=third)
             if len(self.sample) <= self._capacity:
                 return
             self.held = self.sample.kept(slice(None))
         else:
             near_U = place_U <= self.sample.place_N[-1]
-            self.sample.add(place_U[near_U], count_U[near_U], part=part)
-            self.held.add(place_U, count_U, part=part, missed=self._floor)
+            self.sample.add(place_U[near_U], count_U[near_U], third=third)
+            self.held.add(place_U, count_U, third=third, missed=self._floor)
         self.sample = self.sample.kept(slice(self._capacity))
-        self._make_room(self.held)
+        self._drop_rarest(self.held)
 
-    def _make_room(self, held: Tallies) -> None:
+    def _drop_rarest(self, held: Tallies) -> None:
         excess = len(held) - self._capacity
         if excess > 0:
             most_N = held.count_N + held.missed_N

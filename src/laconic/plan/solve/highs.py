@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 class Milp:
     """Minimize ``price @ x`` where ``low <= matrix @ x <= high`` and ``0 <= x <= upper``.
 
-    Shape legend: ``X`` unknowns, ``Y`` constraints, of which ``matrix`` has a row each.
+    ``matrix`` has a row for each constraint. Shape legend: ``X`` unknowns, ``Y`` constraints.
     """
 
     price_X: Floats
@@ -36,9 +36,10 @@ class Milp:
     def solve(
         self, whole_X: NDArray[np.bool_] | None, *, gap: float, time_limit_s: float | None = None
     ) -> tuple[Floats, float] | None:
-        """Return the unknowns, ``whole_X`` of them integers, and a bound that no choice is below.
+        """Return the unknowns, and a lower bound of the price; None if nothing was found.
 
-        The price is within ``gap`` of the best, unless time is up. None: nothing was found.
+        Unknowns in ``whole_X`` are integers. The price is within ``gap`` of the best, unless time
+        is up.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 -- optional
 
@@ -56,7 +57,7 @@ class Milp:
 
 @contextmanager
 def silent_stdout() -> Iterator[None]:
-    """Send what C prints to standard output nowhere; what Python wrote waits in its buffer."""
+    """Discard what C code prints to standard output; Python's own text waits in its buffer."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
     try:

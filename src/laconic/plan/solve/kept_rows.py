@@ -5,10 +5,9 @@ writes. S is concave: the rarer a row, the less it saves. A linear program needs
 These are those of some of its tangents, which meet S where they touch it and are above it
 elsewhere, so that what the program finds is a bound for every number of rows.
 
-Memory that places leave free goes to these rows. Whatever is in memory is not read from files, so
-none of it should be left. A row takes as much memory for the reads it saves wherever it is: all
-tables compete, the most frequent rows first, as long as the ranks that own them have room. Shape
-legend: ``S`` segments, ``N`` ranks.
+Memory that places leave free goes to these rows. Rows in memory are not read from files, so no
+memory should be left. Rows of all tables compete for it, the most frequent first, as long as the
+ranks that own them have memory. Shape legend: ``S`` segments, ``N`` ranks.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _FLATTER = 1e-9  # slopes that differ by less of the steepest one are the same
 
 
 def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats, Floats]:
-    """Rows of each segment, ``most`` in all, and reads that a row saves; frequent rows first.
+    """Return rows of each segment, ``most`` in all, and reads that a row saves; hot rows first.
 
-    At most so many ``tangents``. Half of them touch S where numbers of rows differ by a constant
-    factor, for steep laws, and half by a constant number, for flat ones.
+    There are at most ``tangents`` segments. Half of the tangents touch S at numbers of rows that
+    differ by a constant factor, for steep laws, and half by a constant number, for flat ones.
     """
     if most < 1:
         return np.empty(0), np.empty(0)
@@ -51,10 +50,10 @@ def kept_segments(needed: NeededRows, most: int, tangents: int) -> tuple[Floats,
     return np.diff(np.concatenate([[0.0], meet, [float(most)]])), slope_S
 
 
-def share_memory(problem: Problem, choices: Sequence[Place]) -> list[Place]:
-    """Choose numbers of warm rows anew; or return the choices, if they are better."""
-    bare = [replace(choice, warm=0) for choice in choices]
-    pieces = [piece for t, choice in enumerate(bare) if choice.cold for piece in _pieces(problem, t, choice)]
+def share_memory(problem: Problem, places: Sequence[Place]) -> list[Place]:
+    """Choose numbers of warm rows anew, or return the places as they are if they are better."""
+    bare = [replace(place, warm=0) for place in places]
+    pieces = [piece for t, place in enumerate(bare) if place.cold for piece in _pieces(problem, t, place)]
     room_N = problem.cluster.memory_N - problem.total_KN(bare)[Resource.RAM]
     size, warm_T = problem.workload.row_bytes, [0.0] * len(bare)
     for _, t, rows in sorted(pieces):
@@ -66,15 +65,15 @@ def share_memory(problem: Problem, choices: Sequence[Place]) -> list[Place]:
         room_N[owners] -= fitting * each
         warm_T[t] += fitting
     filled = [
-        replace(choice, warm=problem.warm_rows(t, choice, warm_T[t] * _SURELY)) if choice.cold else choice
-        for t, choice in enumerate(bare)
+        replace(place, warm=problem.warm_rows(t, place, warm_T[t] * _SURELY)) if place.cold else place
+        for t, place in enumerate(bare)
     ]
-    return min([filled, list(choices)], key=lambda plan: score(problem, plan))
+    return min([filled, list(places)], key=lambda plan: score(problem, plan))
 
 
-def _pieces(problem: Problem, t: int, choice: Place) -> list[tuple[float, int, float]]:
-    """Segments of rows behind the hot ones: what a row saves, negative, table, number of rows."""
-    found, hot = [], float(choice.hot)
+def _pieces(problem: Problem, t: int, place: Place) -> list[tuple[float, int, float]]:
+    """Return segments behind the hot rows: negative savings of a row, table, number of rows."""
+    found, hot = [], float(place.hot)
     rows_S, saved_S = kept_segments(problem.costs[t].needed, problem.workload.tables[t].candidates, _TANGENTS)
     for rows, saved in zip(rows_S.tolist(), saved_S.tolist(), strict=True):
         left = max(rows - hot, 0.0)

@@ -1,12 +1,12 @@
-"""One option for each part of a model, at the least cost within a budget of harm.
+"""One option for each item, a table or a layer, at the least cost within a budget of harm.
 
 The multiple-choice knapsack as a mixed-integer program for HiGHS::
 
     minimize   sum cost[i, o] x[i, o]
-    subject to sum harm[i, o] x[i, o] <= budget,   sum_o x[i, o] = 1 for each part i,   x in {0, 1}
+    subject to sum harm[i, o] x[i, o] <= budget,   sum_o x[i, o] = 1 for each item i,   x in {0, 1}
 
 A greedy choice is within one step of the best, but that step may be the largest table's, a third of
-the model. With some dozens of parts the best itself takes milliseconds. Negative harm is noise and
+the model. With some dozens of items the best itself takes milliseconds. Negative harm is noise and
 counts as none.
 
 HiGHS holds constraints to a millionth. A choice that exceeds the budget by that is solved for again
@@ -37,44 +37,44 @@ _MOST_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What one way to treat a part costs, and the harm it does."""
+    """Cost and harm of one precision of an item."""
 
     cost: float
 
     harm: float
-    """As measured; below 0 is noise and counts as 0."""
+    """Measured harm; below 0 it is noise and counts as 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The option chosen for each part, and the totals."""
+    """The option chosen for each item, and the totals."""
 
     chosen: tuple[int, ...]
     cost: float
     harm: float
-    """Negative ones counted as 0; never above the budget."""
+    """Sum of harms, never above the budget; negative ones count as 0."""
 
     lower_bound: float
-    """No choice within the budget costs less."""
+    """Lower bound of the cost: no choice within the budget costs less."""
 
 
-def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
-    """Choose an option of each part; ``PlanError`` where none are within the budget.
+def solve(items: Sequence[Sequence[Option]], budget: float) -> Allocation:
+    """Choose an option of each item; ``PlanError`` where none are within the budget.
 
-    Options of infinite cost or harm are not taken. Of equal options of a part the first is.
+    Options of infinite cost or harm are not taken. Of equal options of an item the first is.
     """
     if not 0 <= budget < math.inf:
         raise ConfigError(f"knapsack: expected a budget of 0 or more, got {budget!r}")
-    if not parts:
+    if not items:
         return Allocation((), 0.0, 0.0, 0.0)
-    frontiers = [_frontier(i, part) for i, part in enumerate(parts)]
-    least = math.fsum(max(part[f[0]].harm, 0.0) for part, f in zip(parts, frontiers, strict=True))
+    frontiers = [_frontier(i, item) for i, item in enumerate(items)]
+    least = math.fsum(max(item[f[0]].harm, 0.0) for item, f in zip(items, frontiers, strict=True))
     if least > budget:
         raise PlanError(
             f"knapsack: expected a budget of at least {least:.3g}, the least harm possible, "
             f"got {budget:.3g}; raise it or offer options that harm less"
         )
-    program = _Knapsack(parts, frontiers, budget)
+    program = _Knapsack(items, frontiers, budget)
     found = program.solve(1.0)
     assert found is not None, "the least harmful options are within the budget"
     chosen, lower_bound = found
@@ -82,41 +82,41 @@ def solve(parts: Sequence[Sequence[Option]], budget: float) -> Allocation:
         again = program.solve(1 - _SLACK)
         # nothing else is within the budget where only what was kept back of it is missing
         chosen = tuple(f[0] for f in frontiers) if again is None else again[0]
-    cost = math.fsum(part[o].cost for part, o in zip(parts, chosen, strict=True))
+    cost = math.fsum(item[o].cost for item, o in zip(items, chosen, strict=True))
     return Allocation(chosen, cost, program.harm(chosen), min(lower_bound, cost))
 
 
-def _frontier(i: int, part: Sequence[Option]) -> list[int]:
+def _frontier(i: int, item: Sequence[Option]) -> list[int]:
     """Finite options that no other beats or equals, by rising harm."""
-    finite = [o for o, option in enumerate(part) if math.isfinite(option.cost + option.harm)]
+    finite = [o for o, option in enumerate(item) if math.isfinite(option.cost + option.harm)]
     if not finite:
-        raise ConfigError(f"knapsack: part {i} has no option of finite cost and harm")
+        raise ConfigError(f"knapsack: item {i} has no option of finite cost and harm")
     frontier: list[int] = []
-    for o in sorted(finite, key=lambda o: (max(part[o].harm, 0.0), part[o].cost)):
-        if not frontier or part[o].cost < part[frontier[-1]].cost:
+    for o in sorted(finite, key=lambda o: (max(item[o].harm, 0.0), item[o].cost)):
+        if not frontier or item[o].cost < item[frontier[-1]].cost:
             frontier.append(o)
     return frontier
 
 
 class _Knapsack:
-    """The program over options that no other beats. Shape legend: ``X`` these of all parts."""
+    """The program over options that no other beats. Shape legend: ``X`` options of all items."""
 
     def __init__(
-        self, parts: Sequence[Sequence[Option]], frontiers: Sequence[Sequence[int]], budget: float
+        self, items: Sequence[Sequence[Option]], frontiers: Sequence[Sequence[int]], budget: float
     ) -> None:
-        self._parts = parts
+        self._parts = items
         # what exceeds the whole budget is never taken, and without it the program is better scaled
         self._option_X = [
-            (i, o) for i, frontier in enumerate(frontiers) for o in frontier if parts[i][o].harm <= budget
+            (i, o) for i, frontier in enumerate(frontiers) for o in frontier if items[i][o].harm <= budget
         ]
-        self._cost_X = np.array([parts[i][o].cost for i, o in self._option_X])
+        self._cost_X = np.array([items[i][o].cost for i, o in self._option_X])
         self._scale = _COST / max(float(np.abs(self._cost_X).sum()), _LEAST)
-        harm_X = np.array([max(parts[i][o].harm, 0.0) for i, o in self._option_X])
+        harm_X = np.array([max(items[i][o].harm, 0.0) for i, o in self._option_X])
         self._share_X: NDArray[Any] = harm_X / (budget or 1.0)
 
     def harm(self, chosen: Sequence[int]) -> float:
         """Return the harm of a choice."""
-        return math.fsum(max(part[o].harm, 0.0) for part, o in zip(self._parts, chosen, strict=True))
+        return math.fsum(max(item[o].harm, 0.0) for item, o in zip(self._parts, chosen, strict=True))
 
     def solve(self, share: float) -> tuple[tuple[int, ...], float] | None:
         """Return the best choice within this share of the budget, and the least cost; or None."""

@@ -1,4 +1,4 @@
-"""A placement problem: tables, machines, what any choice of places would take, and why none fits.
+"""A placement problem: tables, machines, the cost of any places, and the error if none fit.
 
 Shape legend: ``T`` tables, ``K`` resources, ``N`` ranks.
 """
@@ -28,7 +28,7 @@ _CUTS = 20  # numbers of hot rows that are tried per table
 
 
 class Problem:
-    """What a planner, and every baseline, is given."""
+    """The problem that the planner and every baseline solve."""
 
     def __init__(self, cluster: Cluster, workload: Workload, speeds: EngineSpeeds | None = None) -> None:
         self.cluster, self.workload = cluster, workload
@@ -39,7 +39,7 @@ class Problem:
 
     @cached_property
     def kinds(self) -> tuple[Place, ...]:
-        """Kinds of places on this cluster; whole tables in files need a rank that has files."""
+        """Kinds of places on this cluster; a cold table-wise table needs a rank that has files."""
         warm = [
             Place("row"),
             Place("row", "pooled"),
@@ -59,12 +59,12 @@ class Problem:
         return (*warm, *cold)
 
     def owners(self, kind: Place) -> NDArray[np.int64]:
-        """Ranks that a whole table of this kind can be on."""
+        """Return ranks that can own a table of this kind."""
         ranks = np.arange(self.ranks)
         return ranks[self.timeline.file_space_N > 0] if kind.cold else ranks
 
     def cuts(self, t: int) -> tuple[int, ...]:
-        """Numbers of hot rows that are considered for a table: none, then by a constant factor."""
+        """Return the numbers of hot rows to try for a table: 0, then by a constant factor."""
         return self._cuts[t]
 
     @cached_property
@@ -78,57 +78,59 @@ class Problem:
             return (0,)
         return (0, *(int(k) for k in np.unique(np.rint(np.geomspace(1, most, _CUTS)))))
 
-    def warm_rows(self, t: int, choice: Place, rows: float) -> int:
-        """Limit warm rows of a table: to known ones, and as many on each rank of a dealt one."""
-        count = int(min(rows, self.workload.tables[t].candidates - choice.hot))
-        return max(count - count % self.ranks if choice.sharding == "row" else count, 0)
+    def warm_rows(self, t: int, place: Place, rows: float) -> int:
+        """Limit warm rows of a table to known ones, as many on each rank if it is row-wise."""
+        count = int(min(rows, self.workload.tables[t].candidates - place.hot))
+        return max(count - count % self.ranks if place.sharding == "row" else count, 0)
 
-    def load(self, t: int, choice: Place) -> Load:
-        """Load of one table; who its owner is does not matter to it."""
-        return self.costs[t].load(replace(choice, owner=None))
+    def load(self, t: int, place: Place) -> Load:
+        """Return the load of one table, which does not depend on who its owner is."""
+        return self.costs[t].load(replace(place, owner=None))
 
-    def spread_KN(self, t: int, choice: Place) -> Floats:
-        """Load of one table on every rank."""
-        load = self.load(t, choice)
-        load_KN: Floats = np.repeat((load.even_K + load.other_K)[:, None], self.ranks, axis=1)
-        if choice.owner is not None:
-            load_KN[:, choice.owner] += load.star_K
+    def spread_KN(self, t: int, place: Place) -> Floats:
+        """Return the load of one table on every rank."""
+        load = self.load(t, place)
+        load_KN: Floats = np.repeat((load.all_K + load.others_K)[:, None], self.ranks, axis=1)
+        if place.owner is not None:
+            load_KN[:, place.owner] += load.owner_extra_K
         return load_KN
 
     @cached_property
     def headers_KN(self) -> Floats:
-        """Load of the headers of size messages, which are there wherever tables are."""
+        """Load of the headers of size messages, which are sent wherever tables are."""
         load_KN: Floats = np.zeros((len(Resource), self.ranks))
         for first in (Resource.IDS_OUT, Resource.FORWARD_OUT, Resource.BACKWARD_OUT):
             load_KN[[first, first + 1]] = message_bytes(0, self.ranks)
             load_KN[first + 2] = message_bytes(0, min(self.ranks, 2))
         return load_KN
 
-    def total_KN(self, choices: Sequence[Place]) -> Floats:
-        """Load of all tables on every rank, and of what announces them."""
-        loads = (self.spread_KN(t, choice) for t, choice in enumerate(choices))
+    def total_KN(self, places: Sequence[Place]) -> Floats:
+        """Return the load of all tables and of size messages on every rank."""
+        loads = (self.spread_KN(t, place) for t, place in enumerate(places))
         total_KN: Floats = np.sum([self.headers_KN, *loads], axis=0)
         return total_KN
 
-    def step(self, choices: Sequence[Place], *, look_ahead: bool = False) -> StepTime:
-        """Say what a step takes with these places."""
-        total_KN = self.total_KN(choices)
-        ahead_s = self.timeline.ahead_s(total_KN, self._early_KN(choices)) if look_ahead else 0.0
-        return self.timeline.explain(total_KN, ahead_s)
+    def step(self, places: Sequence[Place], *, look_ahead: bool = False) -> StepTime:
+        """Return the time of a step with these places."""
+        total_KN = self.total_KN(places)
+        prefetch_saves_s = (
+            self.timeline.prefetch_saves_s(total_KN, self._prefetched_KN(places)) if look_ahead else 0.0
+        )
+        return self.timeline.explain(total_KN, prefetch_saves_s)
 
-    def _early_KN(self, choices: Sequence[Place]) -> Floats:
-        """Load of rows that may travel a step early."""
-        loads = [self.load(t, choice).early * self.spread_KN(t, choice) for t, choice in enumerate(choices)]
-        early_KN: Floats = np.sum(loads, axis=0)
-        return early_KN
+    def _prefetched_KN(self, places: Sequence[Place]) -> Floats:
+        """Return the load of rows that can be prefetched."""
+        loads = [self.load(t, place).prefetched * self.spread_KN(t, place) for t, place in enumerate(places)]
+        prefetched_KN: Floats = np.sum(loads, axis=0)
+        return prefetched_KN
 
-    def shortage(self, choices: Sequence[Place]) -> float:
-        """Bytes of memory that are missing with these places."""
-        return float(self.timeline.shortage(self.total_KN(choices)))
+    def shortage(self, places: Sequence[Place]) -> float:
+        """Return bytes of memory that are missing with these places."""
+        return float(self.timeline.shortage(self.total_KN(places)))
 
 
 def does_not_fit(problem: Problem) -> PlanError:
-    """Return the error that says how many bytes are short, for which table, and what would help."""
+    """Return the error with the bytes that are missing, the largest table, and remedies."""
     workload, ranks = problem.workload, problem.ranks
     largest = max(workload.tables, key=lambda table: table.rows)
     whole = workload.row_bytes * largest.rows
@@ -162,7 +164,7 @@ def does_not_fit(problem: Problem) -> PlanError:
 
 
 def _tier_bytes(problem: Problem) -> float:
-    """Bytes that a tier must have: shares of the largest tables, until the others fit."""
+    """Return bytes that a tier must have: shares of the largest tables, until others fit."""
     workload, ranks = problem.workload, problem.ranks
     shares = sorted(math.ceil(table.rows / ranks) * workload.row_bytes for table in workload.tables)
     memory, files = float(problem.cluster.memory_N.min()), 0
@@ -172,7 +174,7 @@ def _tier_bytes(problem: Problem) -> float:
 
 
 def size_text(nbytes: float) -> str:
-    """In decimal units, three significant digits: 12.4 GB."""
+    """Write bytes in decimal units with three significant digits: 12.4 GB."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= factor:
             return f"{nbytes / factor:.3g} {unit}"
@@ -180,7 +182,7 @@ def size_text(nbytes: float) -> str:
 
 
 def _gb(nbytes: float) -> str:
-    """Round up to two digits, so that it suffices."""
+    """Write gigabytes, rounded up to two digits so that they suffice."""
     if nbytes <= 0:
         return "0"
     value = nbytes / 1e9
