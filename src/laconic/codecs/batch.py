@@ -86,7 +86,14 @@ class BlockCodec(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """A list of blocks to encode or decode together; build it once, use it every step."""
+    """A list of blocks to encode or decode together; build it once, use it every step.
+
+    >>> batch = laconic.Batch.of([(laconic.Cast("fp16"), (2, 3)), (laconic.Lossless(), (4,))])
+    >>> values = torch.arange(10.0)  # six of the first block, then four of the second
+    >>> buffer, offsets = batch.encode(values)
+    >>> torch.equal(batch.decode(buffer, offsets), values)
+    True
+    """
 
     table: BlockTable
     max_bytes: int
@@ -128,7 +135,10 @@ class Batch:
     def decode(
         self, buffer: Tensor, offsets: Tensor, out: Tensor | None = None, threads: int | None = None
     ) -> Tensor:
-        """Decode all blocks into one flat float32 tensor; ``FormatError`` names the first bad block."""
+        """Decode all blocks into one flat float32 tensor.
+
+        ``FormatError`` names the first block that cannot be decoded.
+        """
         expect_buffer("batch.offsets", offsets, torch.int64, len(self) + 1, exactly=True)
         out = torch.from_numpy(empty_values(self.values)) if out is None else out
         expect_buffer("batch.out", out, torch.float32, self.values, exactly=True)

@@ -1,7 +1,8 @@
-"""BitSelection: which entries of a matrix travel, a bit for each, for links that are fast and cores that are not.
+"""BitSelection: which entries of a matrix travel, as one bit for each entry.
 
-One bit an entry is two to four times what :class:`~laconic.codecs.selection.Selection` takes, and a fifth of its
-time: nothing is sorted by columns, coded or looked up. Values are row by row (normative text:
+It is for fast links: one bit an entry is two to four times the bytes of
+:class:`~laconic.codecs.selection.Selection`, or more if few entries travel, and takes a fifth of
+its time. Nothing is sorted by columns, coded or looked up. Values are row by row (normative text:
 ``docs/formats/selection.md``).
 
 Shape legend: ``B`` rows, ``D`` columns, ``K`` entries that travel.

@@ -10,8 +10,8 @@ int8      d + 8              row minimum + code * scale, 256 levels, float32 sca
 int4      ceil(d/2) + 4      the same with 16 levels, float16 scale and bias
 ========= ================== ===========================================================
 
-No error guarantee but that of fp32. A row that is not finite, or whose range is not, comes back as NaN from int8
-and int4 (normative text: ``docs/formats/cast.md``).
+Only fp32 guarantees an error: none. A row that is not finite, or whose range is not, comes back as
+NaN from int8 and int4 (normative text: ``docs/formats/cast.md``).
 """
 
 from __future__ import annotations

@@ -63,7 +63,12 @@ _DECODERS: dict[int, Codec] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Frame:
-    """A block with all that a stranger needs to decode it."""
+    """A block with all that a stranger needs to decode it.
+
+    >>> data = laconic.Frame.of(laconic.Cast("fp16"), torch.tensor([[1.0, 2.0]])).to_bytes()
+    >>> laconic.Frame.parse(data).decode()
+    tensor([[1., 2.]])
+    """
 
     MAGIC: ClassVar[bytes] = b"LCNC"
     VERSION: ClassVar[int] = 1

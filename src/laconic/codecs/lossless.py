@@ -1,15 +1,17 @@
-"""Lossless: every value comes back bit by bit, in fewer bytes where exponents repeat or values are zero.
+"""Lossless: every bit of every value comes back, in fewer bytes than the values have.
 
-Of the 32 bits of a gradient or an embedding, the mantissa and the sign are noise that no code makes smaller; the exponent
-holds 2 to 4 bits instead of 8, and what is exactly zero needs no more than a mark::
+A gradient or an embedding has 32 bits. No code makes its mantissa and sign smaller: they are noise.
+The 8 bits of its exponent hold 2 to 4 bits of information. A value that is exactly zero needs only
+a mark::
 
-    form          what is sent                                           bits a value
-    constant      the one value that all have                            0
-    stored        the values                                             32
-    full          sign and mantissa; exponents, entropy-coded            24 + 2 ... 4
-    sparse        which are not zero; the same of those that are not     1 or less + share x (24 + 2 ... 4)
+    form          what is sent                                        bits a value
+    constant      the one value that all have                         0
+    stored        the values                                          32
+    full          sign and mantissa; entropy-coded exponents          24 + 2 ... 4
+    sparse        which values are not zero, and those as in full     1 or less + share of full
 
-Zero is +0.0, four bytes of 0; -0.0 is a value like any other. Normative text: ``docs/formats/lossless.md``.
+Zero is +0.0, four bytes of 0; -0.0 is a value like any other. The normative text is in
+``docs/formats/lossless.md``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,13 @@ class Lossless(BlockCodec):
     """Exact, NaN payloads and -0.0 included; a block takes at most a byte more than its values.
 
     float16 and bfloat16 are widened first, which is exact too, and come back as float32.
+
+    >>> x = torch.tensor([1.0, -0.0, float("inf")]).repeat(100)
+    >>> block = laconic.Lossless().encode(x)
+    >>> len(block) < 4 * len(x)
+    True
+    >>> laconic.Lossless().decode(block, (300,)).view(torch.int32).equal(x.view(torch.int32))
+    True
     """
 
     __slots__ = ()

@@ -1,8 +1,8 @@
 """How a tensor becomes the matrix that kernels see, and a block the bytes that they read.
 
-Kernels work on contiguous float32 in CPU memory. Memory for results comes from numpy, which asks the
-system for huge pages where they pay; torch does not. float16 and bfloat16 widen exactly; anything
-else would lose something before the codec's guarantee begins, so it is refused.
+Kernels work on contiguous float32 in CPU memory. Memory for results comes from numpy, which asks
+the system for huge pages where they pay; torch does not. float16 and bfloat16 widen exactly. Any
+other type would lose something before the codec's guarantee begins, so it is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def flat_values(x: Tensor, where: str) -> Tensor:
 
 
 def rows_and_cols(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a shape: the last dimension is a row; a scalar is one row of one value."""
+    """Return rows and columns of a shape.
+
+    The last dimension is a row; a scalar is one row of one value.
+    """
     if not shape:
         return 1, 1
     return prod(shape[:-1]), shape[-1]
@@ -70,9 +73,10 @@ def block_bytes(block: Tensor, where: str) -> Tensor:
 
 
 def empty_values(size: int) -> NDArray[np.float32]:
-    """Memory for decoded values, from a cache line on: a store across two lines takes twice as long.
+    """Return memory for decoded values that begins at a cache line.
 
-    Not from torch, whose memory begins at one: it moves from call to call, and is in no cache.
+    A store across two cache lines takes twice as long. Memory of torch begins at a line too, but it
+    is at another address in every call, and so it is in no cache.
     """
     raw = np.empty(size + 16, np.float32)
     skip = -torch.from_numpy(raw).data_ptr() % 64 // 4  # numpy itself takes a microsecond to tell
@@ -82,8 +86,8 @@ def empty_values(size: int) -> NDArray[np.float32]:
 def compact(buffer: NDArray[np.uint8], size: int) -> Tensor:
     """Return the first ``size`` bytes of a worst-case buffer as a tensor of its own.
 
-    The buffer would live on behind a view, so the bytes are copied. A large buffer is pages of the system,
-    of which the unused ones do not exist: there the view is the better choice.
+    The bytes are copied, because a view would keep the whole buffer alive. A large buffer consists
+    of pages of the system, and unused pages take no memory: there the view is the better choice.
     """
     used = buffer[:size]
     return torch.from_numpy(used if len(buffer) >= _LAZY_BYTES else used.copy())

@@ -23,7 +23,16 @@ __all__ = ["Huffman", "Hybrid", "VectorLz"]
 
 @dataclass(frozen=True, slots=True)
 class VectorLz(BlockCodec):
-    """LZ over rows: a row is a literal, or a run of rows up to ``window`` rows back."""
+    """LZ over rows: a row is a literal, or a run of rows up to ``window`` rows back.
+
+    >>> rows_RD = torch.tensor([[0.5, 1.5], [2.5, 3.5]]).repeat(100, 1)
+    >>> codec = laconic.VectorLz(0.01)
+    >>> block = codec.encode(rows_RD)
+    >>> len(block) < 4 * rows_RD.numel() / 20
+    True
+    >>> bool((codec.decode(block, (200, 2)) - rows_RD).abs().max() <= 0.01)
+    True
+    """
 
     wire_id: ClassVar[int] = 3
 
@@ -51,7 +60,16 @@ class VectorLz(BlockCodec):
 
 @dataclass(frozen=True, slots=True)
 class Huffman(BlockCodec):
-    """Huffman over single codes, one book per block."""
+    """Huffman over single codes, one book per block.
+
+    >>> rows_RD = torch.arange(600.0).reshape(200, 3) % 7
+    >>> codec = laconic.Huffman(0.1)
+    >>> block = codec.encode(rows_RD)
+    >>> len(block) < 4 * rows_RD.numel() / 5
+    True
+    >>> bool((codec.decode(block, (200, 3)) - rows_RD).abs().max() <= 0.1)
+    True
+    """
 
     wire_id: ClassVar[int] = 4
 
@@ -78,6 +96,11 @@ class Hybrid(BlockCodec):
 
     The speeds are settings, not measurements made on the way: the same input gives the same
     bytes. The defaults were measured by ``laconic bench codecs`` on one x86-64 core.
+
+    >>> rows_RD = torch.tensor([[0.5, 1.5], [2.5, 3.5]]).repeat(100, 1)  # rows repeat: LZ
+    >>> hybrid = laconic.Hybrid(0.01, link_gbit_s=0.1)
+    >>> torch.equal(hybrid.encode(rows_RD), laconic.VectorLz(0.01).encode(rows_RD))
+    True
     """
 
     wire_id: ClassVar[int] = 5

@@ -1,8 +1,10 @@
-"""Selection: which entries of a matrix travel; its bytes, and the way of values out of the matrix and back.
+"""Selection: which entries of a matrix travel, as a list of places.
 
-Entry ``(row, column)`` has place ``column * B + row``; a block lists the places in ascending order, as an
-:class:`~laconic.codecs.id_list.IdList` (normative text: ``docs/formats/selection.md``). Columns first, because
-neurons differ in how often they are kept: gaps within a column tell less of each other than gaps along a row.
+It encodes and decodes itself, takes values out of a matrix and puts them back. Entry
+``(row, column)`` has place ``column * B + row``. A block lists the places in ascending order, as an
+:class:`~laconic.codecs.id_list.IdList` (normative text: ``docs/formats/selection.md``). Places go
+column by column because neurons differ in how often they are kept: a list of gaps within columns
+has less entropy than one of gaps along rows.
 
 Shape legend: ``B`` rows, ``D`` columns, ``K`` entries that travel.
 """
@@ -42,7 +44,10 @@ class Selection:
     places_K: Ints | None
     """Ascending; None: all entries, whose block is empty."""
     _found: dict[int, Ints] = field(default_factory=dict, init=False, repr=False)
-    """Places in memory by the length of rows there: a gradient is taken from where activations were put."""
+    """Places in memory, by the length of rows there.
+
+    They are computed once for both directions: gradients are taken from where activations were put.
+    """
 
     @property
     def count(self) -> int:
@@ -111,7 +116,7 @@ class Selection:
         memory[index_K] = values_K
 
     def _memory(self, x_BD: Floats) -> tuple[Floats, Ints]:
-        """Return a matrix's memory from its first entry to its last, and where the entries are in it."""
+        """Return a matrix's memory from its first entry to its last, and the places in it."""
         assert self.places_K is not None, "asked only where some entries stay"
         assert has_rows(x_BD), "made here, or looked at before"
         stride = x_BD.strides[0] // 4 if self.rows > 1 else self.cols

@@ -1,20 +1,22 @@
 """Sketch: lossless sums of sparse integer vectors, added while they are compressed.
 
-A block has two parts, and neither has a header, so that anything that adds integers can add blocks: a peer, a
+A block has two parts and no header, so that anything that adds integers can add blocks: a peer, a
 plain all-reduce, a switch (normative text: ``docs/formats/sketch.md``)::
 
-    cells   int32 or int64, little-endian   every nonzero entry is in three of them; they add as integers
+    cells   int32 or int64, little-endian   each nonzero entry is in three; they add as integers
     reach   one more cell                   how large a sum can be; adds too
     index   uint32 words                    which entries are not zero; adds by bitwise or
 
-**Decoding peels.** The index says which entries are in which cells. A cell with a single entry is its value;
-subtracting it from its other cells leaves single entries there. Whether that reaches all entries depends on the
-index, the number of cells and the seed alone: if it stalls, ``PeelingError``, and another seed may do.
+**Decoding peels.** The index says which entries are in which cells. A cell with a single entry is
+the value of that entry. Subtracting it from its other two cells leaves single entries there, and so
+on. Whether this reaches all entries depends on the index, the number of cells and the seed alone.
+If it stalls, decoding raises ``PeelingError``, and another seed may succeed.
 
-**Exact.** Cells wrap modulo 2^32 (2^64), and so does peeling, so that cells may overflow as long as no *entry* of
-the sum does: each entry comes back modulo 2^32. ``reach`` is a bound on the entries of the sum that adds up like a
-cell, so no one needs to check anything on the way: a sum that might not fit is refused when it is decoded or added,
-never wrapped. There are no random signs as in a sketch that estimates: an estimate never leaves here.
+**Exact.** Cells wrap modulo 2^32 (2^64), and so does peeling. So cells may overflow as long as no
+*entry* of the sum does. ``reach`` is a bound on the entries of the sum that adds up like a cell, so
+nobody needs to check anything on the way. A sum that might not fit is refused when it is decoded or
+added; it is never wrapped. Sketches that estimate have random signs. This one has none, because it
+never returns an estimate.
 """
 
 from __future__ import annotations
@@ -71,11 +73,12 @@ _MISTAKEN_PERCENT = 8
 def cells_for(size: int, nonzeros: int) -> dict[str, int]:
     """Cells for each form of index that can be had, at most ``size``.
 
-    One or two sketches in 1,000 stall, and fewer above 10,000 nonzeros. The numbers come from simulation:
-    10,000 nonzeros need 1.28 cells each, a million 1.165. Few nonzeros need more cells each, because two of
-    them that share all three cells stall alone: of sketches with ``n`` nonzeros and ``c n`` cells, one in
-    ``2 c^3 n / 27`` has such a pair. From 215,000 on, many segments (``kernels.sketch_layout``) need fewer.
-    All in integers, so that every rank computes the same.
+    One or two sketches in 1,000 stall, and fewer above 10,000 nonzeros. The numbers come from
+    simulation: 10,000 nonzeros need 1.28 cells each, a million 1.165. Few nonzeros need more cells
+    each, because two of them that share all three cells are enough to stall. Among sketches with
+    ``n`` nonzeros and ``c n`` cells, one in ``2 c^3 n / 27`` has such a pair. From 215,000 nonzeros
+    on, many segments (``kernels.sketch_layout``) need fewer cells. Everything is computed in
+    integers, so that every rank gets the same numbers.
     """
     plain = min(size, _cells(nonzeros))
     mistaken = _cells(nonzeros + nonzeros * _MISTAKEN_PERCENT // 100 + 4)
@@ -98,26 +101,42 @@ _MOST_REACH = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Summable codec of integer vectors; blocks of equal settings add, and all have ``nbytes`` bytes."""
+    """Summable codec of integer vectors.
+
+    Blocks of equal settings can be added, and all have ``nbytes`` bytes.
+
+    >>> x, y = torch.zeros(1000, dtype=torch.int32), torch.zeros(1000, dtype=torch.int32)
+    >>> x[10], y[10], y[999] = 3, 4, -5
+    >>> sketch = laconic.Sketch.for_union(1000, nonzeros=2)
+    >>> block = sketch.add(sketch.encode(x), sketch.encode(y))
+    >>> torch.equal(sketch.decode(block, (1000,)), x + y)
+    True
+    >>> sketch.nbytes
+    216
+    """
 
     wire_id: ClassVar[int] = 8
 
     size: int
-    """Entries of the tensor."""
+    """Number of entries of the tensor."""
 
     _: KW_ONLY
 
     cells: int
-    """Of the count sketch, for all three hashes; as many as entries: no hashes. See :meth:`for_union`."""
+    """Number of cells for all three hashes together, as :meth:`for_union` chooses it.
+
+    If there are as many cells as entries, nothing is hashed.
+    """
 
     seed: int = 0
-    """Of the hashes, 64 bits."""
+    """Seed of the hashes, 64 bits."""
 
     index: IndexForm = "bitmap"
-    """One bit an entry; or a Bloom filter, which is smaller for very sparse tensors and slower to decode."""
+    """"bitmap": one bit an entry. "bloom": a Bloom filter, which is smaller for very sparse tensors
+    and slower to decode."""
 
     dtype: CellType = "int32"
-    """Of the cells."""
+    """Type of the cells."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.size <= MAX_VALUES:
@@ -139,9 +158,9 @@ class Sketch:
     def for_union(cls, size: int, nonzeros: int, *, seed: int = 0, dtype: CellType = "int32") -> Sketch:
         """Choose cells and index for sums in which up to ``nonzeros`` entries are in some summand.
 
-        One or two sketches in 1,000 stall at that number (docs/formats/sketch.md); with a few per cent more
-        entries every one does, so leave room if the number is an estimate. A Bloom filter must save a tenth of
-        the bytes: looking all entries up takes time.
+        One or two sketches in 1,000 stall at that number (docs/formats/sketch.md). With a few per
+        cent more entries every sketch stalls, so leave room if the number is an estimate. A Bloom
+        filter is chosen if it saves a tenth of the bytes: looking up all entries takes time.
         """
         if not 0 <= nonzeros <= size:
             raise ConfigError(f"sketch: expected 0..{size} nonzeros, got {nonzeros!r}")
@@ -163,7 +182,10 @@ class Sketch:
         return _MOST_REACH * self._unit
 
     def check_headroom(self, largest: int, ranks: int) -> None:
-        """Raise ``HeadroomError`` unless tensors of so many ranks, no entry beyond ``largest``, surely add."""
+        """Raise ``HeadroomError`` if a sum over ``ranks`` might not fit the cells.
+
+        ``largest`` is the largest magnitude of an entry on any rank.
+        """
         reach = ranks * self._reach_of(largest)
         if reach > _MOST_REACH:
             raise HeadroomError(
@@ -177,7 +199,10 @@ class Sketch:
         return self.nbytes
 
     def cells_and_index(self, block: Tensor | NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """Return views of a block for whoever adds it: cells with the reach, by sum; index, by bitwise or."""
+        """Return views of a block for whoever adds it.
+
+        Cells, with the reach behind them, add by sum; the index adds by bitwise or.
+        """
         data = block.numpy() if isinstance(block, Tensor) else block
         self._expect_block(data)
         split = self._cell_type.itemsize * (self.cells + 1)
@@ -188,7 +213,10 @@ class Sketch:
         return data[:split].view(self._cell_type), data[split:].view("<u4")
 
     def encode(self, x: Tensor) -> Tensor:
-        """Encode int32 or int64 of any shape, in row-major order; ``HeadroomError`` beyond ``limit``."""
+        """Encode int32 or int64 of any shape, in row-major order.
+
+        ``HeadroomError`` if an entry is beyond ``limit``.
+        """
         values = _flat_integers(x)
         if values.numel() != self.size:
             raise ConfigError(f"sketch: expected {self.size} entries, got {values.numel()}")
@@ -213,10 +241,10 @@ class Sketch:
         return out
 
     def decode(self, block: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.int32) -> Tensor:
-        """Exact sum, as int32 or int64.
+        """Return the exact sum, as int32 or int64.
 
-        ``PeelingError``: peeling stalled. ``HeadroomError``: an entry might not have fitted the cells, or does
-        not fit ``dtype``. ``FormatError``: no sum of tensors has this block.
+        ``PeelingError``: peeling stalled. ``HeadroomError``: an entry might not have fitted the
+        cells, or does not fit ``dtype``. ``FormatError``: no sum of tensors has this block.
         """
         if dtype not in (torch.int32, torch.int64):
             raise ConfigError(f"sketch: expected dtype torch.int32 or torch.int64, got {dtype}")
@@ -246,7 +274,7 @@ class Sketch:
 
     @property
     def _unit(self) -> int:
-        """Of the reach: so coarse that 2^16 tensors add up without wrapping it."""
+        """Unit of the reach: so coarse that the reach of 2^16 tensors adds up without wrapping."""
         return 2**16 if self.dtype == "int32" else 2**48
 
     @property

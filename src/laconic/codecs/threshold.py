@@ -1,9 +1,14 @@
-"""Threshold: of every row only the largest entries travel; the gradient comes back on the same entries.
+"""Threshold: only the largest entries of every row travel, and gradients on the same entries.
 
-After DCT-MP (Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Model and Data
-Parallelism", KDD 2021). Different here: the Laplace fit is over entries that are not zero, so that after a ReLU the
-share that is kept is the share that was asked for; zeros never travel; the mask is entropy-coded or a bitmap, and values
-are quantized, gradients without bias. Nothing is remembered from step to step.
+This is DCT-MP (Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Model
+and Data Parallelism", KDD 2021), with these differences:
+
+* The Laplace fit is over entries that are not zero. So after a ReLU the share that is kept is the
+  share that was asked for.
+* Zeros never travel. The mask is entropy-coded or a bitmap.
+* Values are quantized, gradients without bias.
+
+Nothing is remembered from step to step.
 
 Shape legend: ``B`` rows, ``D`` columns, ``K`` entries that travel.
 """
@@ -37,7 +42,14 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What travels of a matrix of activations, and of its gradient, and as what."""
+    """Which activations of a split travel, and the codecs of these and of their gradients.
+
+    >>> threshold = laconic.Threshold(0.25, method="topk", values=None)
+    >>> x_BD = torch.tensor([[0.1, -3.0, 0.2, 0.0], [5.0, 0.0, 0.0, -1.0]])
+    >>> selection, values_K = threshold.select(x_BD.numpy())
+    >>> selection.spread(values_K).tolist()
+    [[0.0, -3.0, 0.0, 0.0], [5.0, 0.0, 0.0, 0.0]]
+    """
 
     keep: float = 0.25
     """Share of a row's entries that travel; 1: all, without a mask."""
@@ -49,14 +61,17 @@ class Threshold:
     ``round(keep * D)`` entries reach it, which takes longer."""
 
     mask: Mask = "coded"
-    """What says which entries travel: a code near its entropy, 0.3 to 0.6 bit an entry, or a bit for each, which takes
-    a fifth of the time."""
+    """How the message says which entries travel. "coded": near the entropy of the mask, 0.03 to 0.6
+    bit an entry. "bits": one bit for each entry, which takes a fifth of the time."""
 
     values: BlockCodec | None = Bounded(0.1, relative_to="rms")  # noqa: RUF009
     """Codec of activations that travel; None: float32."""
 
     gradients: BlockCodec | None = Bounded(0.5, relative_to="rms", rounding="unbiased")  # noqa: RUF009
-    """Codec of their gradients; None: float32. One that rounds without bias gets another seed at every step."""
+    """Codec of their gradients; None: float32.
+
+    A codec with unbiased rounding gets another seed at every step.
+    """
 
     def __post_init__(self) -> None:
         if isinstance(self.keep, bool) or not isinstance(self.keep, (int, float)) or not 0 < self.keep <= 1:

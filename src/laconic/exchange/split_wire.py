@@ -4,15 +4,15 @@
 
     header   values   mask
 
-    header, int64: digest   turn   rows   columns   count   wants gradient   mask bytes   value bytes
+    header, int64: digest  turn  rows  columns  count  wants gradient  mask bytes  value bytes
 
 A receiver posts its receive before it knows how much will come. It expects somewhat more than came
 last time, and the sender knows that number too. What exceeds it follows in a second message. So one
 message is nearly always enough, and a sender need not wait until its receiver is ready.
 
 The header is checked before anything behind it is used: a rank that has another split, or is at
-another turn, is an error and not a garbled tensor. Messages are matched by sender, receiver and tag;
-every split has its own tag.
+another turn, is an error and not a garbled tensor. Messages are matched by sender, receiver and
+tag; every split has its own tag.
 
 ``LocalWire`` is the same for ranks of one process: it hands messages over in memory.
 """
@@ -70,7 +70,10 @@ class SplitWire(Protocol):
         ...
 
     def receive(self, source: int, turn: int, *, back: bool = False) -> SplitMessage:
-        """Wait for a message whose receive was posted; ``CommError`` if its rank is at another turn."""
+        """Wait for a message whose receive was posted.
+
+        ``CommError`` if its rank is at another turn or has another split.
+        """
         ...
 
     def finish(self, turn: int) -> None:
@@ -121,7 +124,7 @@ class GroupWire:
     def __init__(
         self, name: str, rank: int, digest: int, max_value_bytes: Callable[[int], int], group: Any
     ) -> None:
-        """``digest`` tells splits apart; ``max_value_bytes(count)`` limits what a header can allocate."""
+        """``digest`` tells splits apart; ``max_value_bytes(count)`` limits what is allocated."""
         self.name, self.rank = name, rank
         self._tag = crc32(name.encode()) & 0x7FFFFFFF  # gloo wants one below 2^31
         self._digest, self._max_value_bytes, self._group = digest, max_value_bytes, group
@@ -155,7 +158,10 @@ class GroupWire:
                     self._sending.append((work, piece))
 
     def receive(self, source: int, turn: int, *, back: bool = False) -> SplitMessage:
-        """Wait for a message whose receive was posted; ``CommError`` if its rank is at another turn."""
+        """Wait for a message whose receive was posted.
+
+        ``CommError`` if its rank is at another turn or has another split.
+        """
         posted = self._posted.pop(source)
         with self._waiting(turn):
             posted.work.wait()

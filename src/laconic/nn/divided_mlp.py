@@ -2,12 +2,12 @@
 
 ::
 
-    input -> [split] -> layer 1, each rank its neurons -> ReLU -> split -> layer 2 ... -> split -> home
+    input -> [split] -> layer 1, each rank its neurons -> ReLU -> split -> ... -> split -> home
 
-Every rank needs the activations of the others. It sees its own as they are and the others' as ``Split``
-sends them. The first rank is home: it gives the input, unless all ranks have it, and gets the result.
-The others get a tensor without columns, for autograd to come back through. ``LocalDividedMlp`` is all
-ranks in one process, bit for bit.
+Every rank needs the activations of the others. It sees its own as they are and the others' as
+``Split`` sends them. The first rank is home: it gives the input, unless all ranks have it, and gets
+the result. The others get a tensor without columns, for autograd to come back through.
+``LocalDividedMlp`` is all ranks in one process, bit for bit.
 
 Shape legend: ``B`` samples, ``D`` columns.
 """
@@ -81,7 +81,13 @@ class _DividedLayers(nn.Module):
 
 
 class DividedMlp(_DividedLayers):
-    """The part of an MLP that this rank has."""
+    """The part of an MLP that this rank has.
+
+    >>> mlp = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU())
+    >>> divided = laconic.DividedMlp(mlp, ranks=[0])  # usually [0, 1]: three neurons on each rank
+    >>> divided(torch.ones(2, 8)).shape
+    torch.Size([2, 6])
+    """
 
     def __init__(
         self,
@@ -93,7 +99,7 @@ class DividedMlp(_DividedLayers):
         name: str = "mlp",
         group: Any = None,
     ) -> None:
-        """``mlp`` is the whole, the same on all ranks: this one copies its neurons and forgets the rest.
+        """``mlp`` is the whole MLP, the same on all ranks; this rank copies its own neurons.
 
         ``shared_input``: every rank has the input, so that it need not be sent.
         """
@@ -109,7 +115,7 @@ class DividedMlp(_DividedLayers):
         )
 
     def forward(self, x_BD: Tensor | None = None) -> Tensor:
-        """Take the input where this rank has it; return the result at home, and elsewhere no columns."""
+        """Take the input where this rank has it; return the result at home, no columns elsewhere."""
         return self._pass([x_BD])
 
 

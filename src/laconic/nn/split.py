@@ -7,16 +7,16 @@ One rank runs what is before the split, another what is after it::
     rank 0:  anchor = split(before(x));  anchor.sum().backward()      # receives the gradient
     rank 1:  loss = criterion(after(split()), labels);  loss.backward()    # sends it
 
-Where several ranks share a layer, each with some of its neurons, every target gets the activations of
-all sources side by side, its own untouched: ``Split(source=[0, 1], target=[0, 1])``. What a pure source
-returns has no columns: it is there for autograd to come back through.
+Where several ranks share a layer, each with some of its neurons, every target gets the activations
+of all sources side by side, its own untouched: ``Split(source=[0, 1], target=[0, 1])``. What a pure
+source returns has no columns: it is there for autograd to come back through.
 
 In data parallelism every replica makes a split between its own ranks. A split has no parameters and
-nothing to checkpoint. Evaluation sends what training sends, because the layers behind the split have
-learned from that.
+nothing to checkpoint. Evaluation sends what training sends, because the layers behind the split
+have learned from that.
 
-In one process, ``SplitLayer`` stands between two layers and ``LocalSplit`` between any ranks: the same
-``SplitRank`` computes, so that they train and serve what real ranks would, bit for bit.
+In one process, ``SplitLayer`` stands between two layers and ``LocalSplit`` between any ranks: the
+same ``SplitRank`` computes, so that they train and serve what real ranks would, bit for bit.
 
 Shape legend: ``B`` samples, ``D`` columns.
 """
@@ -43,7 +43,10 @@ Ranks = int | Sequence[int]
 
 
 class AnySplit(nn.Module):
-    """Activations from source ranks to target ranks and their gradients back, for ranks of this process."""
+    """Activations from source ranks to target ranks and their gradients back.
+
+    Its subclasses say which ranks are in this process.
+    """
 
     def __init__(self, source: Ranks, target: Ranks, threshold: Threshold | None, name: str) -> None:
         super().__init__()
@@ -52,7 +55,10 @@ class AnySplit(nn.Module):
         self.ledger = Ledger((name,))
         """Bytes that left the ranks of this process in training: masks under ``ids``."""
         self.turn = 0
-        """Number of forward passes so far. Gradients are rounded by it: set it to resume bit for bit."""
+        """Number of forward passes so far.
+
+        It seeds the rounding of gradients: set it to resume bit for bit.
+        """
         self.kept = 0
         """Number of entries that traveled in training, counted once for each source."""
         self.entries = 0
@@ -86,7 +92,12 @@ class AnySplit(nn.Module):
 
 
 class Split(AnySplit):
-    """Activations from source ranks to target ranks, and their gradients back."""
+    """Activations from source ranks to target ranks, and their gradients back.
+
+    >>> split = laconic.Split(source=0, target=0)  # usually target=1: the rank of the next layers
+    >>> split(torch.ones(2, 3)).shape
+    torch.Size([2, 3])
+    """
 
     def __init__(
         self,
@@ -99,7 +110,7 @@ class Split(AnySplit):
     ) -> None:
         """Ranks are those of the whole job. Splits between the same ranks need different names.
 
-        ``group`` is a process group that knows the CPU and has all of these ranks; None: the default one.
+        ``group`` is a process group on the CPU with all of these ranks; None: the default one.
         """
         super().__init__(source, target, threshold, name)
         if not dist.is_initialized():
@@ -117,7 +128,7 @@ class Split(AnySplit):
         self.ranks = [SplitRank(ends, self.rank, wire, self.ledger)]
 
     def forward(self, x_BD: Tensor | None = None) -> Tensor:
-        """Send this rank's activations, if it is a source; return those of all sources, if it is a target."""
+        """Send this rank's activations if it is a source; return those of all if it is a target."""
         return self.cross([x_BD])[0]
 
 
@@ -136,7 +147,7 @@ class LocalSplit(AnySplit):
         ]
 
     def forward(self, parts: Sequence[Tensor | None]) -> list[Tensor]:
-        """Take and return a tensor for each rank, as ``cross`` does: sources first, in their order."""
+        """Take and return a tensor for each rank as ``cross`` does, those of sources first."""
         return self.cross(parts)
 
 
@@ -156,7 +167,7 @@ class SplitLayer(nn.Module):
 
 
 class _Crossing(torch.autograd.Function):
-    """The way across; the anchor makes autograd come back even to a rank that gave no activations."""
+    """Autograd's node; the anchor makes backward reach a rank that gave no activations, too."""
 
     @staticmethod
     def forward(

@@ -2,12 +2,12 @@
 
 ::
 
-    x_BD --select--> values_K --encode--> bytes ... bytes --decode--> values_K --spread--> x_BD with zeros
-    g_BD --take, on the same entries--> values_K --encode--> ...                       g_BD with zeros
+    x_BD --select--> values_K --encode--> bytes --decode--> values_K --spread--> x_BD with zeros
+    g_BD --take, same entries--> values_K --encode--> bytes ...                  g_BD with zeros
 
-A pass has four halves, ``send``, ``receive``, ``send_gradients`` and ``receive_gradients``. A process that
-is one rank takes them one after the other. A process that is all ranks takes each half for all of them
-before the next, in one thread. So both compute the same bits.
+A pass has four steps: ``send``, ``receive``, ``send_gradients`` and ``receive_gradients``. A process
+that is one rank takes them one after the other. A process that is all ranks takes each step for all
+of them before the next, in one thread. So both compute the same bits.
 
 Shape legend: ``B`` samples, ``D`` columns, ``N`` columns of all sources, ``K`` entries that travel.
 """
@@ -102,7 +102,7 @@ class SplitPass:
         return self.own_wants or any(source.wants_gradient for source in self.received.values())
 
     def take_joined(self) -> Tensor:
-        """Return the activations of all sources side by side; no columns on a rank that is no target."""
+        """Return the activations of all sources side by side; no columns on a pure source."""
         joined_BN, self.joined_BN = self.joined_BN, None
         return torch.empty(self.rows or 0, 0) if joined_BN is None else joined_BN
 
@@ -140,7 +140,7 @@ class SplitRank:
         return p
 
     def receive(self, p: SplitPass) -> None:
-        """End the forward half: join the activations of all sources, if this rank is a target."""
+        """End the forward pass: join the activations of all sources, if this rank is a target."""
         if self.rank in self.ends.targets:
             messages = {source: self._receive_from(source, p) for source in self._others(self.ends.sources)}
             start = perf_counter()
@@ -277,7 +277,7 @@ class SplitRank:
         return selection, gradients_K
 
     def _record(self, direction: Direction, p: SplitPass) -> None:
-        """Enter what this rank sent in one direction, if it sent something; masks go under ``ids``."""
+        """Enter what this rank sent in one direction, if anything; masks go under ``ids``."""
         wire_s, sent, p.sent = self.wire.take_time(), p.sent, []
         if not p.counted or not sent:
             return
