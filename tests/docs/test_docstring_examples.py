@@ -28,7 +28,6 @@ WITHOUT = {
     "Table",
     "TableCodecs",
     "TableRule",
-    "all_reduce",
     "plan_from_rules",
     "register_ddp",
     "sum_gradients",

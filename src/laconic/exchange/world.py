@@ -213,12 +213,12 @@ class _CollectiveTransport(Transport):
 def _new_group(like: Any) -> Any:
     """Return a process group of the same ranks for one transport; those of part of the job need nobody else for it.
 
-    It waits as long as the default group does; torch would give it half an hour.
+    It waits as long as that group does; torch would give it half an hour.
     """
-    default = dist.distributed_c10d._get_default_group()
+    known = dist.distributed_c10d._get_default_group() if like is None else like
     try:
-        timeout = default._get_backend(torch.device("cpu")).options._timeout
-    except RuntimeError:  # the default group knows no CPU; torch's own timeout then
+        timeout = known._get_backend(torch.device("cpu")).options._timeout
+    except RuntimeError:  # that group knows no CPU; torch's own timeout then
         timeout = None
     how: dict[str, Any] = {"timeout": timeout, "backend": "gloo"}
     if like is not None and dist.get_world_size(like) < dist.get_world_size():

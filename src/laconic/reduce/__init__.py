@@ -4,6 +4,7 @@
 
     laconic.all_reduce(tensor)                       # in place, as torch.distributed.all_reduce
     laconic.all_reduce(tensor, method="owners")      # forced stays forced
+    laconic.all_reduce(tensor, group=group, async_op=True).wait()
 
 The names below load on first use: ``laconic.reduce.network`` needs no torch and does not wait for it.
 """
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laconic.cost.reduce_time import Choice
-    from laconic.reduce.reducer import Method, Reducer, Report, all_reduce
+    from laconic.reduce.group_sums import all_reduce
+    from laconic.reduce.reducer import Method, Reducer, Report
     from laconic.reduce.ways.coded import Levels
     from laconic.reduce.ways.dense import Exact
     from laconic.reduce.ways.large_first import LargeFirst, LayerMemory
@@ -32,7 +34,7 @@ _HOMES = {
     "Reducer": "laconic.reduce.reducer",
     "Report": "laconic.reduce.reducer",
     "Rounded": "laconic.reduce.ways.rounded",
-    "all_reduce": "laconic.reduce.reducer",
+    "all_reduce": "laconic.reduce.group_sums",
 }
 
 __all__ = [

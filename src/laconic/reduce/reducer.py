@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,9 +15,9 @@ from laconic.codecs.batch import BlockCodec
 from laconic.cost.link import Link
 from laconic.cost.measure import measure_kernels
 from laconic.cost.reduce_time import Addends, Choice, KernelSpeeds, choose, reduce_s
-from laconic.errors import ConfigError, PlanError
+from laconic.errors import ConfigError
 from laconic.exchange.link_probe import probe_link
-from laconic.exchange.world import GroupWorld, World, one_rank
+from laconic.exchange.world import GroupWorld, World
 from laconic.reduce.channel import Channel
 from laconic.reduce.sample import UNITS, Fullness, sample_fullness
 from laconic.reduce.ways.coded import Levels, sum_coded
@@ -28,7 +27,7 @@ from laconic.reduce.ways.rounded import Network, sum_rounded
 from laconic.reduce.ways.sketched import sum_sketched, to_codes
 from laconic.reduce.ways.sparse import sum_by_owners, sum_gathered
 
-__all__ = ["Method", "Reducer", "Report", "all_reduce"]
+__all__ = ["Method", "Reducer", "Report", "check_sum"]
 
 
 Values = NDArray[Any]
@@ -59,7 +58,7 @@ class Reducer:
 
     def accepts(self, tensor: Tensor) -> bool:
         """Whether a tensor is of a type that kernels can sum."""
-        return tensor.dtype in _TYPES and tensor.device.type == "cpu"
+        return _is_summable(tensor)
 
     def sum(self, tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Report:
         """Sum a tensor over all ranks, in place.
@@ -68,21 +67,7 @@ class Reducer:
         the same bits on every rank and by every method. ``step``: floats are rounded to multiples of it first, and
         the multiples summed as integers, as a sketch or a switch needs.
         """
-        known = get_args(Method)
-        if method not in known:
-            raise ConfigError(f"all-reduce: no such method {method!r} (known: {', '.join(known)})")
-        if not self.accepts(tensor):
-            raise ConfigError(
-                f"all-reduce: expected float32, float64, int32 or int64 on the CPU, got {tensor.dtype} on "
-                f"{tensor.device}; convert it first"
-            )
-        if tensor.is_floating_point() and (method == "sketch") != (step is not None):
-            raise ConfigError(
-                "all-reduce: a sketch adds integers, so floats need step=, the rounding that all ranks share, "
-                f"and no other method takes one; got method={method!r} and step={step!r}"
-            )
-        if step is not None and not 0 < step < float("inf"):
-            raise ConfigError(f"all-reduce: step: expected a finite number above 0, got {step!r}")
+        check_sum(tensor, method, step)
         flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
         flat = flat if flat.is_contiguous() else flat.contiguous()
         x: Values = flat.numpy()
@@ -202,30 +187,24 @@ def _smallest(fullness: Fullness) -> int:
     return UNITS[int(np.argmin(costs))]
 
 
-_reducers: list[tuple[Any, Reducer]] = []  # of the default group, at most one
-
-
-def all_reduce(tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Tensor:
-    """Sum a tensor over all ranks of the default process group, in place, and return it.
-
-    Integers come out as any all-reduce would make them; floats as ``0 + x0 + x1 + ...`` in rank order, bit for
-    bit the same on every rank and by every method. All ranks call it with tensors of the same size, one after the
-    other in the same order.
-
-    ``method``: ``"dense"``; ``"gather"`` and ``"owners"`` for tensors that are mostly zero; ``"sketch"``
-    for sparse integers, or floats rounded to multiples of ``step``; ``"auto"`` looks how full they are, knows how fast
-    the link is, and takes what will be fastest.
-    """
-    _reducer().sum(tensor, method, step=step)
-    return tensor
-
-
-def _reducer() -> Reducer:
-    if not dist.is_available() or not dist.is_initialized():
-        raise PlanError(
-            "all-reduce: torch.distributed has no process group; call torch.distributed.init_process_group first"
+def check_sum(tensor: Tensor, method: str, step: float | None) -> None:
+    """Refuse what no rank can sum, before anything travels."""
+    known = get_args(Method)
+    if method not in known:
+        raise ConfigError(f"all-reduce: no such method {method!r} (known: {', '.join(known)})")
+    if not _is_summable(tensor):
+        raise ConfigError(
+            f"all-reduce: expected float32, float64, int32 or int64 on the CPU, got {tensor.dtype} on "
+            f"{tensor.device}; convert it first"
         )
-    group = dist.distributed_c10d._get_default_group()
-    if not _reducers or _reducers[-1][0] is not group:
-        _reducers[:] = [(group, Reducer(one_rank() if dist.get_world_size() == 1 else None))]
-    return _reducers[-1][1]
+    if tensor.is_floating_point() and (method == "sketch") != (step is not None):
+        raise ConfigError(
+            "all-reduce: a sketch adds integers, so floats need step=, the rounding that all ranks share, "
+            f"and no other method takes one; got method={method!r} and step={step!r}"
+        )
+    if step is not None and not 0 < step < float("inf"):
+        raise ConfigError(f"all-reduce: step: expected a finite number above 0, got {step!r}")
+
+
+def _is_summable(tensor: Tensor) -> bool:
+    return tensor.dtype in _TYPES and tensor.device.type == "cpu"
