@@ -1,4 +1,4 @@
-"""Kernels: the operations on whole batches of blocks and rows, one implementation chosen per process.
+"""Kernels: the operations on batches of blocks and rows, one implementation for each process.
 
 ========== ==================================================== =========
 name       what it is                                           speed

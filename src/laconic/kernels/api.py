@@ -12,14 +12,19 @@ from laconic.kernels.sketch_layout import SketchLayout
 __all__ = ["Array", "Kernels"]
 
 Array = NDArray[Any]
-"""Memory that a kernel reads or fills; ``tensor.numpy()`` shares it, and crosses to C++ faster than a tensor."""
+"""Memory that a kernel reads or fills.
+
+``tensor.numpy()`` shares it, and crosses to C++ faster than a tensor does.
+"""
 
 
 class Kernels(Protocol):
-    """One implementation. Arrays are the caller's and contiguous, of one dimension where nothing else is said.
+    """One implementation.
 
-    Tables of rows are matrices, float32 or float64, all arrays of a call alike; indices are int64. The
-    operations on them raise ``ValueError`` with the value that does not fit, before anything is written.
+    Arrays belong to the caller and are contiguous. They have one dimension unless something else is
+    said. Tables of rows are matrices of float32 or float64, all arrays of a call alike; indices are
+    int64. The operations on them raise ``ValueError`` with the value that does not fit, before
+    anything is written.
     """
 
     @property
@@ -28,7 +33,7 @@ class Kernels(Protocol):
         ...
 
     def max_bytes(self, table: BlockTable) -> int:
-        """Room that ``encode_blocks`` needs in ``out``."""
+        """Return the bytes that ``encode_blocks`` needs in ``out``."""
         ...
 
     def encode_blocks(self, table: BlockTable, x: Array, out: Array, offsets: Array, threads: int) -> None:
@@ -54,19 +59,20 @@ class Kernels(Protocol):
         ...
 
     def count_ids(self, block: Array) -> int:
-        """How many ids a block says it has; not yet verified."""
+        """Return the number of ids that a block says it has; nothing has verified it yet."""
         ...
 
     def sparse_index_room(self, words: int, unit: int) -> int:
-        """Most bytes of the index of a sparse tensor."""
+        """Return the most bytes that the index of a sparse tensor can take."""
         ...
 
     def compact(self, x: Array, bounds: Array, unit: int, index: Array, values: Array, sizes: Array) -> None:
-        """Find where each segment of ``x`` is not zero, from ``bounds[s]`` to ``bounds[s + 1]``: see docs/formats/sparse.md.
+        """Find where each segment of ``x`` is not zero; see docs/formats/sparse.md.
 
-        A unit is 1 to 64 (a power of two) neighboring words that are there or not together. Index and values of the
-        segments lie back to back; ``sizes[s]`` are its bytes of index and its words. Values are of four types:
-        float32, float64, int32, int64.
+        Segment ``s`` is from ``bounds[s]`` to ``bounds[s + 1]``. A unit is 1 to 64 (a power of two)
+        neighboring words that are there or not together. Index and values of the segments lie back
+        to back; ``sizes[s]`` are a segment's bytes of index and its words. Values are float32,
+        float64, int32 or int64.
         """
         ...
 
@@ -80,18 +86,22 @@ class Kernels(Protocol):
         values: Array,
         counts: Array,
     ) -> tuple[int, int]:
-        """``memory += gradient``, ``gradient = 0``; entries of at least their threshold, or NaN, move out of memory.
+        """Add a gradient to memory, and take large entries out of it, as ``compact`` would.
 
-        Layer ``s`` is from ``bounds[s]`` to ``bounds[s + 1]`` and has ``thresholds[s]``; ``counts[s]`` of it move. Float32. Returns the bytes of the index and the number of values.
+        ``memory += gradient``, ``gradient = 0``. Then entries of at least their threshold, and NaN,
+        move out of memory. Layer ``s`` is from ``bounds[s]`` to ``bounds[s + 1]`` and has
+        ``thresholds[s]``; ``counts[s]`` becomes the number of its entries that move. Everything is
+        float32. Returns the bytes of the index and the number of values.
         """
         ...
 
     def place_sum(
         self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array
     ) -> None:
-        """Set the entries that any part has to the sum of the parts in their order, each from +0; others stay.
+        """Set the entries that any part has to the sum of the parts; other entries stay.
 
-        Raises ``FormatError`` if a part is not one of a tensor like ``out``; integers wrap.
+        A sum begins with +0 and has the order of the parts; integers wrap. Raises ``FormatError``
+        if a part does not belong to a tensor like ``out``.
         """
         ...
 
@@ -106,30 +116,37 @@ class Kernels(Protocol):
         index_out: Array,
         values_out: Array,
     ) -> tuple[int, int]:
-        """Write the sum of the parts as ``compact`` would; returns its bytes of index and its words."""
+        """Write the sum of the parts as ``compact`` would; return its index bytes and words."""
         ...
 
     def to_levels(self, x: Array, counts: Array, levels: Array, bases: Array) -> None:
-        """Round ``counts[l]`` float32 of each layer to levels, integers within 100 as float32: four an octave.
+        """Round ``counts[l]`` float32 of each layer to levels, of which there are four an octave.
 
-        A ninth of a value is the largest error, down to 25 octaves below the layer's largest; ``bases`` (int32) are
-        what ``from_levels`` needs. A layer that is not finite comes back as NaN.
+        Levels are integers within 100, as float32. The largest error is a ninth of a value, down to
+        25 octaves below the layer's largest. ``from_levels`` needs the ``bases`` (int32). A layer
+        that is not finite comes back as NaN.
         """
         ...
 
     def from_levels(self, levels: Array, counts: Array, bases: Array, out: Array) -> None:
-        """Undo ``to_levels``; any float is taken for the nearest level, and none that there is for NaN."""
+        """Undo ``to_levels``.
+
+        Any float is taken for the nearest level, and one beyond all levels for NaN.
+        """
         ...
 
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
-        """``out[index[i]] += source[source_index[i]]`` for every ``i`` in order; None: ``source[i]``."""
+        """Do ``out[index[i]] += source[source_index[i]]`` for every ``i`` in order.
+
+        If ``source_index`` is None, it is ``source[i]``.
+        """
         ...
 
     def sum_bags(self, out: Array, weight: Array, index: Array, offsets: Array | None) -> None:
-        """``out[b] =`` sum of ``weight[index[i]]`` over ``i`` from ``offsets[b]`` to ``offsets[b + 1]``, in order.
+        """Fill ``out[b]`` with the sum of ``weight[index[i]]`` over the bag's ``i``, in order.
 
-        An empty bag is 0. ``offsets`` has one entry more than there are bags; None: ``out[i] =
-        weight[index[i]]``.
+        Bag ``b`` is from ``offsets[b]`` to ``offsets[b + 1]``; ``offsets`` has one entry more than
+        there are bags. An empty bag is 0. If ``offsets`` is None, ``out[i] = weight[index[i]]``.
         """
         ...
 
@@ -145,48 +162,53 @@ class Kernels(Protocol):
         rate: float,
         epsilon: float,
     ) -> int:
-        """One step of an :class:`Optimizer` on the rows that have gradients; returns how many rows those are.
+        """Take one step of an :class:`Optimizer` on the rows that have gradients.
 
-        Contribution ``i`` is ``grads[grad_index[i]]`` (None: ``grads[i]``) and belongs to row ``rows[i]``.
-        ``order`` sorts ``rows`` stably, as ``argsort(rows, kind="stable")`` does; the contributions of a row
-        are summed in their order. ``state`` is None for SGD. With an epsilon of 0, a row that has only
-        ever had gradients of 0 becomes NaN.
+        Returns the number of these rows. Contribution ``i`` is ``grads[grad_index[i]]`` (None:
+        ``grads[i]``) and belongs to row ``rows[i]``. ``order`` sorts ``rows`` stably, as
+        ``argsort(rows, kind="stable")`` does; the contributions of a row are summed in their order.
+        ``state`` is None for SGD. With an epsilon of 0, a row that has only ever had gradients of 0
+        becomes NaN.
         """
         ...
 
     def encode_sketch(self, layout: SketchLayout, x: Array, cells: Array, index: Array) -> int:
-        """Fill ``cells`` and ``index`` (uint32) with the sketch of ``x``; return the largest magnitude in ``x``.
+        """Fill ``cells`` and ``index`` (uint32) with the sketch of ``x``.
 
-        ``x`` and ``cells`` are int32 or int64, each for itself; cells wrap.
+        Returns the largest magnitude in ``x``. ``x`` may be int32 or int64, and so may ``cells``,
+        which wrap.
         """
         ...
 
     def decode_sketch(self, layout: SketchLayout, cells: Array, index: Array, out: Array) -> int:
-        """Fill ``out``, of the type of ``cells``, and return 0; or return how many entries could not be peeled.
+        """Fill ``out``, which has the type of ``cells``, with the vector of a sketch.
 
-        ``FormatError`` if no vector has these cells and this index.
+        Returns the number of entries that could not be peeled: 0 if all were. ``FormatError`` if no
+        vector has these cells and this index.
         """
         ...
 
     def threshold_rows(self, x: Array, keep: float, method: int, places: Array, values: Array) -> int:
-        """Entries of the float32 matrix ``x`` that reach their row's threshold; returns how many do.
+        """Find the entries of the float32 matrix ``x`` that reach their row's threshold.
 
-        Entry ``i`` is ``values[i]`` and was at row ``places[i] % rows``, column ``places[i] // rows``; places
-        ascend. ``method`` is 0 for a Laplace fit, 1 for exact top-k. Zeros are never kept, NaN and infinities
-        always. ``places`` (int64) and ``values`` need room for every entry.
+        Returns the number of them. Entry ``i`` is ``values[i]`` and was at row ``places[i] %
+        rows``, column ``places[i] // rows``; places ascend. ``method`` is 0 for a Laplace fit, 1
+        for exact top-k. Zeros are never kept, NaN and infinities always. ``places`` (int64) and
+        ``values`` must be large enough for every entry.
         """
         ...
 
     def choose_bits(self, x: Array, keep: float, method: int, bits: Array, values: Array) -> int:
-        """Find what ``threshold_rows`` does, with a bit for each entry instead of places; returns how many there are.
+        """Find the entries that ``threshold_rows`` finds, and set a bit for each of them.
 
-        A row has whole bytes, its first column the lowest bit, what is past its last column 0; ``values`` are row by
-        row, and have room for every entry. Rows of ``x``, here and below, may lie apart, their entries may not.
+        Returns the number of them. A row has whole bytes; its first column is the lowest bit, and
+        bits past its last column are 0. ``values`` are row by row, and must be large enough for
+        every entry. Rows of ``x``, here and below, may lie apart; entries of a row may not.
         """
         ...
 
     def count_bits(self, bits: Array, rows: int, cols: int) -> int:
-        """Return how many entries there are; ``FormatError`` where a bit past the last column is set."""
+        """Return the number of bits set; ``FormatError`` if one past the last column is."""
         ...
 
     def take_bits(self, bits: Array, x: Array, values: Array) -> None:
@@ -202,9 +224,11 @@ class Kernels(Protocol):
         ...
 
     def row_tables(self, dim: int) -> Any:
-        """Tables of rows in few bits, none yet: ``add(rows, format)`` copies one in, ``share(other, i)`` takes another's.
+        """Return an empty list of tables of rows in few bits.
 
-        ``rows`` is a matrix of uint8, ``format`` 0 to 4: fp32, fp16, int8, int4, int2; see ``reference.embedding_bag``.
+        ``add(rows, format)`` copies a table in, ``share(other, i)`` takes one of another list.
+        ``rows`` is a matrix of uint8; ``format`` is 0 to 4 for fp32, fp16, int8, int4, int2, as in
+        ``reference/serving/embedding_bag.py``.
         """
         ...
 
@@ -222,28 +246,34 @@ class Kernels(Protocol):
     ) -> int:
         """Look up and pool bags of all tables: bag (t, b) becomes ``out[b, first + t]``.
 
-        Bag (t, b) is ``ids[offsets[t * samples + b]:offsets[t * samples + b + 1]]``. ``weights``: one for every id.
-        ``unknown``: for every table the row that stands for ids outside of it; below 0, or None, they are refused.
-        Returns the place of the first id that is refused, ``out`` unspecified then, or -1.
+        Bag (t, b) is ``ids[offsets[t * samples + b]:offsets[t * samples + b + 1]]``. ``weights``
+        has one weight for every id. ``unknown`` has for every table the row that stands for ids
+        outside of the table; if it is below 0, or None, such ids are refused. Returns -1, or the
+        place of the first id that was refused; ``out`` is unspecified then.
         """
         ...
 
     def quantize_rows(self, x: Array, format: int, method: int, out: Array, threads: int) -> int:
-        """Rows of the float32 matrix ``x`` in few bits, each by itself; ``format`` 2 to 4 as in ``row_tables``.
+        """Write rows of the float32 matrix ``x`` in few bits, each by itself.
 
-        ``method`` says how ranges are searched, 0 to 2: minmax, greedy, least squares; see ``reference.row_ranges``.
-        Returns the first row that has something the format does not hold, ``out`` unspecified then, or -1.
+        ``format`` is 2 to 4 as in ``row_tables``. ``method`` says how ranges are searched: 0
+        minmax, 1 greedy, 2 least squares, as in ``reference/serving/row_ranges.py``. Returns -1, or
+        the first row with a value that the format does not hold; ``out`` is unspecified then.
         """
         ...
 
     def int8_layers(self) -> Any:
-        """Fully connected layers, none yet, that feed one another; see ``reference.dense``.
+        """Return an empty list of fully connected layers that feed one another.
 
-        ``add(weights, scales, biases, equal, range, relu)`` takes a layer: int8 weights, outputs x inputs, a float32
-        scale and bias for every output; ``equal`` and ``range`` may be None. ``run(x, out, threads)`` fills ``out``.
+        ``add(weights, scales, biases, equal, range, relu)`` takes a layer: int8 weights, outputs x
+        inputs, and a float32 scale and bias for every output; ``equal`` and ``range`` may be None.
+        ``run(x, out, threads)`` fills ``out``; see ``reference/serving/dense.py``.
         """
         ...
 
     def interact(self, vectors: Array, keep: int, out: Array, threads: int) -> None:
-        """Row b of ``out``: the first ``keep`` vectors of sample b, then dot products of its vectors j < i, i by i."""
+        """Fill row b of ``out`` with the first ``keep`` vectors of sample b, and dot products.
+
+        Those are the products of its vectors j < i, in the order of i.
+        """
         ...

@@ -52,7 +52,7 @@ DITHERED = 2
 """Flag: rounding is stochastic, from ``seed``."""
 
 RMS_RELATIVE = 4
-"""Flag: the bound is a share of the root of the mean square of the block; never with ``RELATIVE``."""
+"""Flag: the bound is a share of the block's root mean square; never with ``RELATIVE``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Where the entries of a sketched vector go: a function of four numbers that all ranks know.
 
-Cells are segments of equal length, one after the other. An entry starts in one of all segments but the last
-two, and has one cell there and one in each of the two segments after it. One start, three segments, is the
-classical layout of three hashes; many starts make the first and last segments peel first and the rest follow
-like a zip fastener, which needs fewer cells, and keeps each step of peeling within three segments. Few entries
-do better with one start: in short segments, two entries that share all three cells are not rare.
+Cells lie in segments of equal length, one after the other. An entry starts in some segment, which
+is none of the last two. It has one cell there and one in each of the two segments after it.
 
-As many cells as entries need no hash: cell ``i`` is entry ``i``.
+One start, hence three segments, is the classical layout of three hashes. With many starts, the
+first and last segments peel first and the others follow like a zip fastener. That needs fewer
+cells, and each step of peeling stays within three segments. Few entries do better with one start:
+in short segments, two entries often share all three cells.
+
+If there are as many cells as entries, nothing is hashed: cell ``i`` is entry ``i``.
 """
 
 from __future__ import annotations
@@ -21,14 +23,20 @@ from numpy.typing import NDArray
 __all__ = ["SketchLayout", "mix"]
 
 _COUPLED_CELLS = 2**18
-"""From so many cells on there is more than one start."""
+"""From this number of cells on there is more than one start."""
 _CELLS_PER_START = 512
-"""Starts are the root of cells over this: one pair of entries in 1,000 sketches shares all its cells."""
+"""The number of starts is the root of cells over this.
+
+So one sketch in 1,000 has two entries that share all their cells.
+"""
 _MASK = 2**64 - 1
 
 
 def mix(h: int) -> int:
-    """Mix 64 bits: every bit of the result depends on every bit of ``h`` (the finalizer of MurmurHash3)."""
+    """Mix 64 bits: every bit of the result depends on every bit of ``h``.
+
+    This is the finalizer of MurmurHash3.
+    """
     h = ((h ^ h >> 33) * 0xFF51AFD7ED558CCD) & _MASK
     h = ((h ^ h >> 33) * 0xC4CEB9FE1A85EC53) & _MASK
     return h ^ h >> 33
@@ -70,10 +78,11 @@ class SketchLayout:
 
 
 def _filter_size(size: int, cells: int) -> tuple[int, int]:
-    """Words and probes of the filter: about 9 bits an entry and 1.5 more each time the vector gets twice as sparse.
+    """Return words and probes of the filter.
 
-    So a filter mistakes 8 positions at most for entries where it has 100. Fewer bits would cost more cells than
-    they save.
+    It has about 9 bits an entry, and 1.5 more each time the vector gets twice as sparse. So a
+    filter of 100 entries takes at most 8 other positions for entries. Fewer bits would cost more
+    cells than they save.
     """
     log_sparsity = (size // cells).bit_length() - 1
     return -(-cells * (35 + 6 * log_sparsity) // 160), 3 + log_sparsity // 3

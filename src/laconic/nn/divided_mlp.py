@@ -115,7 +115,7 @@ class DividedMlp(_DividedLayers):
         )
 
     def forward(self, x_BD: Tensor | None = None) -> Tensor:
-        """Take the input where this rank has it; return the result at home, no columns elsewhere."""
+        """Take the input if this rank has it; return the result at home, no columns elsewhere."""
         return self._pass([x_BD])
 
 

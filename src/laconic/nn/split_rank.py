@@ -5,7 +5,7 @@
     x_BD --select--> values_K --encode--> bytes --decode--> values_K --spread--> x_BD with zeros
     g_BD --take, same entries--> values_K --encode--> bytes ...                  g_BD with zeros
 
-A pass has four steps: ``send``, ``receive``, ``send_gradients`` and ``receive_gradients``. A process
+A pass has four steps: ``send``, ``receive``, ``send_gradients``, ``receive_gradients``. A process
 that is one rank takes them one after the other. A process that is all ranks takes each step for all
 of them before the next, in one thread. So both compute the same bits.
 

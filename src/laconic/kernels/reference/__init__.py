@@ -1,4 +1,4 @@
-"""Reference kernels: every operation in Python and torch, slow and readable. They are the specification.
+"""Reference kernels: every operation in Python and torch, slow and readable: the specification.
 
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
@@ -7,11 +7,11 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
     sparse/      sparse  positions  sketch
     blocks/      batch: many blocks; rows_block  sc24_blocks  lossless  cast: their kinds;
                  quantized_block  code_section  code_counts  deduplicate: their sections
-    quantize/    grid  quantize  sample  squares  levels
-    sequence/    id_list  numbers  sequence  coding  huffman  static_code  huffman_code  group  bits
+    quantize/    grid  quantize  levels
+    sequence/    id_list  numbers  sequence  coding  huffman  static_code  bits
     byte_io
 
-``describe`` explains a given block byte by byte.
+``describe_block`` and ``describe_ids`` explain a given block byte by byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Bytes of a block, read and written one field at a time, never past the end.
 
 Everything is little-endian. A varint is base 128, lowest seven bits first, at most ten bytes, in
-its shortest form; a signed varint is the varint of ``2 v`` or ``-2 v - 1`` (sign in the lowest bit).
+its shortest form. A signed varint is the varint of ``2 v`` or ``-2 v - 1``: its lowest bit is the
+sign.
 
 A ``Reader`` that is given a trace notes every field it reads there: this is how a block explains
 itself byte by byte.

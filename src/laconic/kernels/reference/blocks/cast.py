@@ -1,4 +1,4 @@
-"""Fixed-rate casts: four or two bytes a value, or a row of 8- or 4-bit codes with its scale and bias.
+"""Fixed-rate casts: four or two bytes a value, or 8- or 4-bit codes with a scale and bias a row.
 
 Normative text: ``docs/formats/cast.md``. No header: the size follows from the shape::
 
@@ -103,7 +103,7 @@ def _bfloat_from_float(x_N: Tensor) -> Tensor:
 
 
 def _row_range(x_RC: Tensor) -> tuple[Tensor, Tensor]:
-    """Smallest value and extent of every row; both NaN if the row is not finite or its extent is not."""
+    """Return the smallest value and the extent of every row; NaN if either is not finite."""
     low = x_RC.amin(dim=1) + 0.0  # no negative zero
     extent = x_RC.amax(dim=1) - low + 0.0
     bad = ~torch.isfinite(extent)

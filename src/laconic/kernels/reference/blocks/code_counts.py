@@ -97,7 +97,10 @@ def count_codes(codes_N: Tensor, low_bits: int) -> CodeCounts:
 
 
 def choose_grouping(c: CodeCounts) -> Grouping:
-    """Cheapest of one, two and four digits to a symbol and of none; of equal ones two, four, one, none."""
+    """Choose the cheapest of one, two, four and no digits to a symbol.
+
+    Among equally cheap ones the order is two, four, one, none.
+    """
     codes = [code for code, _ in c.items()]
     best = Grouping(0, -128)
     if c.counted == c.total and c.median - 128 <= codes[0] and codes[-1] <= c.median + 127:
@@ -128,7 +131,7 @@ def _choose_minimum(c: CodeCounts, width: int) -> int:
 
 
 def _cost_q16(c: CodeCounts, g: Grouping) -> int:
-    """Cost of digits, which spend at least a bit per symbol, and of the outliers' places and codes."""
+    """Return the cost of digits, at least a bit a symbol, and of outliers' places and codes."""
     first = g.minimum + 128
     inside = c.by_code[first : first + g.width]
     others = c.by_code[:first] + c.by_code[first + g.width :]

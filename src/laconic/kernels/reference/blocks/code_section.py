@@ -67,7 +67,7 @@ def write_narrow_codes(codes_N: Tensor, counts: CodeCounts, out: Writer) -> Mode
 
 
 def _statistics(symbols_M: Tensor, counts: CodeCounts, grouping: Grouping) -> Statistics:
-    """Symbols are all counted; distances are those of the codes that were seen, outliers among them."""
+    """Count all symbols; distances are those of the codes that were seen, outliers included."""
     distance = sum(count * abs(code - grouping.center) for code, count in counts.items())
     histogram = count_symbols(symbols_M)
     return Statistics(histogram, entropy_q16(histogram), len(symbols_M), (distance << 8) // counts.counted)

@@ -1,11 +1,12 @@
 """Lossless: float32 values bit by bit, exponents entropy-coded, zeros only marked.
 
-Normative text: ``docs/formats/lossless.md``. A block starts with its form, one byte; an empty one has no bytes at all::
+Normative text: ``docs/formats/lossless.md``. A block starts with its form, one byte; an empty block
+has no bytes::
 
     0 constant   float32 that all values have
     1 stored     float32[n]
     2 full       words
-    3 sparse     sequence of one bit for each value, 1 where it is not +0.0; words of those that are not
+    3 sparse     sequence of one bit a value, 1 where it is not +0.0; words of those values
 
     words        3 bytes each: mantissa << 1 | sign
                  largest exponent, one byte

@@ -89,9 +89,10 @@ class _References:
 def _choose_references(codes_RC: Tensor, all_codes: CodeCounts) -> _References | None:
     """Choose how to refer to rows, if to name each row's double costs less than to repeat it.
 
-    Two estimates must agree, because each is fooled by something: what the repeated rows would cost
-    as distinct ones do (too much where they are the emptier ones), and the entropies of all codes and
-    of the distinct rows' codes (of large blocks only samples, too coarse where little repeats).
+    Two estimates must agree, because each can be wrong. The first takes a repeated row to cost as
+    much as a distinct one, which is too much where repeated rows are emptier. The second compares
+    the entropies of all codes and of the distinct rows' codes. In large blocks it sees samples
+    only, which are too coarse where little repeats.
     """
     rows, cols = codes_RC.shape
     d = find_distinct(codes_RC)

@@ -1,4 +1,4 @@
-"""The encoders of the SC'24 paper on our quantizer: an LZ whose symbol is a row, and Huffman over codes.
+"""The SC'24 paper's encoders on our quantizer: an LZ whose symbol is a row, and Huffman over codes.
 
 Normative text: ``docs/formats/sc24.md``. Vector LZ writes rows one after the other::
 
@@ -115,7 +115,10 @@ def _write_rows(codes_RC: Tensor, window: int, out: Writer) -> None:
 
 
 def _find_match(rows: Sequence[bytes], at: int, window: int) -> tuple[int, int]:
-    """Distance and length of the longest run from ``at`` that also starts earlier; nearest on a tie."""
+    """Return distance and length of the longest run from ``at`` that starts earlier, too.
+
+    Among equally long ones it is the nearest.
+    """
     best, longest = (0, 0), min(_MAX_MATCH, len(rows) - at)
     for distance in range(1, min(window, at) + 1):
         length = 0

@@ -6,10 +6,12 @@ they are centered on the median, with as many low bits as make a sample cheapest
 
 Shapes: ``N`` values of the block.
 
-Where a block is too large to look at every value before the choice of a form, runs of it are: 1024
-neighbors from multiples of ``1024 * ceil(n / most)`` on. Squares are summed in an order that vectors can
-follow, so that all kernels get the same bits: lane ``j`` of eight sums those of ``x[j], x[j + 8], ...``; then
-neighbors are added in pairs, ``((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))``, in the type of the values.
+The choice of a form looks at every value of a small block, and at runs of a large one: 1024
+neighbors from each multiple of ``1024 * ceil(n / most)`` on.
+
+Squares are summed in an order that vector instructions can follow, so that all kernels get the same
+bits. Lane ``j`` of eight sums the squares of ``x[j], x[j + 8], ...``. Then neighbors are added in
+pairs, ``((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))``, in the type of the values.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ def _round_down(x: float) -> float:
 
 
 def _fit_window(x_N: Tensor, grid: Grid) -> Grid:
-    """Put the median at code 0, and choose how many low bits go out raw by the cost over a sample."""
+    """Put the median at code 0, and choose the number of raw low bits by the cost of a sample."""
     n = len(x_N)
     count = min(n, _SAMPLE)
     seen = x_N[: count * (n // count) : n // count]

@@ -4,9 +4,10 @@
 
     level of x = sign * ((bits of |x| + half) >> 21  -  base)      0 where that is below 1
 
-Four levels an octave, so the error is at most a ninth of the value. A layer's base is 100 below its largest level;
-smaller values, 25 octaves down, become 0. A layer with a value that is not finite has the base -32768, and all of it
-comes back as NaN.
+There are four levels an octave, so the error is at most a ninth of the value. A layer's base is 100
+below its largest level. Values below the base, which are 25 octaves smaller than the largest,
+become 0. A layer with a value that is not finite has the base -32768, and all of it comes back as
+NaN.
 """
 
 from __future__ import annotations

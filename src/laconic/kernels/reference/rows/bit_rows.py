@@ -1,7 +1,7 @@
-"""Bit rows: some entries of a matrix, a bit for each, and the way of their values out of it and back.
+"""Bit rows: one bit for each entry of a matrix says whether it was chosen.
 
-A row has whole bytes: column ``d`` is bit ``d % 8`` of byte ``d // 8``, and bits past the last column are 0. Values are
-row by row. Which entries are chosen is the choice of ``threshold_rows``.
+A row has whole bytes: column ``d`` is bit ``d % 8`` of byte ``d // 8``, and bits past the last
+column are 0. Values are row by row. Which entries are chosen is the choice of ``threshold_rows``.
 
 Shapes: ``B`` rows, ``D`` columns.
 """

@@ -1,12 +1,14 @@
 """Rows: gather, sum and scatter-add rows of a table, and the update of a table by sparse gradients.
 
-All arithmetic is in the type of the arrays, float32 or float64, every operation rounded on its own and in
-the order of the indices: a sum starts as a copy of its first row. Where several NaNs meet, which one
-comes out is not specified. Every argument is checked before anything is written.
+All arithmetic is in the type of the arrays, float32 or float64. Every operation is rounded on its
+own, in the order of the indices: a sum starts as a copy of its first row. Where several NaNs meet,
+it is not specified which one comes out. Every argument is checked before anything is written.
 
-``mean(g * g)`` of row-wise Adagrad is the sum that ``squares`` defines, divided by the number of columns.
+``mean(g * g)`` of row-wise Adagrad is the sum that ``quantize/grid.py`` defines, divided by the
+number of columns.
 
-Shapes: ``R`` rows of a table, ``D`` columns, ``L`` look-ups, ``B`` bags, ``C`` contributions, ``G`` gradients.
+Shapes: ``R`` rows of a table, ``D`` columns, ``L`` look-ups, ``B`` bags, ``C`` contributions, ``G``
+gradients.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ def add_rows(out_RD: Array, index_L: Array, source_GD: Array, source_index_L: Ar
 
 
 def sum_bags(out_BD: Array, weight_RD: Array, index_L: Array, offsets: Array | None) -> None:
-    """``out[b]`` is the sum of ``weight[index[i]]`` over the bag's ``i``; without offsets, one each."""
+    """Fill ``out[b]`` with the sum of ``weight[index[i]]`` over the bag's ``i``.
+
+    Without offsets, every bag has one ``i``.
+    """
     _expect_types("sum_bags", (out_BD, weight_RD), (), (index_L, offsets))
     _expect_equal("sum_bags: columns of weight", out_BD.shape[1], weight_RD.shape[1])
     if offsets is None:

@@ -1,14 +1,15 @@
 """Threshold: the largest entries of every row, compacted column by column, and where they were.
 
 Laplace (0)
-    The ``m`` finite entries of a row that are not 0 have mean magnitude ``b``; those are kept whose magnitude
-    is at least ``-b ln(keep * D / m)``, beyond which a share ``keep * D / m`` of a Laplace distribution of
-    scale ``b`` lies. All are kept where ``m`` is at most ``keep * D``.
+    ``m`` finite entries of a row are not 0; ``b`` is the mean of their magnitudes. Those are kept
+    whose magnitude is at least ``-b ln(keep * D / m)``. A share ``keep * D / m`` of a Laplace
+    distribution of scale ``b`` lies beyond that. If ``m`` is at most ``keep * D``, all are kept.
 Top-k (1)
-    The ``max(1, floor(keep * D + 1/2))`` entries of largest magnitude, of equal ones those further left.
+    The ``max(1, floor(keep * D + 1/2))`` entries of largest magnitude are kept; of equal ones those
+    further left.
 
-Zeros are never kept: they arrive as zeros anyway. NaN and infinities always are. The sum behind ``b`` has the order of
-``squares``, in float64.
+Zeros are never kept: they arrive as zeros anyway. NaN and infinities are always kept. The sum
+behind ``b`` is in float64, in the order of the squares of ``quantize/grid.py``.
 
 Shapes: ``B`` rows, ``D`` columns, ``K`` entries that are kept.
 """

@@ -1,9 +1,9 @@
 """Numbers of a fixed width, back to back, least significant bit first.
 
 Bit ``k`` of value ``i`` is bit ``(i * width + k) mod 8`` of byte ``(i * width + k) div 8``; bits
-after the last value are written as zero and not looked at. In a group, 2, 4 or 8 small digits become
-one 8-bit symbol, the first digit lowest, because a Huffman code over groups spends fractions of a bit
-per digit.
+after the last value are written as zero and not read. In a group, 2, 4 or 8 small digits become one
+8-bit symbol, the first digit lowest. A Huffman code over groups can spend fractions of a bit on a
+digit.
 """
 
 from __future__ import annotations

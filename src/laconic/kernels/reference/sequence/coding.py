@@ -114,7 +114,10 @@ def _cost_bits(histogram: Sequence[int], lengths: Lengths) -> int | None:
 
 
 def _static_costs(known: Statistics, log_group: int, shape: Shape) -> Iterator[tuple[int, int]]:
-    """Level and cost of the two codes whose means enclose ours; the next wider one if both lack a symbol."""
+    """Return level and cost of the two codes whose means enclose ours.
+
+    If both lack a symbol, it is the next wider code that has all.
+    """
     means = mean_distances_q8(log_group, shape)
     level = next((i for i in range(LEVELS - 1) if means[i] >= known.mean_q8), LEVELS - 1)
     covered = False

@@ -7,8 +7,8 @@ A stream ends with its last code; zero bits complete the last byte.
 
 A code is the tuple of its 256 lengths, 0 where the symbol does not occur. Lengths are at most 12
 and fill the code space exactly (Kraft sum 1), so every bit string decodes to something. Codes are
-canonical: shorter ones first, equal lengths by symbol, counting up from zero. Costs are estimated in
-integers, 2^-16 of a bit, so that every encoder decides alike.
+canonical: shorter ones first, equal lengths by symbol, counting up from zero. Costs are estimated
+in integers, 2^-16 of a bit, so that every encoder decides alike.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Codes that need no table on the wire: products of one digit's distribution.
 
-========  ======================================  =================================================
-shape     digits are                              weight of a digit at distance d from the center
-========  ======================================  =================================================
-ranked    most frequent first, the center is 0    r^d, r = exp(-1/s), s = 2^(level/2 - 3)
-Laplace   around the middle digit                 the same
-normal    around the middle digit                 r^(d d), r = exp(-1/(2 s s)), s = 2^(level/2 - 1.5)
-========  ======================================  =================================================
+========  ====================================  =================================================
+shape     digits are                            weight of a digit at distance d from the center
+========  ====================================  =================================================
+ranked    most frequent first, the center is 0  r^d, r = exp(-1/s), s = 2^(level/2 - 3)
+Laplace   around the middle digit               the same
+normal    around the middle digit               r^(d d), r = exp(-1/(2 s s)), s = 2^(level/2 - 1.5)
+========  ====================================  =================================================
 
 Sixteen levels each, from narrow to wide. All arithmetic is on integers in units of 2^-32, every
 product rounded down; the two tables below are the only place where an exponential was computed.

@@ -6,12 +6,13 @@ A layer rounds its inputs, each sample by itself, to codes ``x = (code - zero) *
     s           (high - low) / 255, or 1 where that is not above 0
     zero        round(-low / s)
     code        round(clamp((x - -(zero * s)) * (1 / s), 0, 255)), half to even
-    out         float(sum of code * weight - zero * sum of weight) * (s * scale) + bias, then the ReLU
+    out         float(sum of code * weight - zero * sum of weight) * (s * scale) + bias, then ReLU
 
-Inputs are multiplied with ``equal`` first, where there is one. Every operation is rounded to float32. A dot product
-is ``((0 + x0 * y0) + x1 * y1) + ...``.
+If there is an ``equal``, inputs are multiplied with it first. Every operation is rounded to
+float32. A dot product is ``((0 + x0 * y0) + x1 * y1) + ...``.
 
-Shapes: ``B`` samples, ``K`` inputs, ``N`` outputs, ``V`` vectors of ``D`` numbers, ``P`` their pairs.
+Shapes: ``B`` samples, ``K`` inputs, ``N`` outputs, ``V`` vectors of ``D`` numbers, ``P`` pairs of
+them.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class Int8Layers:
 
 
 def interact(vectors_BVD: Array, keep: int, out_BW: Array, threads: int = 1) -> None:
-    """Fill rows of ``out`` with the first ``keep`` vectors, then with the products of vectors j < i, i by i."""
+    """Fill rows of ``out`` with the first ``keep`` vectors, then with products of vectors j < i.
+
+    Products come in the order of i, and of j for the same i.
+    """
     samples, count, dim = vectors_BVD.shape
     check(count > 0 and keep <= count, "interact: expected at least as many vectors as are kept")
     fits = out_BW.shape == (samples, keep * dim + count * (count - 1) // 2)

@@ -2,15 +2,18 @@
 
 ::
 
-    0 fp32   float32[D]                              2 int8   uint8[D], float32 scale, float32 bias
-    1 fp16   float16[D]                              3 int4   two codes a byte, the first low; float16 scale, bias
-                                                     4 int2   four codes a byte, the first lowest; the same
+    0 fp32   float32[D]
+    1 fp16   float16[D]
+    2 int8   uint8[D]; float32 scale, float32 bias
+    3 int4   two codes a byte, the first low; float16 scale, float16 bias
+    4 int2   four codes a byte, the first lowest; float16 scale, float16 bias
 
-A value is ``code * scale + bias``, every operation rounded to float32; a bag is ``((0 + v0) + v1) + ...``, each ``v``
-multiplied by its weight where there are weights, the sum divided by the number of ids for a mean.
+A value is ``code * scale + bias``, every operation rounded to float32. A bag is
+``((0 + v0) + v1) + ...``. If there are weights, each ``v`` is multiplied by its weight. For a mean
+the sum is divided by the number of ids.
 
-Shapes: ``T`` tables, ``R`` rows, ``W`` bytes of a row, ``D`` numbers of one, ``B`` samples, ``L`` ids, ``V`` vectors
-of a sample in ``out``, of which the last T are bags.
+Shapes: ``T`` tables, ``R`` rows, ``W`` bytes of a row, ``D`` numbers of one, ``B`` samples, ``L``
+ids, ``V`` vectors of a sample in ``out``; the last T of these are bags.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of a table in few bits: a range for every row, then its codes, then scale and bias behind them.
+"""Rows of a table in few bits: find a row's range, then write its codes, its scale and its bias.
 
 ::
 
@@ -6,8 +6,10 @@
     3 int4   bias and scale of float16        codes by 1 / scale, two a byte, the first low
     4 int2   the same                         four a byte, the first lowest
 
-A format holds finite values: up to 65504 where float16 is involved, of int8 up to half of float32's largest, so that
-the extent of a row is finite too. Shapes: ``R`` rows, ``D`` numbers of a row, ``W`` bytes of a quantized row.
+A format holds finite values: up to 65504 if scale and bias are float16, and up to half of the
+largest float32 in int8, so that the extent of a row is finite, too.
+
+Shapes: ``R`` rows, ``D`` numbers of a row, ``W`` bytes of a quantized row.
 """
 
 from __future__ import annotations

@@ -3,15 +3,17 @@
 0 minmax
     From the smallest value to the largest.
 1 greedy
-    FBGEMM's search: the range is cut into 200 bins; whichever end costs less error is moved in by one bin, until
-    16 % of the bins are gone; the best range on the way is taken.
+    FBGEMM's search. The range is cut into 200 bins. The end that costs less error is moved in by
+    one bin, until 16 % of the bins are gone. The best range on the way is taken.
 2 least squares
-    From greedy's range on: the scale and bias that are best for the codes, and the codes that are best for those, in
-    turn, as long as the error falls.
+    Starts from greedy's range. It finds the scale and bias that are best for the codes, then the
+    codes that are best for those, and so on, as long as the error falls.
 
-The error is the sum of squares over a row, in steps of the scale and then in its unit, with scale and bias rounded as they
-will be stored. Sums run over ``d = 0, 1, ...`` and every operation is rounded to float32, so that all kernels decide alike.
-Where squares are beyond float32 (rows of 1e19, or of 1e-19) no range is better than another, and minmax stays.
+The error is the sum of squares over a row, in steps of the scale and then in its unit. Scale and
+bias are rounded as they will be stored. Sums run over ``d = 0, 1, ...`` and every operation is
+rounded to float32, so that all kernels decide alike. If squares are beyond float32 (rows of 1e19,
+or of 1e-19), no range is better than another, and minmax stays.
+
 Shapes: ``R`` rows, ``D`` numbers of a row.
 """
 
@@ -26,7 +28,7 @@ _ROUNDS = 8  # of least squares: later ones change nothing that counts
 
 
 def row_ranges(x_RD: Tensor, top: int, method: int, *, half: bool) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value that codes 0 and ``top`` stand for, of every row; finite rows only.
+    """Return the values that codes 0 and ``top`` stand for, of every row; rows must be finite.
 
     ``half``: scale and bias will be stored as float16.
     """

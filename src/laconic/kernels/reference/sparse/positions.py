@@ -1,6 +1,7 @@
 """Which of up to 32,768 places are taken: Elias-Fano, or a bitmap where that is smaller.
 
-Both sides know how many places there are and how many are taken; the form follows from these two numbers.
+Both sides know how many places there are and how many are taken. The form follows from these two
+numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Count sketch and index of a vector of integers, and the peeling that undoes them (``docs/formats/sketch.md``).
+"""Count sketch and index of a vector of integers, and the peeling that undoes them.
+
+Normative text: ``docs/formats/sketch.md``.
 
 Shapes: N entries, C cells, W words of the index, K positions of entries that may be there.
 """
@@ -112,7 +114,7 @@ def _candidates(layout: SketchLayout, index_W: Array) -> Array:
 
 
 def _probe(layout: SketchLayout, probe: int, positions_K: Array) -> tuple[Array, Array]:
-    """Word of the filter in which a probe looks for each position, and the three bits that it seeks there."""
+    """Return the filter's word that a probe reads for each position, and its three bits there."""
     hash_K = positions_K + np.uint32(mix((layout.key + ~probe) & (2**64 - 1)) & 0xFFFFFFFF)
     hash_K = (hash_K ^ hash_K >> np.uint32(16)) * np.uint32(0x85EBCA6B)
     hash_K = (hash_K ^ hash_K >> np.uint32(13)) * np.uint32(0xC2B2AE35)

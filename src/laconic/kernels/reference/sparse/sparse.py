@@ -1,7 +1,7 @@
-"""Tensors that are mostly zero: where their words are, and the words themselves; and sums of such tensors.
+"""Tensors that are mostly zero, as an index and the words that it names; and sums of such tensors.
 
-A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighboring words. A unit with any
-bit set is there, with all its words; -0.0 has one. The index of a tensor::
+A tensor is cut into chunks of 32,768 words, a chunk into units of 1 to 64 neighboring words. A unit
+with any bit set is there, with all its words; -0.0 has a bit set. The index of a tensor::
 
     units of chunk 0, 1, ...      uint16 each
     places of chunk 0, 1, ...     see ``positions``
@@ -151,7 +151,7 @@ def _sum(
 
 
 class _IndexReader:
-    """Reads the counts of all chunks in front and the places of one chunk after the other behind them."""
+    """Reads an index: counts of all chunks come first, then the places of one after the other."""
 
     def __init__(self, index: Bytes, words: int) -> None:
         data = index.tobytes()
