@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from laconic.cli import run
-from laconic.cli.output import JsonFile, check_outputs, console_for, parts_bar, write_json
+from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
 
 app = typer.Typer(
     help="Measure Laconic against what you would pick instead.",
@@ -65,18 +65,12 @@ def codecs(
     quick: bool = typer.Option(False, help="A smaller random table and fewer runs: half a minute."),
 ) -> None:
     """Ratio, speed and error of every codec, one thread, interleaved in one process."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from benchmarks.codecs.benchmark import render, run_codec_benchmark
 
-    check_outputs(json=json_file)
-    console = console_for(json_file)
-    console.width = max(console.width, 100)  # a narrower table would lose its last columns
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        result = run_codec_benchmark(data=data, repeats=repeats, quick=quick, progress=progress)
-    console.print(render(result))
-    write_json(result.rows, json_file)
+    out = _Output(json_file, 120)
+    with out.status() as say:
+        results = run_codec_benchmark(data=data, repeats=repeats, quick=quick, say=say)
+    out.show(render(results), [record for result in results for record in result.records()])
 
 
 @app.command("train")
@@ -174,10 +168,10 @@ def reduce(
     words: int = typer.Option(1 << 24, min=1, hidden=True),
 ) -> None:
     """Time, bytes and exactness of sums over hosts: gloo, torch's hooks, top-k and Laconic, on a real wire."""
-    from benchmarks.reduction.benchmark import parts_of, render, run_reduction_benchmark, usual_plan
+    from benchmarks.reduction.benchmark import render, run_reduction_benchmark, usual_plan
 
     plan, out = usual_plan(data, full=full, words=words), _Output(json_file, 120)
-    with parts_bar(out.console, parts_of(plan, hosts)) as say:
+    with out.status() as say:
         rows = run_reduction_benchmark(plan, hosts=hosts, rate_mbit=rate, say=say)
     out.show(render(rows), rows)
 
@@ -193,10 +187,10 @@ def hybrid(
     json_file: JsonFile = None,
 ) -> None:
     """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
-    from benchmarks.thresholding.hybrid import parts_of, render, run_hybrid_benchmark, usual_plans
+    from benchmarks.thresholding.hybrid import render, run_hybrid_benchmark, usual_plans
 
     plans, out = usual_plans(full=full), _Output(json_file, 120)
-    with parts_bar(out.console, parts_of(plans, rate)) as say:
+    with out.status() as say:
         rows = run_hybrid_benchmark(plans, rate_mbit=rate, say=say)
     out.show(render(rows), rows)
 
@@ -213,8 +207,6 @@ def serve(
     json_file: JsonFile = None,
 ) -> None:
     """Throughput, latency, size and accuracy of served models, against fp32, torch.compile and other int8."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from benchmarks.serving.benchmark import render, run_serving_benchmark
     from benchmarks.serving.engines import ENGINES
     from laconic.errors import ConfigError
@@ -224,14 +216,8 @@ def serve(
     if unknown or not names:
         raise ConfigError(f"--engines: expected some of {', '.join(ENGINES)}, got {engines!r}")
     out = _Output(json_file, 120)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=out.console, transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-
-        def show(text: str, done: float, total: int) -> None:
-            progress.update(task, description=text, completed=done, total=total)
-
-        result = run_serving_benchmark(data=data, full=full, engines=names, show=show)
+    with out.status() as say:
+        result = run_serving_benchmark(data=data, full=full, engines=names, say=say)
     out.show(render(result), result.all_rows())
 
 

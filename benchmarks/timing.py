@@ -129,28 +129,20 @@ def one_thread() -> Iterator[None]:
 
 
 def time_calls(
-    calls: Mapping[str, Callable[[int], object]],
-    *,
-    rounds: int,
-    turn_s: float,
-    tell: Callable[[int, int], None],
+    calls: Mapping[str, Callable[[int], object]], *, rounds: int, turn_s: float
 ) -> dict[str, Times]:
-    """Seconds of every call, by name. ``calls`` take a running number, for a different batch each time.
-
-    ``tell`` hears how many rounds of how many are done.
-    """
+    """Return seconds of every call, by name. ``calls`` take a running number, to choose a batch."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
-    turn = dict.fromkeys(calls, 0)
-    for done in range(rounds):
-        tell(done, rounds)
+    number = dict.fromkeys(calls, 0)
+    for _ in range(rounds):
         for name, call in calls.items():
             end = perf_counter() + turn_s
             first, least = True, len(taken[name]) + 1
             while perf_counter() < end or len(taken[name]) < least:
                 begin, cpu = perf_counter(), process_time()
-                call(turn[name])
+                call(number[name])
                 wall = perf_counter() - begin
-                turn[name] += 1
+                number[name] += 1
                 if not first:  # which finds the caches as another engine left them
                     taken[name].append((wall, process_time() - cpu))
                 first = False

@@ -1,8 +1,8 @@
-"""The codec benchmark: ratio, speed and error of Laconic's codecs and their peers, in one process.
+"""``python -m benchmarks codecs``: ratio, speed and error of Laconic's codecs and their peers.
 
-Every codec sees the same values and the same absolute bound, is timed in turn with all
-others (:mod:`benchmarks.timing`), and every decoded value is compared with the original.
-Times include everything a caller waits for: allocation, the Python wrapper, safety checks.
+Every codec sees the same values and the same absolute bound and is timed in turn with all others in
+one process (:mod:`benchmarks.timing`). Every decoded value is compared with the original. Times
+include everything that a caller waits for: allocation, the Python wrapper, safety checks.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
-from benchmarks.codecs.cases import Case, Dump, Generator, find_dumps, generators, ideal_ratio
+from benchmarks.codecs.cases import Case, find_dumps, generators, ideal_ratio
 from benchmarks.codecs.contenders import ONE_BLOCK, OURS, Contender, contenders_for
-from benchmarks.results import Machine
+from benchmarks.results import table_of
 from benchmarks.timing import BestTimes, Trial, best_times
 from laconic.errors import ConfigError
-from laconic.files import finite
 
 LARGE_BYTES = 64 << 20
 LARGE_ROUNDS = 2
 SHORTEST_TURN_S = 0.016
 TURN_BYTES_S = 125e6  # slower codecs get one call a turn, faster ones several
-FIXED_WORK = 2 << 20  # what a case costs whatever its size, in bytes of input
 _RUN = 1 << 22  # values at a time, to keep float64 copies small
+_LEGEND = (
+    "ratio: float32 bytes / encoded bytes. of ideal: against rows de-duplicated after quantizing + order-0 "
+    "entropy. GB/s of float32, one thread, best of all rounds, allocation and wrappers included; CPU time "
+    "where a call takes more than 10 ms. error / bound above 1: the bound is broken."
+)
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How one codec did on one case; speeds are of float32 input, on one thread."""
+    """What was measured of one codec on one case; speeds are of float32 input, on one thread."""
 
     ratio: float
     encode_gbps: float
@@ -46,106 +48,69 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class CodecEntry:
-    """One line of a table."""
-
-    codec: str
-    yardstick: str
-    """The codec of the same case that its speeds are compared with."""
-    figures: Figures | None
-    """None: the peer is not installed."""
-
-
-@dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One table: a case without its values, and everybody's figures."""
+    """Figures of all codecs on one case."""
 
     name: str
-    rows: int
-    dim: int
+    title: str
     blocks: int
     asked: float
-    unit: str
-    bound: float
+    """The bound as the user states it."""
     ideal_ratio: float
-    entries: tuple[CodecEntry, ...]
+    figures: dict[str, Figures | None]
+    """Figures by name of the codec; None if a peer is not installed."""
+    yardsticks: dict[str, str]
+    """The codec that the speeds of each are compared with."""
 
-    def figures(self, codec: str) -> Figures | None:
-        """Figures of a codec by name; None if it was absent or took no part."""
-        return next((entry.figures for entry in self.entries if entry.codec == codec), None)
-
-
-@dataclass(frozen=True, slots=True)
-class CodecResult:
-    """All tables of one run."""
-
-    machine: Machine
-    cases: tuple[CaseResult, ...]
-
-    @property
-    def rows(self) -> list[dict[str, str | float | None]]:
-        """One record per case and codec; null for what an absent peer, or an infinity, has to say."""
-        return [_record(case, entry) for case in self.cases for entry in case.entries]
-
-
-def _record(case: CaseResult, entry: CodecEntry) -> dict[str, str | float | None]:
-    figures = asdict(entry.figures) if entry.figures else {}
-    numbers = {name: figures.get(name) for name in Figures.__slots__} | {"ideal_ratio": case.ideal_ratio}
-    return {"dump": case.name, "codec": entry.codec, "bound": case.asked, **finite(numbers)}
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per codec; figures of an absent peer are None."""
+        return [
+            {
+                "dump": self.name,
+                "codec": codec,
+                "bound": self.asked,
+                **(dict.fromkeys(Figures.__slots__) if found is None else asdict(found)),
+                "ideal_ratio": self.ideal_ratio,
+            }
+            for codec, found in self.figures.items()
+        ]
 
 
 def run_codec_benchmark(
-    data: Path | None = None, repeats: int = 7, quick: bool = False, progress: Progress | None = None
-) -> CodecResult:
+    data: Path | None = None, repeats: int = 7, quick: bool = False, say: Say = lambda text: None
+) -> list[CaseResult]:
     """Measure every codec on every dump in ``data`` and on generated data.
 
-    ``repeats`` is the number of rounds; cases above 64 MB get at most two, with several calls each. ``quick`` makes
-    the large generated case 15 times smaller and halves the rounds. ``progress`` gets a task.
+    ``repeats`` is the number of rounds. Cases above 64 MB get at most two, with several calls each.
+    ``quick`` makes the large generated case 15 times smaller and halves the rounds.
     """
     if repeats < 1:
         raise ConfigError(f"repeats: expected at least 1, got {repeats}; leave it out for 7")
-    sources: list[Dump | Generator] = [*(find_dumps(data) if data else ()), *generators(quick=quick)]
-    work = [4 * source.rows * source.dim + FIXED_WORK for source in sources]
-    meter = _Meter(sum(work), progress)
+    sources = [*(dump.cases for dump in (find_dumps(data) if data else ())), *generators(quick=quick)]
     rounds = (repeats + 1) // 2 if quick else repeats
-    results: list[CaseResult] = []
-    for source, source_work in zip(sources, work, strict=True):
-        meter.show(source.name)
-        cases = source.cases()
-        each = source_work / len(cases)
-
-        def advance(share: float, what: str, each: float = each) -> None:
-            meter.advance(share * each, what)
-
-        results += [measure(case, contenders_for(case), rounds, advance) for case in cases]
-    return CodecResult(Machine.this(), tuple(results))
+    return [measure(case, contenders_for(case), rounds, say) for cases in sources for case in cases()]
 
 
 def measure(
-    case: Case,
-    contenders: Sequence[Contender],
-    rounds: int,
-    advance: Callable[[float, str], None] = lambda share, what: None,
+    case: Case, contenders: Sequence[Contender], rounds: int, say: Say = lambda text: None
 ) -> CaseResult:
-    """Measure some codecs on one case; ``advance`` hears of each share of the work as it is done."""
-    ideal = ideal_ratio(case)
+    """Measure some codecs on one case."""
     trials = {c.name: trial for c in contenders if (trial := _prepare(c, case)) is not None}
-    rounds = min(rounds, LARGE_ROUNDS) if case.raw_bytes > LARGE_BYTES else rounds
-    share = 1 / max(1, len(trials) * (rounds + 1))
-    looks = {}
-    for name, trial in trials.items():
-        looks[name] = _look(case, trial)
-        advance(share, f"{case.name}: {name}")
     names = list(trials)
+    seen = {name: _round_trip(case, trial) for name, trial in trials.items()}
+    rounds = min(rounds, LARGE_ROUNDS) if case.raw_bytes > LARGE_BYTES else rounds
     turn_s = max(SHORTEST_TURN_S, case.raw_bytes / TURN_BYTES_S)
-    times = best_times(
-        list(trials.values()), rounds, turn_s, lambda i: advance(share, f"{case.name}: {names[i]}")
-    )
-    figures = {name: _figures(case, *looks[name], best) for name, best in zip(names, times, strict=True)}
+    times = best_times(list(trials.values()), rounds, turn_s, lambda i: say(f"{case.name}: {names[i]}"))
+    found = {name: _figures(case, *seen[name], best) for name, best in zip(names, times, strict=True)}
+    ideal = ideal_ratio(case)
     return CaseResult(
-        **{name: getattr(case, name) for name in ("name", "rows", "dim", "blocks", "asked", "unit", "bound")},
+        name=case.name,
+        title=f"{case.title}, ideal {_ratio(ideal)}",
+        blocks=case.blocks,
+        asked=case.asked,
         ideal_ratio=ideal,
-        entries=tuple(CodecEntry(c.name, c.yardstick, figures.get(c.name)) for c in contenders),
+        figures={c.name: found.get(c.name) for c in contenders},
+        yardsticks={c.name: c.yardstick for c in contenders},
     )
 
 
@@ -156,8 +121,8 @@ def _prepare(contender: Contender, case: Case) -> Trial | None:
         return None
 
 
-def _look(case: Case, trial: Trial) -> tuple[int, float]:
-    """Payload bytes and largest error of one round trip."""
+def _round_trip(case: Case, trial: Trial) -> tuple[int, float]:
+    """Return payload bytes and the largest error of one round trip."""
     payload = trial.encode()
     return trial.size(payload), max_error(case.values_RD.numpy(), np.asarray(trial.decode(payload)))
 
@@ -172,7 +137,7 @@ def _figures(case: Case, payload_bytes: int, error: float, best: BestTimes) -> F
 
 
 def max_error(original: NDArray[np.float32], decoded: NDArray[np.float32]) -> float:
-    """Largest absolute difference, in float64; infinite if the shapes differ or a NaN came back."""
+    """Return the largest difference in float64; infinite if shapes differ or a NaN came back."""
     if original.shape != decoded.shape:
         return math.inf
     a, b = original.ravel(), decoded.ravel()
@@ -184,109 +149,47 @@ def max_error(original: NDArray[np.float32], decoded: NDArray[np.float32]) -> fl
     return worst
 
 
-class _Meter:
-    """Percent of the work that is done, shown by Rich if somebody looks: steps differ in length by a factor of 10,000."""
-
-    def __init__(self, work: float, progress: Progress | None) -> None:
-        self._percent = 100 / work
-        self._progress = progress
-        self._task = progress.add_task("", total=100) if progress else None
-
-    def show(self, what: str) -> None:
-        """Say what is under way."""
-        self._update(what, 0)
-
-    def advance(self, work: float, what: str) -> None:
-        """Count work as done."""
-        self._update(what, work * self._percent)
-
-    def _update(self, what: str, percent: float) -> None:
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=what, advance=percent)
+def render(results: Sequence[CaseResult]) -> RenderableType:
+    """Make a table per case, and say how to read them."""
+    return Group(*(_table(result) for result in results), _LEGEND)
 
 
-_HEADINGS = "ratio", "of\nideal", "encode\nGB/s", "vs\nzstd-1", "decode\nGB/s", "vs\nzstd-1", "error\n/ bound"
+def _table(result: CaseResult) -> Table:
+    def shown(text: Callable[[Figures], str]) -> Callable[[str], str]:
+        return lambda codec: "" if (found := result.figures[codec]) is None else text(found)
 
+    def against(figure: str) -> Callable[[str], str]:
+        def text(codec: str) -> str:
+            found, other = result.figures[codec], result.figures.get(result.yardsticks[codec])
+            return f"{getattr(found, figure) / getattr(other, figure):.2f}x" if found and other else ""
 
-def render(result: CodecResult) -> RenderableType:
-    """Show the machine, a table per case made for 100 columns, and how to read them."""
-    parts: list[RenderableType] = [Text.assemble(("machine  ", "bold"), str(result.machine))]
-    for case in result.cases:
-        parts += [Text(), _title(case), _table(case), *_block_share(case)]
-    return Group(*parts, Text(), Text(_LEGEND, style="dim"))
+        return text
 
-
-_LEGEND = (
-    "ratio: float32 bytes / encoded bytes, the best that keeps the bound in green. of ideal: against "
-    "rows de-duplicated after quantizing + order-0 entropy. GB/s of float32, one thread, best of all "
-    "rounds, allocation and wrappers included; CPU time where a call takes more than 10 ms. "
-    "error / bound above 1: the bound is broken."
-)
-
-
-def _title(case: CaseResult) -> Text:
-    return Text.assemble(
-        (case.name, "bold cyan"),
-        f"   {case.rows:,} x {case.dim}   bound {case.asked:g} {case.unit}",
-        f" = {case.bound:.3g}" if case.bound != case.asked else "",
-        f"   ideal {_ratio(case.ideal_ratio)}",
+    table = table_of(
+        result.title,
+        result.figures,
+        ("codec", str),
+        ("ratio", lambda codec: shown(lambda found: _ratio(found.ratio))(codec) or "absent"),
+        ("of ideal", shown(lambda found: f"{found.ratio / result.ideal_ratio:.1%}")),
+        ("encode GB/s", shown(lambda found: _speed(found.encode_gbps))),
+        ("/ zstd-1", against("encode_gbps")),
+        ("decode GB/s", shown(lambda found: _speed(found.decode_gbps))),
+        ("/ zstd-1", against("decode_gbps")),
+        ("error / bound", shown(lambda found: _error(found.max_error_over_bound))),
     )
-
-
-def _table(case: CaseResult) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("codec", min_width=27, vertical="bottom")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", min_width=8, vertical="bottom")
-    best = max((e.figures.ratio for e in case.entries if e.figures and _keeps_bound(e.figures)), default=0.0)
-    for entry in case.entries:
-        style = "bold" if entry.codec.startswith(OURS) else ""
-        table.add_row(entry.codec, *_cells(case, entry, best), style=style)
+    many, one = result.figures.get(OURS), result.figures.get(OURS + ONE_BLOCK)
+    if many is not None and one is not None:
+        table.caption = (
+            f"{result.blocks:,} blocks in one call reach {many.encode_gbps / one.encode_gbps:.0%} (encode) "
+            f"and {many.decode_gbps / one.decode_gbps:.0%} (decode) of one block's speed"
+        )
     return table
 
 
-def _cells(case: CaseResult, entry: CodecEntry, best: float) -> list[Text]:
-    figures, yardstick = entry.figures, case.figures(entry.yardstick)
-    if figures is None:
-        return [Text("absent", style="dim")]
-    return [
-        Text(_ratio(figures.ratio), style="bold green" if figures.ratio == best else ""),
-        Text(f"{figures.ratio / case.ideal_ratio:.1%}"),
-        Text(_speed(figures.encode_gbps)),
-        Text(_times(figures.encode_gbps, yardstick.encode_gbps if yardstick else None), style="dim"),
-        Text(_speed(figures.decode_gbps)),
-        Text(_times(figures.decode_gbps, yardstick.decode_gbps if yardstick else None), style="dim"),
-        _error(figures),
-    ]
-
-
-def _block_share(case: CaseResult) -> list[Text]:
-    """Compare many small blocks with one, where a case does that."""
-    many, one = case.figures(OURS), case.figures(OURS + ONE_BLOCK)
-    if many is None or one is None:
-        return []
-    encode, decode = many.encode_gbps / one.encode_gbps, many.decode_gbps / one.decode_gbps
-    return [
-        Text.assemble(
-            f"{case.blocks:,} blocks in one call reach ",
-            (f"{encode:.0%}", "bold"),
-            " (encode) and ",
-            (f"{decode:.0%}", "bold"),
-            " (decode) of one block's speed",
-        )
-    ]
-
-
-def _keeps_bound(figures: Figures) -> bool:
-    return figures.max_error_over_bound <= 1
-
-
-def _error(figures: Figures) -> Text:
-    error = figures.max_error_over_bound
-    if _keeps_bound(figures):
-        return Text(f"{error:.3f}")
-    shown = f"{error:,.3g}" if error >= 1.0005 else ">1.000"
-    return Text(shown, style="red")
+def _error(error: float) -> str:
+    if error <= 1:
+        return f"{error:.3f}"
+    return f"{error:,.3g}" if error >= 1.0005 else ">1.000"
 
 
 def _ratio(ratio: float) -> str:
@@ -295,7 +198,3 @@ def _ratio(ratio: float) -> str:
 
 def _speed(gbps: float) -> str:
     return f"{gbps:.3f}" if gbps < 1 else f"{gbps:.2f}"
-
-
-def _times(gbps: float, yardstick: float | None) -> str:
-    return f"{gbps / yardstick:.2f}x" if yardstick else "-"

@@ -103,12 +103,6 @@ class SumRow:
     """Time over that of ``dense``, paired by repeat: mean and 95 % interval."""
 
 
-def parts_of(plan: SumPlan, hosts: int) -> int:
-    """Return how often ``run_reduction_benchmark`` says what it does."""
-    sums = len(plan.generated()) + len(plan.recorded)
-    return len(plan.recorded) + sums * len(plan.pools(hosts)) + 2
-
-
 def run_reduction_benchmark(plan: SumPlan, *, hosts: int, rate_mbit: float | None, say: Say) -> list[SumRow]:
     """Measure everything; ``rate_mbit`` None: all on loopback, whose times say nothing about links."""
     if hosts < 2:

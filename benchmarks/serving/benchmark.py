@@ -25,11 +25,9 @@ from benchmarks.serving.engines import ENGINES, LoadedEngine, ServingRow, engine
 from benchmarks.serving.models import (
     BATCH,
     GENERATED,
-    SEARCH_PARTS,
-    TRAINING_PARTS,
     EngineBatch,
+    Say,
     ServedModel,
-    WorkItems,
     large_settings,
     reference_case,
     run_settings,
@@ -89,7 +87,7 @@ class ServingResult:
 
 
 def run_serving_benchmark(
-    *, data: Path | None, full: bool, engines: Sequence[str], show: Callable[[str, float, int], None]
+    *, data: Path | None, full: bool, engines: Sequence[str], say: Say
 ) -> ServingResult:
     """Measure every engine on every model; engines that are not installed are left out."""
     rounds, batches = (15, (1, 64, BATCH)) if full else (5, (1, BATCH))
@@ -98,50 +96,49 @@ def run_serving_benchmark(
         most = None if full else _TRAINING_STEPS
         runs = {name: (run_settings(set_), most) for name, set_ in sets.items()}
         runs["large"] = large_settings(), _LARGE_STEPS
-        searched = SEARCH_PARTS if "laconic" in engines else 0
-        each = TRAINING_PARTS + searched + (2 + len(batches)) * len(engines) + len(batches)
-        work = WorkItems(len(runs) * each + 1 + 2 + len(_WIDTHS) + 2 + len(_FORMATS), show)
         for name, (settings, most) in runs.items():
-            case, bench = trained_case(name, settings, most, work)
-            if searched:
-                case = with_precisions(case, bench, work)
+            case, bench = trained_case(name, settings, most, say)
+            if "laconic" in engines:
+                case = with_precisions(case, bench, say)
             del bench
             with one_core():
-                rows += measure_engines(case, engines, batches, rounds, work)
+                rows += measure_engines(case, engines, batches, rounds, say)
         with one_core():
-            fits = measure_complexity(reference_case(_TIMED, work), case, rounds, work)
+            say("complexity: drawing the reference, quantizing rows of the larger model")
+            fits = measure_complexity(reference_case(_TIMED), case, rounds, say)
             del case
             gc.collect()
-            rows += measure_bags(_BAG_ROWS, rounds, work)
+            say(f"bags: drawing {_BAG_ROWS:,} rows, timing")
+            rows += measure_bags(_BAG_ROWS, rounds)
     return ServingResult(rows, fits)
 
 
 def measure_engines(
-    case: ServedModel, engines: Sequence[str], batches: Sequence[int], rounds: int, work: WorkItems
+    case: ServedModel, engines: Sequence[str], batches: Sequence[int], rounds: int, say: Say
 ) -> list[ServingRow]:
     """Score a model with every engine: how well, and how fast with batches of these sizes."""
     forget_compiled()
     contenders = []
     for name in engines:
-        work.begin(f"{case.name}: loading {name}")
+        say(f"{case.name}: loading {name}")
         try:
             contenders.append(ENGINES[name](case))
         except ModuleNotFoundError as error:
-            work.begin(f"{case.name}: no {error.name}, {name} is left out")
+            say(f"{case.name}: no {error.name}, {name} is left out")
     accuracy = {}
     for contender in contenders:
-        work.begin(f"{case.name}: evaluating {contender.name}")
+        say(f"{case.name}: evaluating {contender.name}")
         accuracy[contender.name] = _evaluate(contender, case)
     rows = []
     for batch in batches:
         parts = [part.first(batch) for part in case.parts[:_TIMED]]
         for contender in contenders:
-            work.begin(f"{case.name}: batch {batch}, warming {contender.name} up")
+            say(f"{case.name}: batch {batch}, warming {contender.name} up")
             for part in parts[:3]:
                 contender.logits(part)
-        work.begin(f"{case.name}: batch {batch}, timing")
+        say(f"{case.name}: batch {batch}, timing")
         calls = {contender.name: _calls(contender, parts) for contender in contenders}
-        seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=work.within)
+        seconds = time_calls(calls, rounds=rounds, turn_s=0.5)
         for contender in contenders:
             rows.append(
                 ServingRow.of_times(
@@ -179,28 +176,25 @@ def measure_complexity(
     reference: ServedModel,
     large: ServedModel,
     rounds: int,
-    work: WorkItems,
+    say: Say,
     widths: Sequence[float] = _WIDTHS,
 ) -> list[Fit]:
     """Time the reference and larger models in turn; the reference comes first."""
-    work.begin("complexity: quantizing rows to int4")
-    names = large.trained.features.table_names
-    packed = {}
-    for number, name in enumerate(names):
-        packed[name] = quantize_rows(large.trained.tables[name], RowFormat.INT4)
-        work.within(number + 1, len(names))
+    trained = large.trained
+    packed = {
+        name: quantize_rows(trained.tables[name], RowFormat.INT4) for name in trained.features.table_names
+    }
     contenders = {"reference": (reference, ENGINES["fp32"](reference))}
     for width in widths:
-        work.begin(f"complexity: layers {width:g} times as wide")
+        say(f"complexity: layers {width:g} times as wide")
         case = _wider(large, width)
         contenders[f"{width:g}"] = case, _contender(case.trained, packed)
-    work.begin(f"complexity: batch {_FIT_BATCH}, timing")
+    say(f"complexity: batch {_FIT_BATCH}, timing")
     calls = {}
     for key, (case, contender) in contenders.items():
-        parts = [part.first(_FIT_BATCH) for part in case.parts[:_TIMED]]
-        calls[key] = lambda i, score=contender.logits, parts=parts: score(parts[i % len(parts)])
+        calls[key] = _calls(contender, [part.first(_FIT_BATCH) for part in case.parts[:_TIMED]])
         calls[key](0)
-    seconds = time_calls(calls, rounds=rounds, turn_s=0.5, tell=work.within)
+    seconds = time_calls(calls, rounds=rounds, turn_s=0.5)
     first = reference.trained
     return [
         Fit(_row(case, contender, first, seconds[key]), _parameters(case.trained), flops(case.trained.shape))
@@ -246,12 +240,11 @@ def _row(case: ServedModel, contender: LoadedEngine, reference: TrainedModel, se
     )
 
 
-def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[ServingRow]:
+def measure_bags(rows: int, rounds: int) -> list[ServingRow]:
     """Time torch's EmbeddingBag in fp32, and our kernel in fp32, int8 and int4, by themselves.
 
     Bags are of 32 ids, drawn evenly from one table that is larger than the cache.
     """
-    work.begin(f"bags: drawing {rows:,} rows")
     table_RD = torch.empty(rows, _DIM).normal_(0, 0.05)
     native = kernels.active()
     offsets = torch.arange(0, _BAGS * _BAG + 1, _BAG)
@@ -267,7 +260,6 @@ def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[ServingRow]:
     calls: dict[str, Callable[[int], object]] = {"fp32": eager}
     sizes = {"fp32": 4 * table_RD.numel()}
     for format in _FORMATS:
-        work.begin(f"bags: quantizing to {format}")
         packed = quantize_rows(table_RD, format)
         held = native.row_tables(_DIM)
         held.add(packed.numpy(), format.code)
@@ -276,8 +268,7 @@ def measure_bags(rows: int, rounds: int, work: WorkItems) -> list[ServingRow]:
         calls[name] = lambda i, held=held: native.embedding_bags(  # type: ignore[misc]
             held, ids[i % 64].numpy(), offsets.numpy(), None, False, None, out, 0, 1
         )
-    work.begin("bags: timing")
-    seconds = time_calls(calls, rounds=rounds, turn_s=0.3, tell=work.within)
+    seconds = time_calls(calls, rounds=rounds, turn_s=0.3)
     return [
         ServingRow.of_times(
             times,

@@ -34,41 +34,15 @@ from laconic.train.trainer import Trainer
 BATCH = 256
 """Samples of a part: what is scored at once where throughput counts."""
 
-TRAINING_PARTS, SEARCH_PARTS = 4, 2
-"""Work items of training a model, and of searching its precisions."""
-
 GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19, eval_samples=1 << 17)
 _LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000, eval_samples=1 << 18)
-_REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
+REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
 _LEARNING = TrainSettings(batch=1024, rate_warmup=50)
 _SEARCH = SearchSettings(budget=0.0003, objective="size", probe=4096, batch=BATCH)
 """As the command's, but for a smaller probe: there are three models to search in a few minutes."""
 
 
-class WorkItems:
-    """How far a long piece of work is: tells ``show`` what is being done, how many items are done, and of how many.
-
-    The item at hand counts by the fraction of it that is done.
-    """
-
-    def __init__(self, total: int, show: Callable[[str, float, int], None]) -> None:
-        self._total, self._show = total, show
-        self._begun = 0
-        self._text = ""
-
-    def begin(self, text: str) -> None:
-        """Go on to the next item."""
-        self._begun += 1
-        self._text = text
-        self._show(text, self._begun - 1, self._total)
-
-    def say(self, text: str) -> None:
-        """Say what is done now, within this item."""
-        self._show(text, self._begun - 1, self._total)
-
-    def within(self, done: int, total: int) -> None:
-        """Say how much of this item is done."""
-        self._show(f"{self._text}, {done} of {total}", self._begun - 1 + done / total, self._total)
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,46 +84,40 @@ def large_settings() -> RunSettings:
 
 
 def trained_case(
-    name: str, settings: RunSettings, most: int | None, work: WorkItems
+    name: str, settings: RunSettings, most: int | None, say: Say
 ) -> tuple[ServedModel, Workbench]:
     """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
-    work.begin(f"{name}: opening data")
+    say(f"{name}: opening data, drawing first weights")
     source = open_source(settings.data)
-    work.begin(f"{name}: drawing first weights")
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
-    work.begin(f"{name}: training")
     batch = settings.train.batch
     total = min(-(-source.samples_in("train") // batch), most or 1 << 40)
     batches = source.batches("train", global_batch=batch, rank=0, ranks=1, epoch=0, start=0)
     for step, samples in enumerate(islice(batches, total)):
         trainer.step(samples)
-        work.within(step + 1, total)
+        say(f"{name}: training, step {step + 1} of {total}")
     features, vocabularies = trained_features(source)
     tables = {feature.name: trainer.embeddings.table_shard(feature.name)[1] for feature in features.tables}
     state = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.embeddings.close()
     model = TrainedModel(_shape(settings, features), features, tables, state, vocabularies)
-    work.begin(f"{name}: reading samples")
     parts: list[EngineBatch] = []
     bench = make_workbench(
         model,
         source,
         most=source.samples_in("eval") // 2,
         seed=0,
-        tell=lambda what, done, total: work.within(done, total),
+        tell=lambda what, done, total: say(f"{name}: {what}, {done} of {total}"),
         left=lambda samples: parts.extend(_parts(samples)),
     )
     return ServedModel(_title(name, source), model, parts), bench
 
 
-def reference_case(parts: int, work: WorkItems) -> ServedModel:
-    """Draw a model with the large one's layers and a fifth of its rows, which a larger one is to replace."""
-    return drawn_case("reference", _REFERENCE, parts, work)
+def reference_case(parts: int, data: SyntheticSettings = REFERENCE) -> ServedModel:
+    """Draw a model with the large one's layers and a fifth of its rows, without training it.
 
-
-def drawn_case(name: str, data: SyntheticSettings, parts: int, work: WorkItems) -> ServedModel:
-    """Draw a model of paper size; its accuracy means nothing."""
-    work.begin(f"{name}: drawing tables")
+    A larger model is to replace it. Its accuracy means nothing.
+    """
     settings = RunSettings(data=data, model=TERABYTE)
     source = open_source(data)
     features, _ = trained_features(source)
@@ -162,9 +130,8 @@ def drawn_case(name: str, data: SyntheticSettings, parts: int, work: WorkItems) 
     shape = _shape(settings, features)
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
-    return ServedModel(
-        name, model, [part for samples in islice(evaluation, parts) for part in _parts(samples)]
-    )
+    batches = [part for samples in islice(evaluation, parts) for part in _parts(samples)]
+    return ServedModel("reference", model, batches)
 
 
 def _shape(settings: RunSettings, features: Features) -> ModelShape:
@@ -189,18 +156,12 @@ def _parts(samples: Samples) -> Iterator[EngineBatch]:
         yield EngineBatch(some.dense_BF.contiguous(), ids_TB, some.label_B)
 
 
-def with_precisions(case: ServedModel, bench: Workbench, work: WorkItems) -> ServedModel:
+def with_precisions(case: ServedModel, bench: Workbench, say: Say) -> ServedModel:
     """Search the precisions of a model on samples that the case does not have."""
 
     def tell(what: str, done: int, total: int) -> None:
-        if what == "measuring candidates":
-            work.within(done, total)
-            if done == total:
-                work.begin(f"{case.name}: combining them")
-        else:
-            work.say(f"{case.name}: {what}, {done} of {total}")
+        say(f"{case.name}: {what}, {done} of {total}")
 
-    work.begin(f"{case.name}: measuring candidates")
     with TemporaryDirectory() as scratch:
         file = measurement_file(bench, _SEARCH, Path(scratch, "measured.jsonl"), fresh=True)
         return replace(case, artifact=search_run(bench, _SEARCH, file, tell).artifact)

@@ -94,11 +94,6 @@ class HybridRow:
     """Time over that of ``plain``, paired by round: mean and 95 % interval."""
 
 
-def parts_of(plans: Sequence[HybridPlan], rate_mbit: float | None) -> int:
-    """Return how often ``run_hybrid_benchmark`` says what it does."""
-    return len(plans) * (2 if rate_mbit is not None else 3)
-
-
 def run_hybrid_benchmark(
     plans: Sequence[HybridPlan], *, rate_mbit: float | None, say: Say, lab: bool = True
 ) -> list[HybridRow]:

@@ -16,7 +16,7 @@ from benchmarks.serving.benchmark import (
     render,
 )
 from benchmarks.serving.engines import ENGINES, forget_compiled
-from benchmarks.serving.models import WorkItems, with_precisions
+from benchmarks.serving.models import with_precisions
 from laconic.data import SyntheticSettings
 from laconic.quantize.formats import ModelShape
 from laconic.quantize.search import latency
@@ -27,8 +27,8 @@ from laconic.train.settings import ModelSettings
 def short_turns():
     """Nothing here depends on times."""
 
-    def time_calls(calls, *, rounds, turn_s, tell):
-        return timing.time_calls(calls, rounds=rounds, turn_s=turn_s / 20, tell=tell)
+    def time_calls(calls, *, rounds, turn_s):
+        return timing.time_calls(calls, rounds=rounds, turn_s=turn_s / 20)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(benchmark, "time_calls", time_calls)
@@ -36,8 +36,8 @@ def short_turns():
         yield
 
 
-def silent() -> WorkItems:
-    return WorkItems(1, lambda text, done, total: None)
+def silent(text: str) -> None:
+    """Nobody looks."""
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +45,13 @@ def trained():
     data = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), samples=6000, eval_samples=6000)
     model = ModelSettings(dim=64, bottom=(128, 64), top=(256, 128, 64))
     settings = models.run_settings(data).model_copy(update={"model": model})
-    return models.trained_case("small", settings, 5, silent())
+    return models.trained_case("small", settings, 5, silent)
 
 
 @pytest.fixture(scope="module")
 def case(trained):
     pytest.importorskip("scipy", reason="the search needs scipy")
-    return with_precisions(*trained, silent())
+    return with_precisions(*trained, silent)
 
 
 def test_the_search_does_not_have_the_samples_that_are_scored(trained):
@@ -94,7 +94,7 @@ def test_every_model_is_compiled_for_every_batch(monkeypatch):
     )  # fewer than two models need, but for forgetting
     for tables in (1, 2):
         data = SyntheticSettings(kind="synthetic", rows=(10,) * tables, eval_samples=300)
-        case = models.drawn_case("drawn", data, 1, silent())
+        case = models.reference_case(1, data)
         forget_compiled()
         contender = ENGINES["compile"](case)
         for batch in (1, 64, 256, 1):
@@ -103,7 +103,7 @@ def test_every_model_is_compiled_for_every_batch(monkeypatch):
 
 
 def test_rows_have_figures_for_every_engine_and_batch(case):
-    rows = measure_engines(case, ["fp32", "laconic"], (1, 256), 1, silent())
+    rows = measure_engines(case, ["fp32", "laconic"], (1, 256), 1, silent)
     assert [(row.engine, row.batch) for row in rows] == [
         ("fp32", 1),
         ("laconic", 1),
@@ -117,7 +117,7 @@ def test_rows_have_figures_for_every_engine_and_batch(case):
 
 def test_bags_are_measured_in_every_format():
     torch.manual_seed(0)
-    rows = measure_bags(1000, 1, silent())
+    rows = measure_bags(1000, 1)
     assert [row.engine for row in rows] == ["fp32", "laconic fp32", "laconic int8", "laconic int4"]
 
 
@@ -130,8 +130,8 @@ def test_flops_count_layers_and_dot_products():
 def test_larger_models_stand_beside_the_reference():
     small = SyntheticSettings(kind="synthetic", rows=(100, 2000, 30), eval_samples=600)
     large = SyntheticSettings(kind="synthetic", rows=(500, 10_000, 150), eval_samples=600)
-    cases = [models.drawn_case("drawn", data, 2, silent()) for data in (small, large)]
-    reference, *wider = measure_complexity(*cases, 1, silent(), widths=(1.5, 2.0))
+    cases = [models.reference_case(2, data) for data in (small, large)]
+    reference, *wider = measure_complexity(*cases, 1, silent, widths=(1.5, 2.0))
     assert reference.row.model == "complexity reference"
     assert reference.fits(reference)
     assert [fit.row.engine for fit in wider] == ["laconic", "laconic"]
@@ -142,12 +142,3 @@ def test_larger_models_stand_beside_the_reference():
         fit.row.size_bytes < fit.parameters * 1.2 for fit in wider
     )  # int4 and int8 with what belongs to them
     render(ServingResult([], [reference, *wider]))
-
-
-def test_work_items_tell_parts_and_fractions():
-    told = []
-    work = WorkItems(3, lambda *what: told.append(what))
-    work.begin("one")
-    work.begin("two")
-    work.within(1, 4)
-    assert told == [("one", 0, 3), ("two", 1, 3), ("two, 1 of 4", 1.25, 3)]

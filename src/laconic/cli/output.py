@@ -139,18 +139,6 @@ def facts_table(rows: Iterable[Sequence[str]]) -> Table:
 
 
 @contextmanager
-def parts_bar(console: Console, parts: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar of so many parts; what it gives is called with a line at the beginning of each."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=parts)
-        done = iter(range(parts))
-        yield lambda text: progress.update(task, description=text, completed=next(done))
-
-
-@contextmanager
 def work_bars() -> Iterator[Callable[[str, int, int], None]]:
     """Give a function that is told what is being done, and how much of how much of it: a bar for each kind of work."""
     from rich.console import Console
