@@ -187,7 +187,7 @@ def hybrid(
     json_file: JsonFile = None,
 ) -> None:
     """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
-    from benchmarks.thresholding.hybrid import render, run_hybrid_benchmark, usual_plans
+    from benchmarks.hybrid import render, run_hybrid_benchmark, usual_plans
 
     plans, out = usual_plans(full=full), _Output(json_file, 120)
     with out.status() as say:

@@ -55,6 +55,12 @@ def standard_error(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
+def mean_text(values: Sequence[float], mean: str, error: str) -> str:
+    """Write a mean, and its standard error in brackets if there is one, in these formats."""
+    found = standard_error(values)
+    return f"{statistics.fmean(values):{mean}}" + ("" if found is None else f" ({found:{error}})")
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What a reader needs to judge a speed."""

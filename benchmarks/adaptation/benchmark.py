@@ -42,8 +42,6 @@ _GENERATED = SyntheticSettings(kind="synthetic", samples=400_000)
 _HOSTS = 2
 _FIXED = ("plain_pairwise", "fp16_pairwise", "int8_pairwise", "rows_fp32_pairwise", "laconic_pairwise")
 _CAP = 300_000
-_GLYPHS = ("█", "▓", "▒", "░")
-_WIDTH = 40
 Say = Callable[[str], None]
 
 
@@ -56,27 +54,12 @@ class StepParts:
     all_reduce: float
     compute: float
 
-    def each(self) -> tuple[float, float, float, float]:
-        """All of them, in the order of the paper."""
-        return self.forward, self.backward, self.all_reduce, self.compute
-
 
 def parts_of(answer: RunFigures, alone: RunFigures) -> StepParts:
     """Divide the median step of a method; ``alone`` is one rank that sends nothing."""
     forward, backward = answer.ms_ids + answer.ms_forward, answer.ms_backward
     compute = step_ms(alone)
     return StepParts(forward, backward, max(step_ms(answer) - forward - backward - compute, 0.0), compute)
-
-
-def bar(parts: StepParts, longest_ms: float) -> str:
-    """Draw a bar of as many characters as the parts deserve beside the longest."""
-    ends = [0]
-    passed = 0.0
-    for part in parts.each():
-        passed += part
-        ends.append(round(_WIDTH * passed / longest_ms) if longest_ms else 0)
-    pieces = zip(_GLYPHS, ends, ends[1:], strict=False)
-    return "".join(glyph * (end - begin) for glyph, begin, end in pieces)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,8 +255,7 @@ def render(result: AdaptationResult) -> RenderableType:
     tables += [
         encoder_table(data, here) for data, here in grouped(result.encoders, lambda row: row.data).items()
     ]
-    for rate, here in grouped(timing, lambda row: row.rate_mbit).items():
-        tables += [_timing_table(rate, here), _parts_table(rate, here)]
+    tables += [_timing_table(rate, here) for rate, here in grouped(timing, lambda row: row.rate_mbit).items()]
     return Group(*tables)
 
 
@@ -293,6 +275,12 @@ def _accuracy_table(data: str, rows: list[PolicyRow]) -> Table:
 
 
 def _timing_table(rate: float | None, rows: list[PolicyRow]) -> Table:
+    """Show steps and what they are made of; phases that overlap are counted twice."""
+
+    def phase(name: str) -> tuple[str, Callable[[PolicyRow], str]]:
+        heading = name.replace("_", "-")
+        return heading, lambda row: "" if row.parts_ms is None else f"{getattr(row.parts_ms, name):.1f} ms"
+
     return table_of(
         f"step time: 2 hosts, {link_text(rate)}",
         rows,
@@ -303,22 +291,5 @@ def _timing_table(rate: float | None, rows: list[PolicyRow]) -> Table:
             lambda row: "" if row.ratio_to_best is None else str(row.ratio_to_best),
         ),
         ("not compressed", lambda row: "" if row.bypassed_tables is None else str(row.bypassed_tables)),
+        *(phase(name) for name in ("forward", "backward", "all_reduce", "compute")),
     )
-
-
-def _parts_table(rate: float | None, rows: list[PolicyRow]) -> Table:
-    """Bars as the paper's; parts that overlap are counted twice, so a bar may be longer than its step."""
-    divided = [(row.policy, row.parts_ms) for row in rows if row.parts_ms is not None]
-    longest = max((sum(parts.each()) for _, parts in divided), default=0.0)
-    table = table_of(
-        f"parts of a step: 2 hosts, {link_text(rate)}",
-        divided,
-        ("policy", lambda row: row[0]),
-        (f"forward {_GLYPHS[0]}", lambda row: f"{row[1].forward:.1f} ms"),
-        (f"backward {_GLYPHS[1]}", lambda row: f"{row[1].backward:.1f} ms"),
-        (f"all-reduce {_GLYPHS[2]}", lambda row: f"{row[1].all_reduce:.1f} ms"),
-        (f"compute {_GLYPHS[3]}", lambda row: f"{row[1].compute:.1f} ms"),
-        ("", lambda row: bar(row[1], longest)),
-    )
-    table.columns[-1].justify = "left"
-    return table

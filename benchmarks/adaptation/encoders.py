@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from benchmarks.results import table_of
-from benchmarks.training.methods import paper_bound
+from benchmarks.training.worker import paper_bound
 from laconic.adapt.tune.run import RehearsedRun
 from laconic.codecs import BlockCodec, BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import Samples, Source

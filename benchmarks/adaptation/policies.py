@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import torch
 
 from benchmarks.data_sets import run_settings
-from benchmarks.training.methods import find_method
+from benchmarks.training.worker import METHODS
 from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
 from laconic.adapt.evidence import Adaptation
 from laconic.adapt.settings import DecaySettings, ExchangeSettings, PolicyFile, effective_auto
@@ -131,7 +131,7 @@ def run_trial(trial: PolicyTrial) -> PolicyOutcome:
     settings = settings_for(trial.name, trial.data, exchange, trial.seed)
     policy: Policy
     if trial.exchange == "sc24":
-        method = find_method("sc24")
+        method = METHODS["sc24"]
         settings = settings.model_copy(update={"embeddings": method.embeddings(settings.embeddings)})
         policy = method.policy(source.schema)
     else:

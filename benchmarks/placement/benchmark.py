@@ -23,7 +23,7 @@ from benchmarks.placement.prediction import WORST, measure_traffic, simulate_byt
 from benchmarks.placement.worker import Contender, Placed
 from benchmarks.results import grouped, ratios_of_turns, table_of
 from benchmarks.training.benchmark import PROFILE_SHARE
-from benchmarks.worker_pool import WorkerPool
+from benchmarks.workers import WorkerPool
 from laconic.plan.solve.planner import plan_tables
 
 __all__ = ["Race", "Summary", "races_of", "render", "run_placement_benchmark", "summarize", "time_placements"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.placement.case import Case, Chosen, choose_places
 from benchmarks.placement.worker import Contender, Placed, PlacedSteps, Sends
-from benchmarks.worker_pool import WorkerPool
+from benchmarks.workers import WorkerPool
 from laconic.cost.link import ring_bytes
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.timeline import ROUNDS

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
-from benchmarks.worker import serve
+from benchmarks.workers import serve
 from laconic.adapt.settings import ExchangeSettings
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, open_source

@@ -20,7 +20,7 @@ from benchmarks.reduction.models import BOOK_CROSSING, AnyTask, Dlrm, Encoder, L
 from benchmarks.reduction.sums import METHODS, AnyWorkload, Generated, Supports, record
 from benchmarks.reduction.worker import Iterations, SumAnswer, Sums
 from benchmarks.results import Interval, grouped, link_text, megabytes, paired_ratios, table_of
-from benchmarks.worker_pool import WorkerPool
+from benchmarks.workers import WorkerPool
 from laconic.config import Settings
 from laconic.errors import CommError, ConfigError
 

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.reduction.models import AnyTask, Task, TaskBatch
 from benchmarks.reduction.sums import METHODS, AnyWorkload, Setting, Sum, Summed, Truth
-from benchmarks.worker import MeasuredCalls, MethodFigures, fingerprint, measure, serve
+from benchmarks.workers import MeasuredCalls, MethodFigures, fingerprint, measure, serve
 from laconic.config import Settings
 from laconic.demo.measure import turns
 from laconic.errors import ConfigError

@@ -24,8 +24,7 @@ from rich.table import Table
 
 from benchmarks.data_sets import data_sets, recipe_for
 from benchmarks.results import Interval, grouped, megabytes, paired_ratios, standard_error, table_of
-from benchmarks.training.methods import METHODS
-from benchmarks.training.worker import Epoch, Steps, TrainingPool
+from benchmarks.training.worker import METHODS, Epoch, Steps, TrainingPool
 from laconic.data import DataSettings, SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms
 from laconic.machine import cores

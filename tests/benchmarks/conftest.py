@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import worker_pool
+from benchmarks import workers
 from laconic.lab import Lab
 from tests.warm import python
 
@@ -31,6 +31,6 @@ def warm_popen(command, **options):
 @pytest.fixture(scope="package", autouse=True)
 def forked_ranks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_pool, "subprocess", SimpleNamespace(Popen=warm_popen, STDOUT=subprocess.STDOUT))
-        patch.setattr(worker_pool, "Lab", WarmLab)
+        patch.setattr(workers, "subprocess", SimpleNamespace(Popen=warm_popen, STDOUT=subprocess.STDOUT))
+        patch.setattr(workers, "Lab", WarmLab)
         yield

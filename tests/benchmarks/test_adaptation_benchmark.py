@@ -16,7 +16,6 @@ from benchmarks.adaptation.benchmark import (
     _named,
     _trials,
     accuracy_rows,
-    bar,
     parts_of,
     render,
 )
@@ -218,13 +217,6 @@ def test_a_step_is_divided_as_the_paper_does():
     assert parts_of(answer, alone) == StepParts(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
     hidden = answer.model_copy(update={"ms_forward": 7.0})
     assert parts_of(hidden, alone) == StepParts(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)
-
-
-def test_bars_are_as_long_as_their_parts():
-    parts = StepParts(forward=10.0, backward=5.0, all_reduce=0.0, compute=5.0)
-    assert bar(parts, 20.0) == "█" * 20 + "▓" * 10 + "░" * 10
-    assert bar(parts, 40.0) == "█" * 10 + "▓" * 5 + "░" * 5
-    assert bar(StepParts(0.0, 0.0, 0.0, 0.0), 0.0) == ""
 
 
 def test_tables_show_every_row():

@@ -14,7 +14,7 @@ from benchmarks.adaptation import policies
 from benchmarks.adaptation.benchmark import AdaptationResult, PolicyRow, render
 from benchmarks.adaptation.encoders import _BATCHES, _SAMPLES, compare_encoders
 from benchmarks.adaptation.policies import MODEL, RANKS, settings_for
-from benchmarks.training.methods import paper_bound
+from benchmarks.training.worker import paper_bound
 from laconic.codecs import BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import SyntheticSettings, open_source
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs

@@ -7,10 +7,9 @@ from dataclasses import asdict, replace
 import pytest
 from rich.console import Console
 
-from benchmarks.thresholding.hybrid import KAGGLE, render, run_hybrid_benchmark, usual_plans
-from benchmarks.thresholding.hybrid_worker import METHODS, find_method
+from benchmarks.hybrid import KAGGLE, render, run_hybrid_benchmark, usual_plans
+from benchmarks.hybrid_worker import METHODS
 from laconic.data import SyntheticSettings
-from laconic.errors import ConfigError
 from laconic.exchange.split_wire import HEADER_BYTES
 from laconic.train.settings import ModelSettings
 
@@ -79,8 +78,3 @@ def test_rows_are_shown(rows):
 def test_more_rounds_are_measured_in_full():
     usual, full = usual_plans(full=False), usual_plans(full=True)
     assert [3 * plan.rounds for plan in usual] == [plan.rounds for plan in full]
-
-
-def test_an_unknown_method_is_refused():
-    with pytest.raises(ConfigError, match=r"no such method 'fast' \(known: alone, plain, hybrid, rounded\)"):
-        find_method("fast")

@@ -20,8 +20,7 @@ from benchmarks.reduction.models import Dlrm, Encoder, Lstm, Mlp, Ncf
 from benchmarks.reduction.sums import METHODS, Generated, Truth, record
 from benchmarks.reduction.worker import SumAnswer, Sums
 from benchmarks.results import Interval
-from benchmarks.worker import bytes_sent, fingerprint
-from benchmarks.worker_pool import WorkerPool
+from benchmarks.workers import WorkerPool, bytes_sent, fingerprint
 from laconic.errors import CommError, ConfigError
 
 NCF = Ncf(users=400, items=2000, dim=8, hidden=(8,), batch=16)

@@ -8,16 +8,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.thresholding.split import (
+from benchmarks.thresholding import (
     DROPPED,
     PLAIN,
     SplitCase,
     SplitOutcome,
     SplitTrial,
     default_cases,
+    loss_changes,
+    pairs_of,
     paper_cases,
     render,
-    rows_of,
     run_trial,
     split_model,
 )
@@ -77,16 +78,19 @@ def test_rows_are_means_of_pairs():
     case = CASES[2]
     lone = outcome(replace(case, name="lone"), 7, 0.4)
     pairs = [outcome(PLAIN, 0, 0.5), outcome(PLAIN, 1, 0.4), outcome(case, 0, 0.51), outcome(case, 1, 0.4)]
-    (row,) = rows_of([*pairs, lone])
-    assert row.pairs == 2
-    assert row.loss_change == pytest.approx(0.01)
-    assert row.loss_change_se == pytest.approx(0.01)
-    assert row.ratio == pytest.approx(64)
+    (found,) = pairs_of([*pairs, lone]).values()
+    assert loss_changes(found) == pytest.approx([0.02, 0.0])
+    console = Console(width=200, record=True)
+    console.print(render([*pairs, lone]))
+    text = console.export_text()
+    assert "2 pairs" in text
+    assert "+1.000% (1.000%)" in text
+    assert "64.0x fewer" in text
 
 
 def test_tables_show_every_case(outcomes):
     console = Console(width=200, record=True)
-    console.print(render(rows_of(outcomes)))
+    console.print(render(outcomes))
     text = console.export_text()
     for words in ("generated: stages, 3 workers", "generated: neurons, 3 workers", "default", "x fewer"):
         assert words in text

@@ -10,8 +10,7 @@ from rich.console import Console
 from benchmarks.data_sets import real_data_sets
 from benchmarks.results import Interval, paired_ratios
 from benchmarks.training.benchmark import StepRatio, TrainingResult, TrainingRow, render
-from benchmarks.training.methods import METHODS, PAIRWISE, paper_bound
-from benchmarks.training.worker import Epoch, Steps, TrainingPool
+from benchmarks.training.worker import ALL_METHODS, METHODS, Epoch, Steps, TrainingPool, paper_bound
 from laconic.adapt.settings import ExchangeSettings
 from laconic.data import SyntheticSettings, open_source
 from laconic.demo.measure import step_ms
@@ -24,12 +23,10 @@ MODEL = ModelSettings(dim=8, bottom=(8,), top=(8,))
 
 def test_ranks_time_and_train_every_method():
     with TrainingPool(2) as driver:
-        job = Steps(
-            data=DATA, model=MODEL, methods=("alone", *METHODS, *PAIRWISE), batch=64, rounds=2, steps=1
-        )
+        job = Steps(data=DATA, model=MODEL, methods=("alone", *ALL_METHODS), batch=64, rounds=2, steps=1)
         answers = driver.time_steps(job)
         trained = driver.train_epoch(Epoch(data=DATA, model=MODEL, method="laconic", batch=64, curve_every=2))
-    assert list(answers) == ["alone", *METHODS, *PAIRWISE]
+    assert list(answers) == ["alone", *ALL_METHODS]
     assert all(len(a.round_ms) == 2 and len(a.round_ms[0]) == 1 and step_ms(a) > 0 for a in answers.values())
     assert answers["alone"].bytes_forward == 0
     plain = answers["plain"]

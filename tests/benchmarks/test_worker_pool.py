@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.worker_pool import WorkerPool
+from benchmarks.workers import WorkerPool
 
 ALONE_MS = 10.0
 

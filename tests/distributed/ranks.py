@@ -47,7 +47,7 @@ def _main(
 NEEDED = [
     *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
     *("scipy.optimize", "fastapi"),
-    *("benchmarks.worker", "benchmarks.reduction.sums", "benchmarks.training.methods"),
+    *("benchmarks.workers", "benchmarks.reduction.sums", "benchmarks.training.worker"),
 ]
 
 

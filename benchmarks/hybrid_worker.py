@@ -1,6 +1,6 @@
 """One rank of the hybrid benchmark: its part of a DLRM that is divided over two ranks and replicated, and its step.
 
-``WorkerPool`` starts it as ``python -m benchmarks.thresholding.hybrid_worker JOBS ANSWERS``.
+``WorkerPool`` starts it as ``python -m benchmarks.hybrid_worker JOBS ANSWERS``.
 
 ::
 
@@ -43,12 +43,11 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.worker import MeasuredCalls, MethodFigures, fingerprint, measure, serve
+from benchmarks.workers import MeasuredCalls, MethodFigures, fingerprint, measure, serve
 from laconic.codecs.threshold import Threshold
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_source
 from laconic.demo.measure import turns
-from laconic.errors import ConfigError
 from laconic.exchange import SGD, Table
 from laconic.exchange.world import GroupWorld, World, one_rank
 from laconic.integrations.ddp import Compressor, register_ddp
@@ -87,13 +86,6 @@ METHODS = {
         HybridMethod("rounded", Threshold(0.1, mask="bits"), _LARGE),
     )
 }
-
-
-def find_method(name: str) -> HybridMethod:
-    """Return a method by name."""
-    if name not in METHODS:
-        raise ConfigError(f"bench: no such method {name!r} (known: {', '.join(METHODS)})")
-    return METHODS[name]
 
 
 class HybridSteps(Settings):
@@ -319,7 +311,7 @@ class _Worker:
         )
         few = list(islice(batches, _BATCHES))
         for name in missing:
-            self._parts[name] = HybridPart(job, find_method(name), source.schema, few, groups)
+            self._parts[name] = HybridPart(job, METHODS[name], source.schema, few, groups)
 
     def _time(self, figures: _Figures, steps: int) -> None:
         part, calls = figures.part, steps + 1

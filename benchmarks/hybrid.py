@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from benchmarks.hybrid_worker import METHODS, PARTS, HybridAnswer, HybridSteps
 from benchmarks.results import Interval, grouped, link_text, paired_ratios, table_of
-from benchmarks.thresholding.hybrid_worker import METHODS, PARTS, HybridAnswer, HybridSteps
-from benchmarks.worker_pool import WorkerPool
+from benchmarks.workers import WorkerPool
 from laconic.data import DataSettings, SyntheticSettings
 from laconic.train.settings import ModelSettings
 
 SHARE = 0.6
 """Share of a step that plain communicates for."""
 _HOSTS = 2 * PARTS
-_WORKER = "benchmarks.thresholding.hybrid_worker"
+_WORKER = "benchmarks.hybrid_worker"
 _FIRST_MBIT, _TOLERANCE = 800.0, 0.015
 Say = Callable[[str], None]
 

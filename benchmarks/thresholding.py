@@ -1,15 +1,18 @@
-"""A DLRM that is split among workers, with thresholds on what they send each other; in one process.
+"""``python -m benchmarks.thresholding --data DIR``: DCT-MP, thresholds at a model split, on real data.
 
-An epoch is trained with batches of 1,024 and dimension 16. Embeddings are exact, so that only the split differs:
+It measures what thresholds on the values that workers send each other cost in accuracy and save in
+bytes. A DLRM is split among workers, rehearsed in one process, and trained for an epoch with batches
+of 1,024 and dimension 16. Embeddings are exact, so that only the split differs:
 
-======== =====================================================================================
-stages   worker 1 has embeddings, bottom MLP, interaction and the first layer of the top MLP, worker 2 the
-         rest; of three, worker 2 has the second layer of the top MLP and worker 3 what follows
-neurons  every worker has an equal share of the neurons of every layer and gets the others' activations;
-         embeddings, interaction and logit are on the first
-======== =====================================================================================
+======== ==========================================================================================
+stages   Worker 1 has embeddings, bottom MLP, interaction and the first layer of the top MLP, worker
+         2 the rest. Of three workers, worker 2 has the second layer of the top MLP and worker 3 what
+         follows.
+neurons  Every worker has an equal share of the neurons of every layer and receives the others'
+         activations. Embeddings, interaction and logit are on the first.
+======== ==========================================================================================
 
-Rows are means over pairs, a split run against the plain one of the same seed.
+Figures are means over pairs: a split run against the plain one of the same seed.
 """
 
 from __future__ import annotations
@@ -17,18 +20,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 
-from benchmarks.data_sets import data_sets, in_processes, run_settings
-from benchmarks.results import grouped, standard_error, table_of
+from benchmarks.data_sets import append_line, data_parser, data_sets, in_processes, run_settings
+from benchmarks.results import grouped, mean_text, print_wide, table_of
 from laconic.adapt.settings import ExchangeSettings
 from laconic.codecs.threshold import Threshold, ThresholdMethod
 from laconic.data import DataSettings, open_source
 from laconic.errors import ConfigError
+from laconic.machine import cores
 from laconic.models import DLRM, Model
 from laconic.nn import LocalDividedMlp, LocalSplit, SplitLayer
 from laconic.train.metrics import evaluate
@@ -118,6 +122,10 @@ class SplitOutcome:
         return {"data": self.trial.data_name, "seed": self.trial.seed, **who, **figures, "ratio": self.ratio}
 
 
+Pair = tuple[SplitOutcome, SplitOutcome]
+"""A split run, and the plain one of the same data and seed."""
+
+
 def run_trial(trial: SplitTrial) -> SplitOutcome:
     """Train one epoch and evaluate, with the split as in training."""
     torch.set_num_threads(1)
@@ -165,100 +173,78 @@ def default_cases() -> list[SplitCase]:
     return [SplitCase("default", form, workers, Threshold()) for form in get_args(Form) for workers in (2, 3)]
 
 
-def run_thresholding_benchmark(
-    *,
-    data: Path,
-    sets: Sequence[str] | None,
-    cases: Sequence[SplitCase],
-    seeds: int,
-    processes: int,
-    say: Callable[[SplitOutcome], None],
-) -> list[SplitOutcome]:
-    """Train every case and the plain model for every seed, once through each data set."""
-    with data_sets(data) as found:
-        trials = [
-            SplitTrial(name, found[name], case, seed)
-            for seed in range(seeds)
-            for name in (sets or found)
-            for case in (PLAIN, *cases)
-        ]
-        outcomes = []
-        for outcome in in_processes(run_trial, trials, processes):
-            say(outcome)
-            outcomes.append(outcome)
-    return outcomes
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRow:
-    """One case on one data set."""
-
-    data: str
-    case: str
-    form: str
-    workers: int
-    pairs: int
-    log_loss: float
-    loss_change: float
-    """Mean of (loss / plain loss - 1) over pairs."""
-    loss_change_se: float | None
-    """Its standard error; None for one pair."""
-    auc_change: float
-    kept: float
-    ratio: float
-
-
-def rows_of(outcomes: Sequence[SplitOutcome]) -> list[SplitRow]:
-    """Pair outcomes with plain ones of the same data and seed; those without are left out."""
+def pairs_of(outcomes: Sequence[SplitOutcome]) -> dict[tuple[str, str, int, str], list[Pair]]:
+    """Pair outcomes with plain ones of the same data and seed, by setting; others are left out."""
     plain = {(o.trial.data_name, o.trial.seed): o for o in outcomes if o.trial.case == PLAIN}
     pairs = [
         (o, plain[o.trial.data_name, o.trial.seed])
         for o in outcomes
         if (o.trial.data_name, o.trial.seed) in plain and o.trial.case != PLAIN
     ]
-    return [_row(here) for here in grouped(pairs, lambda pair: _setting(pair[0])).values()]
+    return grouped(pairs, lambda pair: (*_setting(pair[0]), pair[0].trial.case.name))
 
 
-def _setting(outcome: SplitOutcome) -> tuple[str, str, str, int]:
-    case = outcome.trial.case
-    return outcome.trial.data_name, case.name, case.form, case.workers
+def _setting(outcome: SplitOutcome) -> tuple[str, str, int]:
+    return outcome.trial.data_name, outcome.trial.case.form, outcome.trial.case.workers
 
 
-def _row(pairs: list[tuple[SplitOutcome, SplitOutcome]]) -> SplitRow:
-    changes = [ours.log_loss / theirs.log_loss - 1 for ours, theirs in pairs]
-    return SplitRow(
-        *_setting(pairs[0][0]),
-        pairs=len(pairs),
-        log_loss=statistics.fmean(ours.log_loss for ours, _ in pairs),
-        loss_change=statistics.fmean(changes),
-        loss_change_se=standard_error(changes),
-        auc_change=statistics.fmean(ours.auc - theirs.auc for ours, theirs in pairs),
-        kept=statistics.fmean(ours.kept for ours, _ in pairs),
-        ratio=statistics.harmonic_mean([ours.ratio for ours, _ in pairs]),
+def loss_changes(pairs: Sequence[Pair]) -> list[float]:
+    """Return loss / plain loss - 1 of every pair."""
+    return [ours.log_loss / plain.log_loss - 1 for ours, plain in pairs]
+
+
+def render(outcomes: Sequence[SplitOutcome]) -> RenderableType:
+    """Make one table for each data set, form and number of workers."""
+    cases = grouped(pairs_of(outcomes).values(), lambda pairs: _setting(pairs[0][0]))
+    return Group(*(_table(setting, here) for setting, here in cases.items()))
+
+
+def _table(setting: tuple[str, str, int], cases: Sequence[Sequence[Pair]]) -> Table:
+    def mean(figure: Callable[[SplitOutcome, SplitOutcome], float]) -> Callable[[Sequence[Pair]], float]:
+        return lambda pairs: statistics.fmean(figure(ours, plain) for ours, plain in pairs)
+
+    kept = mean(lambda ours, _: ours.kept)
+    log_loss = mean(lambda ours, _: ours.log_loss)
+    auc_change = mean(lambda ours, plain: ours.auc - plain.auc)
+    data, form, workers = setting
+    return table_of(
+        f"{data}: {form}, {workers} workers, {len(cases[0])} pairs",
+        cases,
+        ("dropped", lambda pairs: pairs[0][0].trial.case.name),
+        ("kept", lambda pairs: f"{kept(pairs):.1%}"),
+        ("bytes", lambda pairs: f"{statistics.harmonic_mean([o.ratio for o, _ in pairs]):.1f}x fewer"),
+        ("test loss", lambda pairs: f"{log_loss(pairs):.5f}"),
+        ("loss / plain - 1 (s.e.)", lambda pairs: mean_text(loss_changes(pairs), "+.3%", ".3%")),
+        ("AUC - plain", lambda pairs: f"{auc_change(pairs):+.5f}"),
     )
 
 
-def render(rows: Sequence[SplitRow]) -> RenderableType:
-    """One table for each data set, form and number of workers."""
-    return Group(
-        *(
-            table_of(
-                f"{data}: {form}, {workers} workers, {here[0].pairs} pairs",
-                here,
-                ("dropped", lambda row: row.case),
-                ("kept", lambda row: f"{row.kept:.1%}"),
-                ("bytes", lambda row: f"{row.ratio:.1f}x fewer"),
-                ("test loss", lambda row: f"{row.log_loss:.5f}"),
-                ("loss / plain - 1 (s.e.)", _change),
-                ("AUC - plain", lambda row: f"{row.auc_change:+.5f}"),
-            )
-            for (data, form, workers), here in grouped(
-                rows, lambda row: (row.data, row.form, row.workers)
-            ).items()
-        )
+def main() -> None:
+    """Run what the arguments say; every outcome is a line of ``--json`` as soon as it is there."""
+    parser = data_parser("python -m benchmarks.thresholding")
+    parser.add_argument("--cases", choices=("paper", "default"), default="default")
+    parser.add_argument(
+        "--form", choices=("stages", "neurons"), default="neurons", help="of the paper's cases"
     )
+    parser.add_argument("--processes", type=int, default=cores())
+    given = parser.parse_args()
+    cases = paper_cases(given.form) if given.cases == "paper" else default_cases()
+    console, outcomes = Console(stderr=True), []
+    with data_sets(given.data) as found:
+        trials = [
+            SplitTrial(name, found[name], case, seed)
+            for seed in range(given.seeds)
+            for name in (given.sets or found)
+            for case in (PLAIN, *cases)
+        ]
+        for outcome in in_processes(run_trial, trials, given.processes):
+            line = outcome.as_json()
+            where = f"{line['data']}, seed {line['seed']}, {line['workers']} workers, {line['case']}"
+            console.print(f"{where}: {line['log_loss']:.5f}")
+            append_line(given.json, line)
+            outcomes.append(outcome)
+    print_wide(render(outcomes))
 
 
-def _change(row: SplitRow) -> str:
-    error = "" if row.loss_change_se is None else f" ({row.loss_change_se:.3%})"
-    return f"{row.loss_change:+.3%}{error}"
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@ Two real ranks train an epoch for every share dropped and every ``refresh``, pai
 rows travel exactly. The dense optimizer is SGD, as in the paper: a memory that fills up and is sent at once is what
 SGD would have done meanwhile, while Adagrad takes shorter steps for it::
 
-    python -m benchmarks.thresholding.data_parallel --data DIR [--dropped 0.98] [--refresh 1000] [--seeds 5]
+    python -m benchmarks.data_parallel --data DIR [--dropped 0.98] [--refresh 1000] [--seeds 5]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.data_sets import append_line, data_parser, data_sets, recipe_for
-from benchmarks.results import grouped, print_wide, standard_error, table_of
+from benchmarks.results import grouped, mean_text, print_wide, table_of
 from benchmarks.training.worker import Epoch, TrainingPool
 from laconic.data import DataSettings
 from laconic.demo.measure import RunFigures
@@ -103,12 +103,7 @@ def measure_pairs(
 
 
 def render(pairs: Sequence[Pair]) -> Table:
-    """One row for each data set and case."""
-
-    def error(group: list[Pair]) -> str:
-        found = standard_error([100 * pair.loss_change for pair in group])
-        return "nan" if found is None else f"{found:.3f}"
-
+    """Make one row for each data set and case."""
     return table_of(
         "dense gradients that send their large entries first, against exact ones",
         grouped(pairs, lambda pair: (pair.data, pair.dropped, pair.refresh)).values(),
@@ -116,8 +111,7 @@ def render(pairs: Sequence[Pair]) -> Table:
         ("dropped", lambda group: f"{100 * group[0].dropped:g} %"),
         ("refresh", lambda group: str(group[0].refresh)),
         ("pairs", lambda group: str(len(group))),
-        ("test loss", lambda group: f"{100 * statistics.fmean(pair.loss_change for pair in group):+.3f} %"),
-        ("s.e.", error),
+        ("test loss (s.e.)", lambda group: mean_text([p.loss_change for p in group], "+.3%", ".3%")),
         ("AUC", lambda group: f"{statistics.fmean(pair.auc - pair.exact_auc for pair in group):+.5f}"),
         ("fewer bytes", lambda group: f"{statistics.fmean(pair.ratio for pair in group):.0f}x"),
     )
@@ -125,7 +119,7 @@ def render(pairs: Sequence[Pair]) -> Table:
 
 def main() -> None:
     """Run what the arguments say; every pair is a line of ``--json`` as soon as it is there."""
-    parser = data_parser("python -m benchmarks.thresholding.data_parallel")
+    parser = data_parser("python -m benchmarks.data_parallel")
     parser.add_argument("--dropped", type=float, action="append", help="share of entries, as 0.98")
     parser.add_argument("--refresh", type=int, action="append", help="steps between two looks at thresholds")
     parser.add_argument("--rate", type=float, default=0.1, help="of dense SGD")
