@@ -47,7 +47,7 @@ def _main(
 NEEDED = [
     *("laconic.train.run", "laconic.cli", "torch._dynamo", "numpy.ma", "pytest"),
     *("scipy.optimize", "fastapi"),
-    *("benchmarks.workers", "benchmarks.reduction.sums", "benchmarks.training.worker"),
+    *("benchmarks.workers", "benchmarks.reduction.sums"),
 ]
 
 
