@@ -47,19 +47,19 @@ class SketchLayout:
     """What the kernels need to know of a sketch."""
 
     size: int
-    """Entries of the vector."""
+    """Number of entries of the vector."""
     cells: int
-    """Of the sketch."""
+    """Number of cells of the sketch."""
     key: int
-    """Of the hashes, 64 bits."""
+    """Key of the hashes, 64 bits."""
     segments: int
-    """In which an entry may start; 0: cell ``i`` is entry ``i``."""
+    """Number of segments in which an entry may start; 0: cell ``i`` is entry ``i``."""
     length: int
-    """Cells of a segment."""
+    """Number of cells of a segment."""
     words: int
-    """Of the index, 32 bits each."""
+    """Number of words of the index, 32 bits each."""
     probes: int
-    """Words of the Bloom filter that know an entry; 0: the index is a bitmap."""
+    """Number of words of the Bloom filter that know an entry; 0: the index is a bitmap."""
 
     @classmethod
     @lru_cache(maxsize=256)

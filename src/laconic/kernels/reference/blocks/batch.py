@@ -33,9 +33,9 @@ from laconic.kernels.reference.blocks.lossless import decode_lossless, encode_lo
 from laconic.kernels.reference.blocks.quantized_block import max_block_bytes
 from laconic.kernels.reference.blocks.rows_block import decode_rows, encode_rows
 from laconic.kernels.reference.blocks.sc24_blocks import (
+    better_of,
     decode_sc24,
     encode_huffman,
-    encode_hybrid,
     encode_vector_lz,
 )
 from laconic.kernels.reference.byte_io import Field, Reader, from_bytes, to_bytes
@@ -93,15 +93,9 @@ class Block:
         if self.kind == Kind.HUFFMAN:
             return encode_huffman(x_N, self.bound)
         if self.kind == Kind.HYBRID:
-            return encode_hybrid(
-                x_N,
-                rows,
-                cols,
-                self.bound,
-                window=self.window,
-                lz_penalty=self.lz_penalty,
-                huffman_penalty=self.huffman_penalty,
-            )
+            lz = encode_vector_lz(x_N, rows, cols, self.bound, self.window)
+            huffman = encode_huffman(x_N, self.bound)
+            return better_of(lz, huffman, len(x_N), (self.lz_penalty, self.huffman_penalty))
         if self.kind == Kind.LOSSLESS:
             return encode_lossless(x_N)
         return encode_cast(self.kind, x_N, rows, cols)

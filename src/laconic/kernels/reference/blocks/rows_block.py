@@ -74,7 +74,7 @@ class _References:
 
     distinct: Distinct
     counts: CodeCounts
-    """Of the distinct rows' codes."""
+    """Counts of the distinct rows' codes."""
     flags: Coding | None
     indices: Coding
 

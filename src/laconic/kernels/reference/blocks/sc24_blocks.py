@@ -67,22 +67,14 @@ def encode_huffman(x_N: Tensor, spec: BoundSpec) -> bytes:
     return _finish(x_N, quantized, Form.HUFFMAN, body)
 
 
-def encode_hybrid(
-    x_N: Tensor,
-    rows: int,
-    cols: int,
-    spec: BoundSpec,
-    *,
-    window: int,
-    lz_penalty: float,
-    huffman_penalty: float,
-) -> bytes:
-    """Encode with whichever has the larger ``1 / (1 / ratio + penalty)``, vector LZ on a tie."""
-    if not len(x_N):
+def better_of(lz: bytes, huffman: bytes, values: int, penalties: tuple[float, float]) -> bytes:
+    """Return the block with the larger ``1 / (1 / ratio + penalty)``, vector LZ on a tie.
+
+    Both blocks are of the same ``values`` values; ``penalties`` are those of vector LZ and Huffman.
+    """
+    if not values:
         return b""
-    lz = encode_vector_lz(x_N, rows, cols, spec, window)
-    huffman = encode_huffman(x_N, spec)
-    raw = 4.0 * len(x_N)
+    raw, (lz_penalty, huffman_penalty) = 4.0 * values, penalties
     return lz if len(lz) / raw + lz_penalty <= len(huffman) / raw + huffman_penalty else huffman
 
 

@@ -86,7 +86,7 @@ class BoundSpec:
     """What the bound is a share of."""
     dithered: bool = False
     seed: int = 0
-    """Of the dither, below 2^64."""
+    """Seed of the dither, below 2^64."""
 
 
 def choose_grid(x_N: Tensor, spec: BoundSpec) -> Grid | None:

@@ -106,7 +106,7 @@ class _Search:
 
 
 def _sum(x_RD: Tensor) -> Tensor:
-    """Of every row, one number after the other."""
+    """Sum every row, one number after the other."""
     sum_R = torch.zeros(len(x_RD))
     for x_R in x_RD.unbind(dim=1):
         sum_R += x_R
