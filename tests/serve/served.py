@@ -31,7 +31,6 @@ from laconic.quantize.formats import (
     write_artifact,
 )
 from laconic.serve import Engine
-from laconic.serve.engine import EngineScorer
 from laconic.serve.server import serve
 from laconic.serve.settings import ServerSettings
 
@@ -155,7 +154,7 @@ class Running:
 
 @contextmanager
 def running(load, token: str | None = None, **settings: Any):
-    """Serve in a thread; ``load`` makes a scorer. Nothing is refused because this machine is busy with other things."""
+    """Serve in a thread; ``load`` makes a engine. Nothing is refused because this machine is busy with other things."""
     settings["batching"] = {"deadline_ms": 1e3 * PATIENCE_S, **settings.get("batching", {})}
     heard: queue.Queue[Any] = queue.Queue()
 
@@ -184,31 +183,28 @@ def running(load, token: str | None = None, **settings: Any):
 
 def load_from(folder: Path):
     """As the command does it."""
-    return lambda: EngineScorer.load(folder, 1)
+    return lambda: Engine.load(folder)
 
 
 def held(folder: Path, go: threading.Event):
     """Load an artifact whose scores wait until ``go`` is set."""
-    inner = load_from(folder)()
 
-    class Held:
-        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
-
+    class Held(Engine):
         def score(self, dense_BF, lookups):
             go.wait()
-            return inner.score(dense_BF, lookups)
+            return super().score(dense_BF, lookups)
 
         def shadow(self):
-            return inner.shadow()
+            return Engine.load(folder).shadow()
 
-    return Held
+    return lambda: Held.load(folder)
 
 
-def damage(scorer: EngineScorer, table: str, rng: np.random.Generator) -> None:
+def damage(engine: Engine, table: str, rng: np.random.Generator) -> None:
     """Give a table other codes in the memory of the engine, as failing memory would; the files stay as they are."""
-    artifact = scorer._engine.artifact
+    artifact = engine.artifact
     rows = artifact.tables[table].clone()
     codes = rows.numpy()[:, : artifact.shape.dim]
     codes[:] = rng.integers(0, 256, codes.shape, dtype=np.uint8)
     damaged = Engine(dataclasses.replace(artifact, tables={**artifact.tables, table: rows}))
-    scorer._engine._state = damaged._state
+    engine._tables = damaged._tables

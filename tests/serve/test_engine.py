@@ -1,8 +1,8 @@
-"""The engine: what it computes, what it refuses, and precision that is switched while it serves."""
+"""The engine: what it computes, what it refuses, and what of it can be raised to fp32."""
 
 from __future__ import annotations
 
-import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -131,18 +131,7 @@ def test_bad_input_gets_one_clear_error():
         engine.score(dense, Lookups.single(ids_TB))
 
 
-def test_unknown_ids_are_mapped_only_where_that_was_asked_for_and_a_row_is_there():
-    trained = trained_model()
-    dense = samples_for(trained, 2)[0].numpy()
-    ids_TB = torch.tensor([[49, 1000], [0, 0], [0, 0]])
-    engine = engine_of(trained, map_unknown=True)
-    known = engine.score(dense[[1, 1]], Lookups.single(ids_TB.clamp(max=49)))
-    np.testing.assert_array_equal(engine.score(dense[[1, 1]], Lookups.single(ids_TB)), known)
-    with pytest.raises(ConfigError, match=r"table 'c\.1' has rows 0 to 6, got id -5"):
-        engine.score(dense, Lookups.single(torch.tensor([[0, 0], [0, -5], [0, 0]])))
-
-
-def test_what_is_switched_to_fp32_and_back_while_others_score(tmp_path):
+def test_what_is_raised_to_fp32_is_exact_and_leaves_the_engine_as_it_is(tmp_path):
     trained = trained_model()
     dense_BF, lookups = samples_for(trained, 64)
     dense = dense_BF.numpy()
@@ -151,38 +140,24 @@ def test_what_is_switched_to_fp32_and_back_while_others_score(tmp_path):
     engine = Engine.load(tmp_path / "a")
     low = engine.logits(dense, lookups)
     np.testing.assert_array_equal(low, made.logits(dense, lookups))
-    stop, seen = threading.Event(), []
-
-    def score():
-        while not stop.is_set():
-            seen.append(engine.logits(dense, lookups))
-
-    scoring = threading.Thread(target=score)
-    scoring.start()
-    try:
-        expected = [low]
-        for name in engine.precisions:
-            engine.switch(name, "fp32")
-            expected.append(engine.logits(dense, lookups))
-    finally:
-        stop.set()
-        scoring.join()
+    raised, seen = engine, [low]
+    for name in engine.lowered:
+        raised = raised.raised(name)
+        seen.append(raised.logits(dense, lookups))
+    assert all(not np.array_equal(one, before) for before, one in pairwise(seen))
+    assert raised.lowered == ()
     exact = trained.logits(trained.dense_part(), dense_BF, lookups).numpy()
-    np.testing.assert_allclose(expected[-1], exact, rtol=1e-4, atol=1e-4)
-    assert all(any(np.array_equal(one, state) for state in expected) for one in seen)
-    for name, precision in made.precisions.items():
-        engine.switch(name, precision)
+    np.testing.assert_allclose(seen[-1], exact, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(engine.shadow().logits(dense, lookups), seen[-1])
     np.testing.assert_array_equal(engine.logits(dense, lookups), low)
 
 
-def test_what_cannot_be_switched_is_refused(tmp_path):
+def test_what_cannot_be_raised_is_refused():
     made = engine_of(trained_model(), table="int4")
     with pytest.raises(ConfigError, match=r"no table or layer 'c\.9' \(known: c\.0, "):
-        made.switch("c.9", "fp32")
-    with pytest.raises(ConfigError, match="can be served in int4 or fp32, got 'int8'"):
-        made.switch("c.0", "int8")
+        made.raised("c.9")
     with pytest.raises(ConfigError, match=r"it has no shadow\.safetensors"):
-        made.switch("c.0", "fp32")
-    made.switch("c.0", "int4")  # it is already
+        made.raised("c.0")
+    assert made.raised("top.0").precisions == made.precisions  # it is in fp32 already
     with pytest.raises(ConfigError, match="at least one thread, got 0"):
         Engine(made.artifact, threads=0)

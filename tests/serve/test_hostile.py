@@ -12,6 +12,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from laconic.serve import Engine
 from tests.serve.malformed import malformed
 from tests.serve.served import PATIENCE_S, Question, held, load_from, running
 
@@ -162,7 +163,7 @@ def test_a_token_is_asked_for_everywhere_but_of_health(artifact):
 
 
 def test_a_full_queue_is_429_with_a_time_to_come_back(artifact):
-    """The scorer waits until it is let go: what comes meanwhile fills the queue."""
+    """The engine waits until it is let go: what comes meanwhile fills the queue."""
     go = threading.Event()
     go.set()
     batching = {"waiting_samples": 4, "max_samples": 2, "deadline_ms": 60_000.0}
@@ -204,18 +205,11 @@ def test_finite_numbers_that_no_layer_can_compute_with_are_the_requests_fault(se
 
 
 def test_a_model_that_returns_nan_is_an_error_not_an_answer(artifact):
-    inner = load_from(artifact)()
-
-    class Broken:
-        version, signature, budget, lowered, population = inner.version, inner.signature, None, (), None
-
+    class Broken(Engine):
         def score(self, dense_BF, lookups):
             return np.full(len(dense_BF), np.nan, np.float32)
 
-        def shadow(self):
-            return inner.shadow()
-
-    with running(Broken) as server:
+    with running(lambda: Broken.load(artifact)) as server:
         status, answer, _ = server.infer(Question.draw(np.random.default_rng(0), 2).body())
         assert status == 500
         assert answer["error"] == "model: sample 0: the score is not a number; the artifact may be damaged"

@@ -43,8 +43,8 @@ def ask(samples: int = 2, name: str | None = None) -> Inference:
 
 async def reload_and_see_it_freed(repository: Repository) -> None:
     """Reload, and see the old engine and its weights go as soon as its threads have ended."""
-    engine = repository.current().batcher.scorer._engine
-    parts = [weakref.ref(engine), weakref.ref(engine._state.network)]
+    engine = repository.current().batcher.engine
+    parts = [weakref.ref(engine), weakref.ref(engine._network)]
     del engine
     await repository.reload()
     await asyncio.gather(*repository._retiring)
@@ -84,9 +84,9 @@ def test_a_server_does_not_keep_the_model_that_it_began_with(artifact, no_collec
     engines = []
 
     def load():
-        scorer = load_from(artifact)()
-        engines.append(weakref.ref(scorer._engine))
-        return scorer
+        engine = load_from(artifact)()
+        engines.append(weakref.ref(engine))
+        return engine
 
     with running(load, token=TOKEN) as server:
         assert server.infer(Question.draw(np.random.default_rng(0), 2).body(), HEADERS)[0] == 200
@@ -99,7 +99,7 @@ def test_a_server_does_not_keep_the_model_that_it_began_with(artifact, no_collec
 
 def test_the_command_does_not_keep_the_model_that_it_began_with(artifact, no_collector, monkeypatch, capsys):
     def run(load, _settings, *, token, ready):
-        engine = weakref.ref(load()._engine)
+        engine = weakref.ref(load())
         ready(laconic.serve.server.Listening("http://127.0.0.1:8000", lambda: None))
         assert engine() is None
 
@@ -139,7 +139,7 @@ def query_of(samples: int, ids: int) -> Query:
 
 def test_the_watch_does_not_keep_requests_of_very_many_ids(artifact):
     async def run():
-        watch = Watch(load_from(artifact)(), Watching(), Metrics(), lambda scorer: None)
+        watch = Watch(load_from(artifact)(), Watching(), Metrics(), lambda engine: None)
         half = np.full(1, 0.5, np.float32)
         watch.observe("usual", query_of(1, 100), half)
         assert watch.report()["dropped"] == 0

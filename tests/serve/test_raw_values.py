@@ -18,7 +18,7 @@ from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import Recipe, TableChoice, quantize_model, read_artifact, write_artifact
 from laconic.quantize.search.run import refresh
 from laconic.quantize.search.workbench import make_workbench
-from laconic.serve.engine import EngineScorer
+from laconic.serve import Engine
 from laconic.serve.query import read_query
 from laconic.serve.refusal import Refusal
 from laconic.serve.settings import RequestLimits
@@ -218,10 +218,10 @@ def artifacts(worlds, tmp_path_factory):
 
 def answered(folder, inputs):
     """Score as a server does, without its sockets."""
-    scorer = EngineScorer.load(folder, 1)
+    engine = Engine.load(folder)
     inference = read_inference(json.dumps({"inputs": inputs}).encode(), None)
-    query = read_query(inference.tensors, scorer.signature, RequestLimits())
-    return scorer.score(*query.features())
+    query = read_query(inference.tensors, engine.signature, RequestLimits())
+    return engine.score(*query.features())
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -358,14 +358,14 @@ def test_text_that_is_not_hexadecimal_is_refused(worlds, artifacts):
 
 
 def test_an_unknown_value_is_scored_and_counted_as_unknown(worlds, artifacts):
-    scorer = EngineScorer.load(artifacts("prepared"), 1)
+    engine = Engine.load(artifacts("prepared"))
     inputs = two(worlds("prepared").inputs)
     queries = []
     for site in (["never seen", "x"], [None, None]):
         entries = changed(inputs, "site.raw", data=site)
         inference = read_inference(json.dumps({"inputs": entries}).encode(), None)
-        queries.append(read_query(inference.tensors, scorer.signature, RequestLimits()))
-    rows = scorer.signature.schema.categorical[0].rows
+        queries.append(read_query(inference.tensors, engine.signature, RequestLimits()))
+    rows = engine.signature.schema.categorical[0].rows
     for query in queries:
         assert query.ids_of(0).tolist() == [rows - 1, rows - 1]
         assert query.unknown_T[0] == 2
@@ -380,7 +380,7 @@ def test_data_prepared_before_transformations_were_recorded_refuses_raw_values(w
         write_artifact(tmp_path / "old", fp32(load_trained(here.folder)))
     finally:
         schema.write_text(text)
-    entries = EngineScorer.load(tmp_path / "old", 1).signature.inputs()
+    entries = Engine.load(tmp_path / "old").signature.inputs()
     assert [entry["name"] for entry in entries] == ["dense", "site", "words", "words.lengths", "code", "id"]
     with pytest.raises(
         Refusal, match=r"^input 'raw': the artifact does not say how raw values become 'dense'; send"
@@ -413,6 +413,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused(worlds):
 
 
 def test_a_precision_that_changes_sorts_no_vocabulary_again(artifacts, monkeypatch):
-    scorer = EngineScorer.load(artifacts("prepared"), 1)
+    engine = Engine.load(artifacts("prepared"))
+    signature = engine.signature
     monkeypatch.setattr("laconic.serve.engine.RawIds", None)
-    assert scorer.shadow().signature is scorer.signature
+    assert engine.shadow().signature is signature

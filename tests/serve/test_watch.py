@@ -78,18 +78,18 @@ def test_unknown_ids_are_noticed(artifact):
 
 @pytest.mark.parametrize("table", ["item", "tags"])
 def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artifact, table):
-    scorer = load_from(artifact)()
+    engine = load_from(artifact)()
     rng = np.random.default_rng(3)
     probe = Question.draw(rng, 64)
-    exact = scorer.shadow().score(probe.dense_BF, probe.lookups())
-    with running(lambda: scorer, watch={"share": 0.8, "window": 96}) as server:
+    exact = engine.shadow().score(probe.dense_BF, probe.lookups())
+    with running(lambda: engine, watch={"share": 0.8, "window": 96}) as server:
         deadline = time.monotonic() + PATIENCE_S
         while (report := server.watch())["sampled"] < 100:
             send(server, rng, 20)
             assert time.monotonic() < deadline
         assert report["alerts"] == []
         assert report["scores"]["harm"] < 1e-3
-        damage(scorer, table, rng)
+        damage(engine, table, rng)
         report, requests = send_until_alert(server, rng, {"harm", "difference", "calibration"})
         assert requests <= NOTICED_WITHIN
         deadline = time.monotonic() + PATIENCE_S
@@ -110,10 +110,10 @@ def test_a_table_whose_rows_are_damaged_is_noticed_named_and_replaced(artifact, 
 
 
 def test_without_leave_to_switch_the_culprit_is_only_named(artifact):
-    scorer = load_from(artifact)()
+    engine = load_from(artifact)()
     rng = np.random.default_rng(4)
-    damage(scorer, "shop", rng)
-    with running(lambda: scorer, watch={"share": 1.0, "switching": False}) as server:
+    damage(engine, "shop", rng)
+    with running(lambda: engine, watch={"share": 1.0, "switching": False}) as server:
         deadline = time.monotonic() + PATIENCE_S
         while not (report := server.watch())["findings"]:
             assert time.monotonic() < deadline
@@ -156,9 +156,9 @@ def overflowing(samples):
 
 
 def test_after_scores_that_are_no_numbers_real_harm_still_switches(artifact):
-    scorer = load_from(artifact)()
+    engine = load_from(artifact)()
     rng = np.random.default_rng(12)
-    with running(lambda: scorer, watch={"share": 1.0, "window": 128}) as server:
+    with running(lambda: engine, watch={"share": 1.0, "window": 128}) as server:
         deadline = time.monotonic() + PATIENCE_S
         while (server.watch()["scores"] or {"samples": 0})["samples"] < 128:
             send(server, rng, 10)
@@ -172,7 +172,7 @@ def test_after_scores_that_are_no_numbers_real_harm_still_switches(artifact):
         assert report["scores"]["harm"] < 1e-3
         assert report["alerts"] == []
         assert b"laconic_watch_not_finite_total 301.0" in server.ask("GET", "/metrics")[1]
-        damage(scorer, "item", rng)
+        damage(engine, "item", rng)
         while not (report := server.watch())["findings"]:
             send(server, rng, 10)
             assert server.infer(overflowing(100))[0] == 400
@@ -195,18 +195,18 @@ def looked_at(watch, rng, live):
 
 def test_an_alert_that_led_to_nothing_does_not_hide_later_harm(artifact):
     """Scores that are wrong once, for whatever reason, raise an alert; the model itself goes wrong while it lasts."""
-    scorer = load_from(artifact)()
+    engine = load_from(artifact)()
     rng, switched = np.random.default_rng(13), []
     settings = Watching(share=1.0, window=64, least=64, difference=10, calibration=1e9)  # harm alone counts
-    watch = Watch(scorer, settings, Metrics(), switched.append)
+    watch = Watch(engine, settings, Metrics(), switched.append)
     asyncio.run(watch.closed())
     for _ in range(2):
         looked_at(watch, rng, lambda dense_BF, _lookups: np.full(len(dense_BF), 0.999, np.float32))
     assert [alert["figure"] for alert in watch.report()["active"]] == ["harm"]
     assert not switched
-    damage(scorer, "item", rng)
+    damage(engine, "item", rng)
     for _ in range(2):
-        looked_at(watch, rng, scorer.score)
+        looked_at(watch, rng, engine.score)
     [better] = switched
     assert "item" not in better.lowered
 

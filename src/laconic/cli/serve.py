@@ -13,7 +13,7 @@ from laconic.cli.output import JsonFile, check_outputs, console_for, facts_table
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
-    from laconic.serve.engine import Scorer
+    from laconic.serve.engine import Engine
     from laconic.serve.server import Listening
     from laconic.serve.settings import ServerSettings
 
@@ -42,7 +42,7 @@ def serve(
     a table or layer that harms scores too much is switched to fp32; see docs/guides/serving.md.
     """
     from laconic.config import load, parse
-    from laconic.serve.engine import EngineScorer
+    from laconic.serve.engine import Engine
     from laconic.serve.server import serve as run
     from laconic.serve.settings import ServerSettings
 
@@ -57,8 +57,8 @@ def serve(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     console = console_for(json_file)
 
-    def make() -> EngineScorer:
-        return EngineScorer.load(artifact, settings.threads)
+    def make() -> Engine:
+        return Engine.load(artifact, settings.threads)
 
     with console.status(f"loading {artifact}"):
         first = [make()]  # the server alone keeps it: after a reload it must go
@@ -87,12 +87,12 @@ def _read_token(file: Path | None) -> str | None:
     return token
 
 
-def _facts(scorer: Scorer, settings: ServerSettings, token: str | None) -> dict[str, str]:
-    schema = scorer.signature.schema
+def _facts(engine: Engine, settings: ServerSettings, token: str | None) -> dict[str, str]:
+    schema = engine.signature.schema
     return {
-        "model": f"{settings.model}, version {scorer.version}",
+        "model": f"{settings.model}, version {engine.version}",
         "inputs": f"{len(schema.dense)} dense features, {schema.tables} tables, {schema.total_rows:,} rows",
-        "below fp32": f"{len(scorer.lowered)} tables and layers",
+        "below fp32": f"{len(engine.lowered)} tables and layers",
         "token": "none" if token is None else "asked for",
         "watch": f"{settings.watch.share:.0%} of requests" if settings.watch.enabled else "off",
     }

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.serve.engine import Scorer
+from laconic.serve.engine import Engine
 from laconic.serve.query import Query, merged
 from laconic.serve.refusal import Refusal
 from laconic.serve.settings import Batching
@@ -83,9 +83,9 @@ class _Waiting:
 class Batcher:
     """A queue and the thread that empties it; ``submit`` and ``coming`` on one event loop only."""
 
-    def __init__(self, scorer: Scorer, settings: Batching, scored: Callable[[int, float], None]) -> None:
+    def __init__(self, engine: Engine, settings: Batching, scored: Callable[[int, float], None]) -> None:
         """``scored`` hears of every batch: its samples and seconds, in the batcher's thread."""
-        self.scorer = scorer
+        self.engine = engine
         self.service_time = ServiceTime()
         self.usual_samples = 0.0
         """Mean number of samples of a request, lately."""
@@ -133,9 +133,9 @@ class Batcher:
                 future
             )  # one that failed would hold its error, whose traceback holds this frame, and that the model
 
-    def switch(self, scorer: Scorer) -> None:
+    def switch(self, engine: Engine) -> None:
         """Score with another model, from the next batch on."""
-        self.scorer = scorer
+        self.engine = engine
 
     def close(self) -> None:
         """Score what waits, then end."""
@@ -225,7 +225,7 @@ class Batcher:
         return np.split(probability_B, np.cumsum(samples)[:-1])
 
     def _probabilities(self, queries: list[Query]) -> NDArray[np.float32]:
-        return self.scorer.score(*merged(queries).features())
+        return self.engine.score(*merged(queries).features())
 
     def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Refusal) -> None:
         """Answer, on the event loop; clients that are gone have cancelled theirs."""

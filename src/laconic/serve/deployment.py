@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import LaconicError
 from laconic.serve.batcher import Batcher
-from laconic.serve.engine import Scorer
+from laconic.serve.engine import Engine
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, read_query
 from laconic.serve.refusal import Refusal, bad_request
@@ -35,24 +35,24 @@ _WARM_UP_SAMPLES = (1, 16, 64)
 _log = logging.getLogger("laconic.serve")
 
 
-def not_finite(scorer: Scorer, query: Query, probability_B: NDArray[np.float32]) -> Refusal:
+def not_finite(engine: Engine, query: Query, probability_B: NDArray[np.float32]) -> Refusal:
     """Name the first sample; 400 where its score is finite once its dense features are 0, else 500."""
     sample = int(np.argmin(np.isfinite(probability_B)))
     one = query.only(sample)
     _, lookups = one.features()
-    if not np.isfinite(scorer.score(np.zeros_like(one.dense_BF), lookups)).all():
+    if not np.isfinite(engine.score(np.zeros_like(one.dense_BF), lookups)).all():
         return Refusal(500, f"model: sample {sample}: the score is not a number; the artifact may be damaged")
     feature = int(np.argmax(np.abs(one.dense_BF[0])))
     return bad_request(
         f"request: sample {sample}: expected dense features that the model can compute with, got "
-        f"{scorer.signature.schema.dense[feature]!r} = {one.dense_BF[0, feature]:g} (as the model takes it), which makes the "
+        f"{engine.signature.schema.dense[feature]!r} = {one.dense_BF[0, feature]:g} (as the model takes it), which makes the "
         "score not a number; send values as large as those it was trained on"
     )
 
 
-def warm_up(scorer: Scorer) -> list[tuple[int, float]]:
+def warm_up(engine: Engine) -> list[tuple[int, float]]:
     """Score batches of row 0, so that the first request does not pay for first times: samples, seconds."""
-    schema = scorer.signature.schema
+    schema = engine.signature.schema
     measured = []
     for samples in _WARM_UP_SAMPLES:
         query = Query(
@@ -63,7 +63,7 @@ def warm_up(scorer: Scorer) -> list[tuple[int, float]]:
         )
         for _ in range(2):
             begin = time.monotonic()
-            scorer.score(*query.features())
+            engine.score(*query.features())
             seconds = time.monotonic() - begin
         measured.append((samples, seconds))
     return measured
@@ -77,15 +77,15 @@ class Deployment:
     """
 
     def __init__(
-        self, scorer: Scorer, measured: list[tuple[int, float]], settings: ServerSettings, metrics: Metrics
+        self, engine: Engine, measured: list[tuple[int, float]], settings: ServerSettings, metrics: Metrics
     ) -> None:
-        self.version, self.signature = scorer.version, scorer.signature
+        self.version, self.signature = engine.version, engine.signature
         self._settings, self._metrics = settings, metrics
-        self.batcher = Batcher(scorer, settings.batching, metrics.scored)
+        self.batcher = Batcher(engine, settings.batching, metrics.scored)
         for samples, seconds in measured:
             self.batcher.service_time.add(samples, seconds)
         self.watch = (
-            Watch(scorer, settings.watch, metrics, self.batcher.switch) if settings.watch.enabled else None
+            Watch(engine, settings.watch, metrics, self.batcher.switch) if settings.watch.enabled else None
         )
         self._accepted = 0
         self._idle = asyncio.Event()
@@ -118,7 +118,7 @@ class Deployment:
         if self.watch is not None:
             self.watch.observe(request_id, query, probability_B)
         if not np.isfinite(probability_B).all():
-            raise not_finite(self.batcher.scorer, query, probability_B)
+            raise not_finite(self.batcher.engine, query, probability_B)
         return write_answer(
             self._settings.model, self.version, request_id, probability_B, binary=inference.binary_answer
         )
@@ -134,7 +134,7 @@ class Deployment:
 class Repository:
     """The one model of a server, in its current version."""
 
-    def __init__(self, load: Callable[[], Scorer], settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, load: Callable[[], Engine], settings: ServerSettings, metrics: Metrics) -> None:
         self._load, self._settings, self._metrics = load, settings, metrics
         self._current: Deployment | None = None
         self._loading = asyncio.Lock()
@@ -152,10 +152,10 @@ class Repository:
             raise Refusal(503, "server: no model is loaded yet; try again", retry_after_s=1)
         return self._current
 
-    async def adopt(self, scorer: Scorer) -> Deployment:
-        """Let this scorer answer from now on."""
-        measured = await asyncio.to_thread(warm_up, scorer)
-        old, new = self._current, Deployment(scorer, measured, self._settings, self._metrics)
+    async def adopt(self, engine: Engine) -> Deployment:
+        """Let this engine answer from now on."""
+        measured = await asyncio.to_thread(warm_up, engine)
+        old, new = self._current, Deployment(engine, measured, self._settings, self._metrics)
         self._current = new
         if old is not None:
             self._metrics.version.remove(self._settings.model, old.version)

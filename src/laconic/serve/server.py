@@ -28,7 +28,7 @@ from laconic.errors import PlanError
 from laconic.serve.app import make_app
 from laconic.serve.connection import Overload, connection_class
 from laconic.serve.deployment import Repository
-from laconic.serve.engine import Scorer
+from laconic.serve.engine import Engine
 from laconic.serve.metrics import Metrics
 from laconic.serve.refusal import Refusal
 from laconic.serve.settings import ServerSettings
@@ -72,7 +72,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    load: Callable[[], Scorer],
+    load: Callable[[], Engine],
     settings: ServerSettings,
     *,
     token: str | None = None,
@@ -88,7 +88,7 @@ def serve(
 
 
 async def _serve(
-    load: Callable[[], Scorer],
+    load: Callable[[], Engine],
     settings: ServerSettings,
     token: str | None,
     bound: socket.socket,

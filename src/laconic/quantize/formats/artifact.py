@@ -90,6 +90,9 @@ class Artifact:
     has_shadow: bool = False
     """Whether the folder also holds the model in fp32."""
 
+    version: str = ""
+    """Checksum of the folder's ``artifact.toml``; empty for an artifact that was never written."""
+
     @property
     def table_bytes(self) -> int:
         """Bytes of all tables."""
@@ -140,7 +143,8 @@ def read_artifact(folder: str | Path) -> Artifact:
         )
     tensors = _read_tensors(folder / _MODEL, description.files[_MODEL])
     artifact = _assemble(description, description.recipe, tensors, folder, _MODEL)
-    return replace(artifact, vocabularies=_read_vocabularies(description, folder))
+    version = blake2b(_description_path(folder).read_bytes(), digest_size=6).hexdigest()
+    return replace(artifact, vocabularies=_read_vocabularies(description, folder), version=version)
 
 
 def _write(folder: Path, artifact: Artifact, shadow: TrainedModel | None) -> None:
@@ -229,10 +233,13 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> _File:
     return _File(bytes=path.stat().st_size, blake2b=_file_digest(path))
 
 
+def _description_path(folder: Path) -> Path:
+    before = folder / _DESCRIPTION_BEFORE
+    return before if before.exists() and not (folder / _DESCRIPTION).exists() else folder / _DESCRIPTION
+
+
 def _describe(folder: Path) -> _Description:
-    path = folder / _DESCRIPTION
-    if not path.exists() and (folder / _DESCRIPTION_BEFORE).exists():
-        path = folder / _DESCRIPTION_BEFORE
+    path = _description_path(folder)
     try:
         first, _, text = path.read_bytes().partition(b"\n")
     except FileNotFoundError:

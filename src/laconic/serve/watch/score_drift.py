@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.lookups import Lookups
-from laconic.serve.engine import Scorer
+from laconic.serve.engine import Engine
 from laconic.serve.settings import Watching
 
 __all__ = [
@@ -127,9 +127,9 @@ class Evidence:
     lookups: Lookups
     shadow_B: NDArray[np.float32]
 
-    def figures(self, scorer: Scorer) -> ScoreFigures:
+    def figures(self, engine: Engine) -> ScoreFigures:
         """Compare a model with the shadow."""
-        return score_figures(scorer.score(self.dense_BF, self.lookups), self.shadow_B)
+        return score_figures(engine.score(self.dense_BF, self.lookups), self.shadow_B)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,25 +137,25 @@ class Blame:
     """A part, the model without its harm, and what remains."""
 
     part: str
-    scorer: Scorer
+    engine: Engine
     before: ScoreFigures
     after: ScoreFigures
 
 
-def blame(scorer: Scorer, evidence: Evidence) -> Iterator[Blame]:
+def blame(engine: Engine, evidence: Evidence) -> Iterator[Blame]:
     """Name parts, worst first, each on top of those before; ask for the next only as long as that is not enough.
 
     The first answer takes one pass over the evidence for each part below fp32.
     """
-    before = evidence.figures(scorer)
-    while scorer.lowered:
+    before = evidence.figures(engine)
+    while engine.lowered:
         trials = []
-        for part in scorer.lowered:
-            raised = scorer.raised(part)
+        for part in engine.lowered:
+            raised = engine.raised(part)
             trials.append(Blame(part, raised, before, evidence.figures(raised)))
         best = min(trials, key=lambda trial: trial.after.harm)
         yield best
-        scorer, before = best.scorer, best.after
+        engine, before = best.engine, best.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ class Finding:
 
 
 def settle(
-    live: Scorer, shadow: Scorer, evidence: Evidence, settings: Watching
-) -> tuple[Scorer, list[Finding]]:
+    live: Engine, shadow: Engine, evidence: Evidence, settings: Watching
+) -> tuple[Engine, list[Finding]]:
     """Return a model within all limits, and who was to blame; nobody, where it is within them already.
 
     Where no single part makes a difference, or half of all parts are not enough, it is the shadow.
@@ -179,16 +179,16 @@ def settle(
     before = evidence.figures(live)
     if not exceeded(before, settings, live.budget):
         return live, []
-    scorer, findings = live, list[Finding]()
+    engine, findings = live, list[Finding]()
     most = max(1, len(live.lowered) // 2)
     for found in blame(live, evidence):
         if found.after.harm > found.before.harm * _WORTH or len(findings) == most:
             break
         findings.append(_finding(found.part, found.before, found.after, settings))
-        scorer = found.scorer
+        engine = found.engine
         if not exceeded(found.after, settings, live.budget):
-            return scorer, findings
-    findings.append(_finding(MODEL, evidence.figures(scorer), evidence.figures(shadow), settings))
+            return engine, findings
+    findings.append(_finding(MODEL, evidence.figures(engine), evidence.figures(shadow), settings))
     return shadow, findings
 
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import LaconicError
 from laconic.files import finite
-from laconic.serve.engine import Scorer
+from laconic.serve.engine import Engine
 from laconic.serve.metrics import Metrics
 from laconic.serve.query import Query, merged
 from laconic.serve.settings import Watching
@@ -127,13 +127,13 @@ class Watch:
     """``observe``, ``label`` and ``report`` return at once; ``switch`` is called in the watch's thread."""
 
     def __init__(
-        self, scorer: Scorer, settings: Watching, metrics: Metrics, switch: Callable[[Scorer], None]
+        self, engine: Engine, settings: Watching, metrics: Metrics, switch: Callable[[Engine], None]
     ) -> None:
-        self._live, self._settings, self._metrics, self._switch = scorer, settings, metrics, switch
-        self._shadow: Scorer | None = None
-        schema = scorer.signature.schema
+        self._live, self._settings, self._metrics, self._switch = engine, settings, metrics, switch
+        self._shadow: Engine | None = None
+        schema = engine.signature.schema
         self._inputs = InputDrift(
-            schema, reference=settings.reference, window=settings.window, population=scorer.population
+            schema, reference=settings.reference, window=settings.window, population=engine.population
         )
         self._scores = ScoreDrift(settings.window)
         self._outcomes = Outcomes(remembered=settings.remembered, window=settings.labels)
@@ -264,7 +264,7 @@ class Watch:
             limit = self._settings.unknown + found.unknown_chance
             self._alerts.judge("unknown", name, found.unknown, limit, self._requests)
 
-    def _compare(self, shadow: Scorer, sampled: list[_Seen]) -> None:
+    def _compare(self, shadow: Engine, sampled: list[_Seen]) -> None:
         query = merged([seen.query for seen in sampled])
         shadow_B = shadow.score(*query.features())
         self._sampled += query.samples
@@ -286,7 +286,7 @@ class Watch:
         while sum(s_B.size for _, s_B in self._evidence) - self._evidence[0][1].size >= self._settings.window:
             self._evidence.popleft()
 
-    def _judge_scores(self, shadow: Scorer) -> None:
+    def _judge_scores(self, shadow: Engine) -> None:
         figures = self._scores.figures()
         if figures is None or figures.samples < self._settings.least:
             return
@@ -318,20 +318,20 @@ class Watch:
         if new or (figures.sure_gap > self._settings.harm and self._settle_again(self._shadow)):
             self._settle(self._shadow)
 
-    def _settle_again(self, shadow: Scorer) -> bool:
+    def _settle_again(self, shadow: Engine) -> bool:
         """Whether an alert that lasts deserves another look: what it was raised for need not be what it lasts for."""
         lately = self._since_settled < self._settings.window
         return self._settings.switching and self._live is not shadow and not lately
 
-    def _settle(self, shadow: Scorer) -> None:
+    def _settle(self, shadow: Engine) -> None:
         """Find out which part it is, and answer with a better one from now on."""
         self._since_settled = 0
         query = merged([query for query, _ in self._evidence])
         evidence = Evidence(*query.features(), np.concatenate([s_B for _, s_B in self._evidence]))
-        scorer, findings = settle(self._live, shadow, evidence, self._settings)
+        engine, findings = settle(self._live, shadow, evidence, self._settings)
         if self._settings.switching and findings:
-            self._live = scorer
-            self._switch(scorer)
+            self._live = engine
+            self._switch(engine)
             self._scores.clear()
         for finding in findings:
             _log.warning(
