@@ -137,15 +137,11 @@ class Batcher:
         """Score with another model, from the next batch on."""
         self.engine = engine
 
-    def close(self) -> None:
-        """Score what waits, then end."""
+    async def closed(self) -> None:
+        """Score what waits, then end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-
-    async def closed(self) -> None:
-        """Wait until all that waits is scored."""
-        self.close()
         await asyncio.to_thread(self._thread.join)
 
     def check_room(self, samples: int = 1) -> None:
@@ -214,7 +210,8 @@ class Batcher:
         total = sum(samples)
         begin = time.monotonic()
         try:
-            probability_B = self._probabilities([waiting.query for waiting in batch])
+            query = merged([waiting.query for waiting in batch])
+            probability_B = self.engine.score(*query.features())
         except Exception as error:  # whatever it is, it fails these requests and not the server
             _log.exception("scoring %d samples failed", total)
             return Refusal(500, f"model: scoring failed, {type(error).__name__}; the server's log says why")
@@ -223,9 +220,6 @@ class Batcher:
         self.usual_samples += (total / len(batch) - self.usual_samples) / _LATELY
         self._scored(total, seconds)
         return np.split(probability_B, np.cumsum(samples)[:-1])
-
-    def _probabilities(self, queries: list[Query]) -> NDArray[np.float32]:
-        return self.engine.score(*merged(queries).features())
 
     def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Refusal) -> None:
         """Answer, on the event loop; clients that are gone have cancelled theirs."""

@@ -38,7 +38,7 @@ _log = logging.getLogger("laconic.serve")
 def not_finite(engine: Engine, query: Query, probability_B: NDArray[np.float32]) -> Refusal:
     """Name the first sample; 400 where its score is finite once its dense features are 0, else 500."""
     sample = int(np.argmin(np.isfinite(probability_B)))
-    one = query.only(sample)
+    one = query.only(np.arange(query.samples) == sample)
     _, lookups = one.features()
     if not np.isfinite(engine.score(np.zeros_like(one.dense_BF), lookups)).all():
         return Refusal(500, f"model: sample {sample}: the score is not a number; the artifact may be damaged")

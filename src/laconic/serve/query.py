@@ -64,15 +64,11 @@ class Query:
         lookups = Lookups(torch.from_numpy(self.ids_L), torch.from_numpy(offsets), self.lengths_TB.shape[0])
         return self.dense_BF, lookups
 
-    def only(self, sample: int) -> Query:
-        """One of the samples, as a query of its own; nothing is noted of it."""
-        ends = np.cumsum(self.lengths_TB.reshape(-1)).reshape(self.lengths_TB.shape)[:, sample]
-        lengths_T = self.lengths_TB[:, sample]
-        ids = [self.ids_L[end - length : end] for end, length in zip(ends, lengths_T, strict=True)]
+    def only(self, keep_B: NDArray[np.bool_]) -> Query:
+        """Leave the other samples out; counts of unknown ids and odd values are not kept."""
+        keep_L = np.repeat(np.tile(keep_B, len(self.lengths_TB)), self.lengths_TB.reshape(-1))
         none = np.zeros_like(self.unknown_T)
-        return Query(
-            self.dense_BF[sample : sample + 1], np.concatenate(ids), lengths_T[:, np.newaxis].copy(), none
-        )
+        return Query(self.dense_BF[keep_B], self.ids_L[keep_L], self.lengths_TB[:, keep_B], none)
 
     def ids_of(self, table: int) -> NDArray[np.int64]:
         """Ids of one table, bag after bag."""

@@ -69,11 +69,6 @@ class Signature:
                     f"signature: {feature.name!r}: expected an unknown row in [0, {feature.rows}), got {row}"
                 )
 
-    @classmethod
-    def strict(cls, schema: Schema) -> Signature:
-        """Refuse what the model does not know."""
-        return cls(schema, (None,) * schema.tables)
-
     def inputs(self) -> list[dict[str, Any]]:
         """Metadata of all inputs; -1 is any size."""
         described: list[dict[str, Any]] = []

@@ -39,7 +39,7 @@ __all__ = [
     "ScoreDrift",
     "ScoreFigures",
     "blame",
-    "exceeded",
+    "limited",
     "score_figures",
     "settle",
 ]
@@ -80,14 +80,15 @@ def score_figures(p_B: NDArray[np.float32], s_B: NDArray[np.float32]) -> ScoreFi
     )
 
 
-def exceeded(figures: ScoreFigures, limits: Watching, budget: float | None) -> list[tuple[str, float, float]]:
-    """Figures beyond their limits: name, value, limit."""
-    judged = (
+def limited(
+    figures: ScoreFigures, limits: Watching, budget: float | None
+) -> tuple[tuple[str, float, float], ...]:
+    """Return name, value and limit of every figure that has a limit."""
+    return (
         ("harm", figures.harm, limits.harm if budget is None else max(budget, 1e-6) * 2),
         ("difference", figures.difference, limits.difference),
         ("calibration", abs(figures.calibration), limits.calibration),
     )
-    return [(name, value, limit) for name, value, limit in judged if value > limit]
 
 
 class ScoreDrift:
@@ -176,8 +177,11 @@ def settle(
 
     Where no single part makes a difference, or half of all parts are not enough, it is the shadow.
     """
-    before = evidence.figures(live)
-    if not exceeded(before, settings, live.budget):
+
+    def within(figures: ScoreFigures) -> bool:
+        return not any(value > limit for _, value, limit in limited(figures, settings, live.budget))
+
+    if within(evidence.figures(live)):
         return live, []
     engine, findings = live, list[Finding]()
     most = max(1, len(live.lowered) // 2)
@@ -186,7 +190,7 @@ def settle(
             break
         findings.append(_finding(found.part, found.before, found.after, settings))
         engine = found.engine
-        if not exceeded(found.after, settings, live.budget):
+        if within(found.after):
             return engine, findings
     findings.append(_finding(MODEL, evidence.figures(engine), evidence.figures(shadow), settings))
     return shadow, findings

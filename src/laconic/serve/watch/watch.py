@@ -40,7 +40,7 @@ from laconic.serve.query import Query, merged
 from laconic.serve.settings import Watching
 from laconic.serve.watch.input_drift import FeatureFigures, InputDrift
 from laconic.serve.watch.labels import Outcomes, ScoredRequest
-from laconic.serve.watch.score_drift import Evidence, Finding, ScoreDrift, exceeded, settle
+from laconic.serve.watch.score_drift import MODEL, Evidence, Finding, ScoreDrift, limited, settle
 
 __all__ = ["Alert", "Alerts", "Watch"]
 
@@ -282,7 +282,7 @@ class Watch:
         shadow_B = shadow_B[finite_B]
         self._since_settled += shadow_B.size
         self._scores.add(np.concatenate([seen.live_B for seen in sampled])[finite_B], shadow_B)
-        self._evidence.append((_only(query, finite_B), shadow_B))
+        self._evidence.append((query.only(finite_B) if strange else query, shadow_B))
         while sum(s_B.size for _, s_B in self._evidence) - self._evidence[0][1].size >= self._settings.window:
             self._evidence.popleft()
 
@@ -290,20 +290,11 @@ class Watch:
         figures = self._scores.figures()
         if figures is None or figures.samples < self._settings.least:
             return
-        found = {
-            name: (value, limit)
-            for name, value, limit in exceeded(figures, self._settings, self._live.budget)
-        }
-        values = {
-            "harm": figures.harm,
-            "difference": figures.difference,
-            "calibration": abs(figures.calibration),
-        }
-        new = False
-        for name, value in values.items():
-            limit = found[name][1] if name in found else math.inf
-            new |= self._alerts.judge(name, "model", value, limit, self._requests)
-        if new or (found and self._settle_again(shadow)):
+        new = exceeded = False
+        for name, value, limit in limited(figures, self._settings, self._live.budget):
+            new |= self._alerts.judge(name, MODEL, value, limit, self._requests)
+            exceeded |= value > limit
+        if new or (exceeded and self._settle_again(shadow)):
             self._settle(shadow)
 
     def _judge_outcomes(self) -> None:
@@ -311,10 +302,10 @@ class Watch:
         if figures is None:
             return
         entropy = figures.sure_increase
-        self._alerts.judge("entropy", "model", entropy, self._settings.entropy, self._requests)
+        self._alerts.judge("entropy", MODEL, entropy, self._settings.entropy, self._requests)
         if math.isnan(figures.sure_gap) or self._shadow is None:
             return
-        new = self._alerts.judge("gap", "model", figures.sure_gap, self._settings.harm, self._requests)
+        new = self._alerts.judge("gap", MODEL, figures.sure_gap, self._settings.harm, self._requests)
         if new or (figures.sure_gap > self._settings.harm and self._settle_again(self._shadow)):
             self._settle(self._shadow)
 
@@ -341,11 +332,3 @@ class Watch:
             if finding.switched:
                 self._metrics.switches.labels(finding.part).inc()
             self._findings.append(finding)
-
-
-def _only(query: Query, keep_B: NDArray[np.bool_]) -> Query:
-    """Leave the other samples out."""
-    if keep_B.all():
-        return query
-    keep_L = np.repeat(np.tile(keep_B, len(query.lengths_TB)), query.lengths_TB.reshape(-1))
-    return Query(query.dense_BF[keep_B], query.ids_L[keep_L], query.lengths_TB[:, keep_B], query.unknown_T)
