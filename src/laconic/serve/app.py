@@ -10,10 +10,10 @@
     GET   /v2/models/MODEL/watch                   what the watch has seen
     POST  /v2/models/MODEL/labels                  outcomes, by the ids of requests
     POST  /v2/repository/index
-    POST  /v2/repository/models/MODEL/load         load the artifact again; only where there is a token
+    POST  /v2/repository/models/MODEL/load         load the artifact again; needs a token
     GET   /metrics
 
-Bodies are read within limits of size and time, and decompressed within the same limit of size.
+Bodies are read within limits of size and time. The limit of size holds after decompression too.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _HEADER_BYTES = "inference-header-content-length"
 
 _MB = 1 << 20
 _WINDOWS = {"gzip": 31, "deflate": 15}
-"""What zlib wants to hear to expect a header of gzip, or its own."""
+"""``wbits`` of zlib for the header of gzip, and for its own."""
 
 
 def make_app(
     repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
 ) -> FastAPI:
-    """Put the routes together; ``repository`` may still be empty."""
+    """Make the application; ``repository`` may still be without a model."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -91,7 +91,7 @@ class _Routes:
     def guarded(
         self, handler: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Ask for the token first; answer a refusal as JSON."""
+        """Wrap a handler: check the token before it, and turn a refusal into JSON."""
 
         async def guarded(request: Request) -> Response:
             try:
@@ -120,25 +120,25 @@ class _Routes:
         return deployment
 
     async def server(self, _request: Request) -> Response:
-        """Name of the server and what it speaks beyond the core."""
+        """Return the name of the server and the protocol's extensions that it has."""
         extensions = ["binary_tensor_data", "model_repository"]
         return _json({"name": "laconic", "version": _VERSION, "extensions": extensions})
 
     async def live(self, _request: Request) -> Response:
-        """Yes."""
+        """Answer that the process lives."""
         return Response()
 
     async def ready(self, _request: Request) -> Response:
-        """Whether to send requests here; no longer once it is told to stop."""
+        """Answer 200 while requests are welcome, else 503: before the model is there, after a stop."""
         return Response(status_code=200 if self._repository.ready else 503)
 
     async def model_ready(self, request: Request) -> Response:
-        """As ``ready``, for this model and version."""
+        """Answer as ``ready`` does, for this model and version."""
         self._deployment(request)
         return Response(status_code=200 if self._repository.ready else 503)
 
     async def metadata(self, request: Request) -> Response:
-        """Describe inputs and outputs."""
+        """Describe inputs and outputs of the model."""
         deployment = self._deployment(request)
         return _json(
             {
@@ -151,7 +151,7 @@ class _Routes:
         )
 
     async def infer(self, request: Request) -> Response:
-        """Score; every outcome is counted by its status."""
+        """Score the samples of a request, and count its status."""
         begin = time.monotonic()
         status = 500
         try:
@@ -167,11 +167,11 @@ class _Routes:
 
     async def _infer(self, request: Request) -> Response:
         deployment = self._deployment(request)
-        deployment.batcher.check_room()
-        with deployment.accepted(), self._bodies.room() as room:
-            with deployment.batcher.coming():
-                body = await self._bodies.read(request, room)
-            deployment.batcher.check_room()  # others may have come meanwhile, and understanding a request takes time too
+        deployment.batcher.check_capacity()
+        with deployment.accepted(), self._bodies.buffer() as buffer:
+            with deployment.batcher.arriving():
+                body = await self._bodies.read(request, buffer)
+            deployment.batcher.check_capacity()  # others may have arrived meanwhile
             header_bytes = read_header_length(request.headers.get(_HEADER_BYTES), len(body))
             answer = await deployment.infer(read_inference(body, header_bytes))
         if answer.header_bytes is None:
@@ -180,22 +180,22 @@ class _Routes:
         return Response(answer.body, media_type="application/octet-stream", headers=headers)
 
     async def watch(self, request: Request) -> Response:
-        """Figures, alerts and switches."""
+        """Return what the watch has measured, its alerts and its switches."""
         watch = self._deployment(request).watch
         return _json({"enabled": False} if watch is None else {"enabled": True, **watch.report()})
 
     async def labels(self, request: Request) -> Response:
-        """Take outcomes of earlier requests."""
+        """Match labels with the scores of earlier requests."""
         watch = self._deployment(request).watch
         if watch is None:
             raise bad_request("labels: the watch is switched off; start with watch.enabled=true")
-        with self._bodies.room() as room:
-            body = await self._bodies.read(request, room)
+        with self._bodies.buffer() as buffer:
+            body = await self._bodies.read(request, buffer)
             outcome = watch.label(read_labels(read_json(body, "labels")))
         return _json(outcome)
 
     async def index(self, _request: Request) -> Response:
-        """List the one model."""
+        """List the one model that this server has."""
         state = "READY" if self._repository.ready else "UNAVAILABLE"
         loaded = self._repository.current().version
         return _json([{"name": self._settings.model, "version": loaded, "state": state}])
@@ -208,7 +208,7 @@ class _Routes:
         return _json({"version": await self._repository.reload()})
 
     async def metrics_text(self, _request: Request) -> Response:
-        """For Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         self._metrics.waiting.set(self._repository.current().batcher.waiting_samples)
         self._metrics.bodies.set(self._bodies.held_bytes)
         return Response(self._metrics.text(), media_type=self._metrics.content_type)
@@ -228,32 +228,33 @@ def _refused(refusal: Refusal) -> Response:
 
 
 async def _plain_error(request: Request, error: Exception) -> Response:
-    """Paths and methods that do not exist, in the protocol's form."""
+    """Answer for paths and methods that do not exist, in the protocol's form."""
     assert isinstance(error, HTTPException)
     text = f"{request.method} {request.url.path[:200]}: {error.detail}"
     return _json({"error": text}, error.status_code, dict(error.headers or {}))
 
 
 class Bodies:
-    """All bodies that are at hand, whose bytes have a common limit."""
+    """Memory for the bodies of all requests at hand, which together have a limit."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._most = int(limits.body_mb * _MB)
-        self._room = int(limits.bodies_mb * _MB)
+        self._most_held = int(limits.bodies_mb * _MB)
         self.held_bytes = 0
+        """Bytes of all bodies that are being read, waiting or being scored."""
 
     @contextmanager
-    def room(self) -> Iterator[_Room]:
-        """Hold what is read in it until its end."""
-        room = _Room(self)
+    def buffer(self) -> Iterator[_Buffer]:
+        """Count the bytes of one request until the end of the block."""
+        buffer = _Buffer(self)
         try:
-            yield room
+            yield buffer
         finally:
-            self.held_bytes -= room.taken
+            self.held_bytes -= buffer.reserved
 
-    async def read(self, request: Request, room: _Room) -> bytes:
-        """Return the body, decompressed; Refusal 400, 408, 413, 415 or 429."""
+    async def read(self, request: Request, buffer: _Buffer) -> bytes:
+        """Return the body, decompressed. Raises Refusal 400, 408, 413, 415 or 429."""
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in (*_WINDOWS, "identity"):
             raise Refusal(415, f"Content-Encoding: expected gzip, deflate or none, got {encoding[:40]!r}")
@@ -262,24 +263,24 @@ class Bodies:
             self._check(int(announced))
         try:
             async with asyncio.timeout(self._limits.body_s):
-                body = await self._collect(request, room)
+                body = await self._collect(request, buffer)
         except TimeoutError:
             raise Refusal(
                 408, f"request: its body was not there after {self._limits.body_s:g} s; send it faster"
             ) from None
         except ClientDisconnect:
             raise bad_request("request: the client went away") from None
-        return body if encoding == "identity" else self._decompress(body, encoding, room)
+        return body if encoding == "identity" else self._decompress(body, encoding, buffer)
 
-    async def _collect(self, request: Request, room: _Room) -> bytes:
-        parts: list[bytes] = []
+    async def _collect(self, request: Request, buffer: _Buffer) -> bytes:
+        chunks: list[bytes] = []
         size = 0
-        async for part in request.stream():
-            size += len(part)
+        async for chunk in request.stream():
+            size += len(chunk)
             self._check(size)
-            room.take(len(part))
-            parts.append(part)
-        return b"".join(parts)
+            buffer.reserve(len(chunk))
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     def _check(self, size: int) -> None:
         if size > self._most:
@@ -288,7 +289,7 @@ class Bodies:
                 f"request: expected a body of at most {self._most} bytes, got {size} or more; send several",
             )
 
-    def _decompress(self, body: bytes, encoding: str, room: _Room) -> bytes:
+    def _decompress(self, body: bytes, encoding: str, buffer: _Buffer) -> bytes:
         decoder = zlib.decompressobj(_WINDOWS[encoding])
         try:
             plain = decoder.decompress(body, self._most + 1)
@@ -300,25 +301,27 @@ class Bodies:
         if not decoder.eof or decoder.unused_data:
             what = "more bytes behind its end" if decoder.eof else "less than all of it"
             raise bad_request(f"request: expected one stream of {encoding}, got {what}")
-        room.take(len(plain))
+        buffer.reserve(len(plain))
         return plain
 
-    def take(self, count: int) -> None:
-        """Count bytes, or refuse them."""
-        if self.held_bytes + count > self._room:
+    def reserve(self, count: int) -> None:
+        """Count bytes of a body; Refusal 429 where all bodies together would exceed their limit."""
+        if self.held_bytes + count > self._most_held:
             raise Refusal(
                 429,
-                f"server: {self.held_bytes} bytes of requests are at hand, limit {self._room}; try again",
+                f"server: {self.held_bytes} bytes of requests are at hand, limit {self._most_held}; try again",
                 retry_after_s=1,
             )
         self.held_bytes += count
 
 
-class _Room:
+class _Buffer:
+    """Bytes that one request holds."""
+
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
-        self.taken = 0
+        self.reserved = 0
 
-    def take(self, count: int) -> None:
-        self._bodies.take(count)
-        self.taken += count
+    def reserve(self, count: int) -> None:
+        self._bodies.reserve(count)
+        self.reserved += count

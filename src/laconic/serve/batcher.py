@@ -1,13 +1,14 @@
-"""Requests scored together, by one thread, within a latency target.
+"""The batcher scores requests together, in one thread, within a latency target.
 
 ::
 
     submit --+--> waiting, first come first served --> batch --> score --> answers
              `--> 429: it could not be answered before the deadline
 
-What arrives while a batch is being scored makes up the next one, so batches grow with the load by themselves. A batch
-that is not full waits for requests whose bodies are still arriving, but only as long as its oldest request can be answered
-within the target, by the measured service time. Without such requests it does not wait at all.
+What arrives while a batch is being scored makes up the next one, so batches grow with the load by
+themselves. A batch that is not full waits for requests whose bodies are still arriving, but only as
+long as its oldest request can be answered within the target. The measured service time predicts
+that. Without such requests a batch does not wait at all.
 """
 
 from __future__ import annotations
@@ -33,24 +34,26 @@ from laconic.serve.settings import Batching
 __all__ = ["Batcher", "ServiceTime"]
 
 MEMORY = 0.97
+"""Weight of a measured batch after each further one."""
 
 _log = logging.getLogger("laconic.serve")
-_LATELY = 16  # batches
+_LATELY = 16  # batches over which the usual number of samples is averaged
 _TOO_LATE = "server: busy, the request waited for longer than the deadline; try again"
 
 
 class ServiceTime:
-    """A line through (samples, seconds); both coefficients >= 0. Before the first measurement, 0.
+    """Seconds that a batch takes, as a line through (samples, seconds) with coefficients >= 0.
 
-    Least squares with forgetting: a measurement counts ``MEMORY ** age``, so a machine that becomes slower is
-    believed after some tens of batches.
+    The line is the least-squares fit in which a measurement has the weight ``MEMORY ** age``. So a
+    machine that becomes slower is believed after some tens of batches. Before the first measurement
+    every prediction is 0.
     """
 
     def __init__(self) -> None:
         self._w = self._n = self._nn = self._t = self._nt = 0.0
 
     def add(self, samples: int, seconds: float) -> None:
-        """Take a measurement."""
+        """Take the measured seconds of one batch."""
         self._w = self._w * MEMORY + 1
         self._n = self._n * MEMORY + samples
         self._nn = self._nn * MEMORY + samples * samples
@@ -81,20 +84,23 @@ class _Waiting:
 
 
 class Batcher:
-    """A queue and the thread that empties it; ``submit`` and ``coming`` on one event loop only."""
+    """A queue and the thread that empties it.
+
+    ``submit`` and ``arriving`` must be called on the event loop on which the batcher was made.
+    """
 
     def __init__(self, engine: Engine, settings: Batching, scored: Callable[[int, float], None]) -> None:
-        """``scored`` hears of every batch: its samples and seconds, in the batcher's thread."""
+        """``scored`` is called in the batcher's thread with samples and seconds of every batch."""
         self.engine = engine
         self.service_time = ServiceTime()
         self.usual_samples = 0.0
-        """Mean number of samples of a request, lately."""
+        """Mean number of samples of the latest requests."""
         self._settings, self._scored = settings, scored
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._queue: deque[_Waiting] = deque()
         self._samples = 0
-        self._coming = 0
+        self._arriving = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="laconic-score", daemon=True)
         self._thread.start()
@@ -105,22 +111,22 @@ class Batcher:
         return self._samples
 
     @contextmanager
-    def coming(self) -> Iterator[None]:
-        """Announce a request whose body is still arriving."""
-        self._coming += 1
+    def arriving(self) -> Iterator[None]:
+        """Announce a request whose body is still being read."""
+        self._arriving += 1
         try:
             yield
         finally:
-            self._coming -= 1
-            if not self._coming and self._queue:
+            self._arriving -= 1
+            if not self._arriving and self._queue:
                 with self._changed:
                     self._changed.notify()
 
     async def submit(self, query: Query) -> NDArray[np.float32]:
-        """Wait for the probabilities; Refusal 429 where there is no prospect of them in time."""
+        """Wait for the probabilities; Refusal 429 where they cannot be expected in time."""
         if not query.samples:
             return np.empty(0, dtype=np.float32)
-        self.check_room(query.samples)
+        self.check_capacity(query.samples)
         future: asyncio.Future[NDArray[np.float32]] = self._loop.create_future()
         with self._changed:
             self._queue.append(_Waiting(query, future, time.monotonic()))
@@ -129,9 +135,8 @@ class Batcher:
         try:
             return await future
         finally:
-            del (
-                future
-            )  # one that failed would hold its error, whose traceback holds this frame, and that the model
+            # A failed future holds its error, and the error's traceback this frame with the model.
+            del future
 
     def switch(self, engine: Engine) -> None:
         """Score with another model, from the next batch on."""
@@ -144,8 +149,11 @@ class Batcher:
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
 
-    def check_room(self, samples: int = 1) -> None:
-        """Refuse with 429 what could not be answered in time; cheap, so that it can be asked before a body is read."""
+    def check_capacity(self, samples: int = 1) -> None:
+        """Raise Refusal 429 for a request that could not be answered in time.
+
+        The check is cheap, so that it can be made before a body is read.
+        """
         limits = self._settings
         if not self._samples:
             return  # nobody is in its way, however large it is
@@ -170,7 +178,8 @@ class Batcher:
             late = [waiting for waiting in batch if waiting.arrival < oldest]
             taken = [waiting for waiting in batch if waiting.arrival >= oldest]
             outcome = self._score(taken) if taken else []
-            # Counted here and not where answers are sent: a loop that is busy refusing would refuse all the more.
+            # Counted here and not where answers are sent: an event loop that is busy with refusals
+            # would refuse still more.
             with self._changed:
                 self._samples -= sum(waiting.query.samples for waiting in batch)
             self._loop.call_soon_threadsafe(self._deliver, taken, outcome)
@@ -178,7 +187,7 @@ class Batcher:
                 self._loop.call_soon_threadsafe(self._deliver, late, Refusal(429, _TOO_LATE, retry_after_s=1))
 
     def _next(self) -> list[_Waiting]:
-        """Wait for a batch; empty at the end."""
+        """Wait for requests and return a batch; an empty one once the batcher is closed."""
         with self._changed:
             while not self._queue:
                 if self._closing:
@@ -194,8 +203,8 @@ class Batcher:
         return batch
 
     def _patience_s(self) -> float:
-        """How long the batch at the front may still wait for others."""
-        if not self._coming or self._closing:
+        """Seconds that the batch at the front may still wait for others."""
+        if not self._arriving or self._closing:
             return 0.0
         samples = sum(waiting.query.samples for waiting in self._queue)
         if samples >= self._settings.max_samples:
@@ -222,7 +231,7 @@ class Batcher:
         return np.split(probability_B, np.cumsum(samples)[:-1])
 
     def _deliver(self, batch: list[_Waiting], outcome: list[NDArray[np.float32]] | Refusal) -> None:
-        """Answer, on the event loop; clients that are gone have cancelled theirs."""
+        """Answer on the event loop; clients that are gone have canceled their futures."""
         for number, waiting in enumerate(batch):
             if waiting.future.done():
                 continue

@@ -1,13 +1,14 @@
-"""HTTP connections with time limits that Uvicorn lacks, a limit on their number, and refusals from the head alone.
+"""HTTP connections with time limits that Uvicorn lacks, a limit on their number, and overload.
 
 ::
 
-    beginning, first byte of a head  -- head_s -->  whole head          else the connection is closed
-    answer given, body still coming  -- head_s -->  end of the body     (a refused body is read and dropped: the client sees why)
+    beginning, first byte of a head  -- head_s -->  whole head, else the connection is closed
+    answer given, body not yet read  -- head_s -->  end of the body, which is dropped
     client stops reading its answer  -- body_s -->  reads again
-    one connection too many          -- head_s -->  its first bytes, which 429 answers; as many again are closed at once
+    one connection too many          -- head_s -->  its first bytes, which 429 answers
 
-Between a head and its answer the application keeps the time.
+A refused body is read and dropped, so that the client sees the refusal. Connections beyond twice
+the limit are closed at once. Between a head and its answer the application keeps the time.
 
 Parser, routes and application take long to refuse what they then read for nothing; under overload
 most requests are refused, and that time is missing for the others. So a connection asks
@@ -22,8 +23,9 @@ unusual about it, the usual way judges it, as if nobody had looked. ::
     anything else but Transfer-Encoding, Expect, Upgrade; Connection: keep-alive alone
 
 All connections that can be read are read before the first of their requests is in the queue. What
-was let through in the same turn of the event loop therefore counts as if it waited already, at the
-usual number of samples; for that turn only, so that a body that never comes takes nobody's place.
+was let through in the same iteration of the event loop therefore counts as if it waited already, at
+the usual number of samples. It counts for that iteration only, so that a body that never arrives
+takes nobody's place.
 """
 
 from __future__ import annotations
@@ -58,12 +60,13 @@ _FULL = (
 )
 _REFUSED = b"HTTP/1.1 429 Too Many Requests\r\n"
 _PARTING_S = 1.0
-"""Closing while bytes arrive would reset the connection, and the client would not see the answer."""
+"""Seconds that a client has to read a refusal. A connection that is closed while bytes arrive is
+reset, and the client would not see the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What to do with a request that was refused."""
+    """A refused request: the bytes to drop, and the answer to write."""
 
     head_bytes: int
     body_bytes: int
@@ -75,7 +78,7 @@ class Refused:
 
 
 class Overload:
-    """Looks at heads; shared by all connections of a server."""
+    """Refuses requests by their heads during overload; all connections of a server share it."""
 
     def __init__(
         self, repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
@@ -87,15 +90,14 @@ class Overload:
         self._passing = 0
 
     def refusal(self, data: bytes) -> Refused | None:
-        """Refuse the request that ``data`` begins with, where there is no room; else None."""
+        """Refuse the request that ``data`` begins with, or return None where it can be answered."""
         if not data.startswith(b"POST "):
             return None
-        refusal = self._no_room()
+        refusal = self._overloaded()
         if refusal is None:
             self._passing += 1
-            asyncio.get_running_loop().call_soon(
-                self._passed
-            )  # its first step is before the next turn of reading, too
+            # The application starts on it before the event loop reads again, too.
+            asyncio.get_running_loop().call_soon(self._passed)
             return None
         end = data.find(_END, 0, _MOST_HEAD)
         matched = _HEAD.fullmatch(data, 0, end) if end >= 0 else None
@@ -110,16 +112,16 @@ class Overload:
     def _passed(self) -> None:
         self._passing -= 1
 
-    def _no_room(self) -> Refusal | None:
+    def _overloaded(self) -> Refusal | None:
         try:
             batcher = self._repository.current().batcher
-            batcher.check_room(1 + int(self._passing * batcher.usual_samples))
+            batcher.check_capacity(1 + int(self._passing * batcher.usual_samples))
         except Refusal as refusal:
             return refusal if refusal.status == 429 else None
         return None
 
     def _body_bytes(self, path: str, lines: str) -> int | None:
-        """Length of the body of a head without anything unusual."""
+        """Return the length of the body; None where anything about the head is unusual."""
         version = self._repository.current().version
         if path not in (f"{self._path}/infer", f"{self._path}/versions/{version}/infer"):
             return None
@@ -150,9 +152,9 @@ class _Connection(H11Protocol):
     _refused = False
     _parting = False
     _dropping = 0
-    """Bytes of a refused body that are still to come."""
+    """Bytes of a refused body that have not arrived yet."""
     _asked = False
-    """Whether there was a whole request already."""
+    """Whether this connection has had a complete request already."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -175,7 +177,7 @@ class _Connection(H11Protocol):
         elif self._between_requests() and (refused := self.overload.refusal(data)) is not None:
             self._refuse(refused)
             data = self._drop(data[refused.head_bytes :])
-        if data:  # one refusal at a time: others have a turn before a client that sends many at once
+        if data:  # one refusal at a time, so that other clients are read in between
             super().data_received(data)
         self._keep_time()
 
@@ -216,7 +218,7 @@ class _Connection(H11Protocol):
         return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
 
     def _between_requests(self) -> bool:
-        """Whether what comes next is the first byte of a request, and answers are being read."""
+        """Whether the next byte begins a request, and the client reads its answers."""
         return self.conn.our_state is h11.IDLE and self._at_rest() and not self.flow.write_paused
 
     def _refuse(self, refused: Refused) -> None:
@@ -230,7 +232,10 @@ class _Connection(H11Protocol):
         self._dropping = refused.body_bytes
 
     def _drop(self, data: bytes) -> bytes:
-        """Return what is behind the refused body; at its end, the connection waits for a request."""
+        """Return what follows the refused body.
+
+        Once the body has ended, the connection waits for a request.
+        """
         dropped = min(len(data), self._dropping)
         self._dropping -= dropped
         if not self._dropping:
@@ -240,7 +245,7 @@ class _Connection(H11Protocol):
         return data[dropped:]
 
     def _part(self) -> None:
-        """Say that there is no room, and leave when the client has had time to read it."""
+        """Answer 429, and close when the client has had time to read it."""
         if not self._parting:
             self._parting = True
             self.transport.write(_FULL)
@@ -255,5 +260,5 @@ class _Connection(H11Protocol):
 
 
 def connection_class(limits: RequestLimits, metrics: Metrics, overload: Overload) -> type[Any]:
-    """Return a protocol for Uvicorn, with these limits."""
+    """Return a protocol class for Uvicorn, with these limits."""
     return type("Connection", (_Connection,), {"limits": limits, "metrics": metrics, "overload": overload})

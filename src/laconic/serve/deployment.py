@@ -1,9 +1,9 @@
-"""One version of a model at work, and how another takes its place without a request noticing.
+"""One version of a model at work, and how a reload replaces it without failing a request.
 
 A ``Deployment`` has a queue and a watch, and leads requests through them. ``Repository`` says which
-one answers now: a new artifact is loaded and warmed up in a thread while the old one answers; then
-new requests go to the new one, and the old one answers what it has accepted. For that time both are
-in memory.
+one answers now. A reload loads and warms up a new artifact in a thread while the old one answers.
+Then new requests go to the new one, and the old one answers what it has accepted. For that time
+both are in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _log = logging.getLogger("laconic.serve")
 
 
 def not_finite(engine: Engine, query: Query, probability_B: NDArray[np.float32]) -> Refusal:
-    """Name the first sample; 400 where its score is finite once its dense features are 0, else 500."""
+    """Make the refusal of a request with a score that is not finite; it names the first sample.
+
+    The status is 400 where the score is finite once the sample's dense features are 0, else 500.
+    """
     sample = int(np.argmin(np.isfinite(probability_B)))
     one = query.only(np.arange(query.samples) == sample)
     _, lookups = one.features()
@@ -51,7 +54,10 @@ def not_finite(engine: Engine, query: Query, probability_B: NDArray[np.float32])
 
 
 def warm_up(engine: Engine) -> list[tuple[int, float]]:
-    """Score batches of row 0, so that the first request does not pay for first times: samples, seconds."""
+    """Score some batches of row 0, so that the first request is not slower than others.
+
+    Returns the number of samples and the seconds of each batch.
+    """
     schema = engine.signature.schema
     measured = []
     for samples in _WARM_UP_SAMPLES:
@@ -70,10 +76,10 @@ def warm_up(engine: Engine) -> list[tuple[int, float]]:
 
 
 class Deployment:
-    """Made on the event loop that will use it.
+    """An engine with its queue and its watch; made on the event loop that will use it.
 
-    Neither batcher nor watch refers back to it: an old model is large, so it has to go with its last reference, not
-    when the garbage collector next looks at everything.
+    Neither batcher nor watch refers back to it. An old model is large, so its memory must be free
+    with its last reference, not when the garbage collector next runs.
     """
 
     def __init__(
@@ -95,7 +101,7 @@ class Deployment:
 
     @contextmanager
     def accepted(self) -> Iterator[None]:
-        """Stay at work until this request has its answer, though a reload comes while its body is still arriving."""
+        """Keep this deployment at work until the request has its answer, whatever is reloaded."""
         self._accepted += 1
         self._idle.clear()
         try:
@@ -106,7 +112,7 @@ class Deployment:
                 self._idle.set()
 
     async def infer(self, inference: Inference) -> Answer:
-        """Check, wait for a batch, answer; the watch may look at it later."""
+        """Check a request, wait for its batch and answer; the watch may look at it later."""
         query = read_query(inference.tensors, self.signature, self._settings.limits)
         for table in np.flatnonzero(query.unknown_T):
             name = self.signature.schema.categorical[table].name
@@ -124,7 +130,7 @@ class Deployment:
         )
 
     async def retire(self) -> None:
-        """Answer what was accepted, then end the threads; nobody may accept more by then."""
+        """Answer what was accepted, then end the threads; nothing may be accepted any more."""
         await self._idle.wait()
         await self.batcher.closed()
         if self.watch is not None:
@@ -143,7 +149,7 @@ class Repository:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are welcome."""
+        """Whether requests are welcome: a model is loaded, and the server was not told to stop."""
         return self._current is not None and not self.draining
 
     def current(self) -> Deployment:
@@ -153,7 +159,7 @@ class Repository:
         return self._current
 
     async def adopt(self, engine: Engine) -> Deployment:
-        """Let this engine answer from now on."""
+        """Warm up this engine and let it answer from now on; the old one retires."""
         measured = await asyncio.to_thread(warm_up, engine)
         old, new = self._current, Deployment(engine, measured, self._settings, self._metrics)
         self._current = new
@@ -166,7 +172,7 @@ class Repository:
         return new
 
     async def reload(self) -> str:
-        """Load the artifact again, one reload at a time; the old version stays where that fails."""
+        """Load the artifact again and return its version; the old one stays where that fails."""
         async with self._loading:
             try:
                 new = await self.adopt(await asyncio.to_thread(self._load))
@@ -181,7 +187,7 @@ class Repository:
             return new.version
 
     async def close(self) -> None:
-        """Retire everything."""
+        """Retire the current deployment, and wait for those that retire already."""
         if self._current is not None:
             await self._current.retire()
         await asyncio.gather(*self._retiring)

@@ -46,7 +46,7 @@ class Engine:
 
     @classmethod
     def load(cls, folder: str | Path, threads: int = 1) -> Engine:
-        """Read the artifact that ``folder`` is, or points to; ``FormatError`` where it is damaged."""
+        """Read the artifact in a folder, or behind a link; ``FormatError`` where it is damaged."""
         resolved = Path(folder).resolve()  # a link may change while files are read
         return cls(read_artifact(resolved), threads=threads)
 
@@ -113,7 +113,7 @@ class Engine:
     def raised(self, *names: str) -> Engine:
         """Return the same model with these tables and layers in fp32; all others are shared.
 
-        ``ConfigError`` for a name that the model does not have, or where the artifact has no shadow.
+        ``ConfigError`` for a name that the model does not have, or if the artifact has no shadow.
         """
         if strange := [name for name in names if name not in self.precisions]:
             known = ", ".join(self.precisions)

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a server; one registry for each, so that several fit into a process."""
+"""Metrics for Prometheus; each server has its own registry, so that a process can have several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SAMPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
 class Metrics:
-    """Counters by name; all begin with ``laconic_``."""
+    """Counters, gauges and histograms; their names begin with ``laconic_``."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -76,10 +76,10 @@ class Metrics:
         )
 
     def scored(self, samples: int, seconds: float) -> None:
-        """Count a batch."""
+        """Count a batch that was scored."""
         self.batch_seconds.observe(seconds)
         self.batch_samples.observe(samples)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""A DLRM as an ONNX graph, for people who serve elsewhere.
+"""ONNX export: a DLRM as an ONNX graph, for people who serve elsewhere.
 
 ::
 
@@ -6,9 +6,10 @@
               ids    int64   [T, samples]       one id for every table and sample
     output    logits float32 [samples]
 
-Rows keep their codes: a table is uint8 codes, R x D, and a scale and a bias for every row, restored after the gather
-exactly as the engine does; int4 and int2 take a byte a code there. Weights are written as the artifact has them,
-int8 ones with their scales; inputs of layers are not rounded, which is closer to fp32 than the engine is.
+Rows keep their codes: a table is uint8 codes, R x D, and a scale and a bias for every row. They are
+restored after the gather exactly as the engine does it. A code takes a byte, in int4 and int2 too.
+Weights are restored from what the artifact stores. Inputs of layers are not rounded, which is
+closer to fp32 than the engine is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from laconic.quantize.formats.layers import restored_weight
 __all__ = ["Graph", "dlrm_graph", "export_onnx"]
 
 OPSET = 17
-_MOST_BYTES = 2**31 - 2**20  # of a protobuf
+_MOST_BYTES = 2**31 - 2**20  # a protobuf holds 2 GB
 
 
 class Graph:
@@ -50,14 +51,14 @@ class Graph:
         return output
 
     def model(self, inputs: list[Any]) -> Any:
-        """Finish: the output is called logits."""
+        """Make the model; its output is called logits."""
         output = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["samples"])
         graph = helper.make_graph(self.nodes, "dlrm", inputs, [output], self.constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
 
 
 def export_onnx(artifact: Artifact, path: str | Path) -> None:
-    """Write an artifact as ONNX; ``ConfigError`` for what the format or this function does not cover."""
+    """Write an artifact as ONNX; ``ConfigError`` for bags, other models and more than 2 GB."""
     bags = [table.name for table in artifact.features.tables if table.bag]
     if artifact.shape.kind != "dlrm" or bags:
         what = f"bags, got {bags[0]!r}" if bags else f"models but dlrm, got {artifact.shape.kind!r}"
@@ -81,7 +82,7 @@ def export_onnx(artifact: Artifact, path: str | Path) -> None:
                 artifact.shape.dim,
             )
         )
-    layers = {name: (restored_weight(parts).numpy(), _bias(parts)) for name, parts in artifact.layers.items()}
+    layers = {name: (restored_weight(layer).numpy(), _bias(layer)) for name, layer in artifact.layers.items()}
     onnx.save(dlrm_graph(graph, artifact.shape, rows, layers), str(path))
 
 
@@ -92,7 +93,10 @@ def dlrm_graph(
     layers: dict[str, tuple[NDArray[Any], NDArray[Any]]],
     tables: list[Any] | None = None,
 ) -> Any:
-    """Add everything behind the lookups; ``rows`` name the looked-up rows of each table, samples x D."""
+    """Add everything behind the lookups; ``rows`` names the rows of each table, samples x D.
+
+    ``tables`` are further inputs of the graph.
+    """
     inputs = [
         helper.make_tensor_value_info("ids", TensorProto.INT64, [shape.tables, "samples"]),
         *(tables or []),
@@ -105,8 +109,8 @@ def dlrm_graph(
     axis = graph.constant("axis", np.array([1], np.int64))
     lifted = [graph.node("Unsqueeze", [vector, axis], f"v_{i}") for i, vector in enumerate(vectors)]
     together = graph.node("Concat", lifted, "vectors", axis=1)
-    turned = graph.node("Transpose", [together], "turned", perm=[0, 2, 1])
-    dots = graph.node("MatMul", [together, turned], "dots")
+    transposed = graph.node("Transpose", [together], "transposed", perm=[0, 2, 1])
+    dots = graph.node("MatMul", [together, transposed], "dots")
     flat = graph.node("Reshape", [dots, graph.constant("flat_shape", np.array([0, -1], np.int64))], "flat")
     below, left = torch.tril_indices(len(vectors), len(vectors), offset=-1)
     pairs = graph.constant("pairs", (below * len(vectors) + left).numpy())
@@ -136,10 +140,10 @@ def _chain(
     return x
 
 
-def _bias(parts: dict[str, torch.Tensor]) -> NDArray[Any]:
-    if "bias" in parts:
-        return parts["bias"].numpy()
-    return np.zeros(len(parts["weight"]), np.float32)
+def _bias(layer: dict[str, torch.Tensor]) -> NDArray[Any]:
+    if "bias" in layer:
+        return layer["bias"].numpy()
+    return np.zeros(len(layer["weight"]), np.float32)
 
 
 def _row(graph: Graph, t: int, table_RW: torch.Tensor, format: RowFormat, id_: str, dim: int) -> str:
@@ -157,9 +161,9 @@ def _row(graph: Graph, t: int, table_RW: torch.Tensor, format: RowFormat, id_: s
     code = graph.node("Gather", [graph.constant(f"table_{t}", codes), id_], f"code_{t}", axis=0)
     both = [
         graph.node(
-            "Gather", [graph.constant(f"{part}_{t}", pair[:, i : i + 1]), id_], f"row_{part}_{t}", axis=0
+            "Gather", [graph.constant(f"{name}_{t}", pair[:, i : i + 1]), id_], f"row_{name}_{t}", axis=0
         )
-        for i, part in enumerate(("scale", "bias"))
+        for i, name in enumerate(("scale", "bias"))
     ]
     value = graph.node("Cast", [code], f"value_{t}", to=TensorProto.FLOAT)
     return graph.node("Add", [graph.node("Mul", [value, both[0]], f"scaled_{t}"), both[1]], f"row_{t}")

@@ -1,4 +1,4 @@
-"""Samples of one request, checked against the model's signature; and many requests as one batch.
+"""Queries: samples of one request, checked against the signature; many requests as one batch.
 
 Shape legend: ``B`` samples, ``F`` dense features, ``T`` tables, ``L`` ids, table after table.
 """
@@ -27,25 +27,26 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Raw dense values that were taken for something else, as in training."""
+    """Raw dense values of a feature that were taken for 0, as in training."""
 
     feature: str
     what: str
-    """``missing``: NaN, which is 0 after the transformation; ``negative``: 0 before the logarithm."""
+    """``missing``: NaN became 0 after the transformation; ``negative``: 0 before the logarithm."""
     count: int
+    """Number of these values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """What a model can score without looking twice."""
+    """Checked samples, which a model can score without checking them again."""
 
     dense_BF: NDArray[np.float32]
     ids_L: NDArray[np.int64]
     lengths_TB: NDArray[np.int64]
     unknown_T: NDArray[np.int64]
-    """Ids that were mapped to the row for unknown ones, by table."""
+    """Number of ids that were mapped to the row for unknown ones, by table."""
     noted: tuple[Noted, ...] = ()
-    """What was taken for something else."""
+    """Raw dense values that were taken for 0."""
 
     @property
     def samples(self) -> int:
@@ -58,7 +59,7 @@ class Query:
         return self.ids_L.size == self.lengths_TB.size and bool((self.lengths_TB == 1).all())
 
     def features(self) -> tuple[NDArray[np.float32], Lookups]:
-        """As a model takes it; the memory is shared."""
+        """Return dense features and lookups as a model takes them; the memory is shared."""
         offsets = np.zeros(self.lengths_TB.size + 1, dtype=np.int64)
         np.cumsum(self.lengths_TB.reshape(-1), out=offsets[1:])
         lookups = Lookups(torch.from_numpy(self.ids_L), torch.from_numpy(offsets), self.lengths_TB.shape[0])
@@ -77,7 +78,10 @@ class Query:
 
 
 def read_query(tensors: Mapping[str, Array], signature: Signature, limits: RequestLimits) -> Query:
-    """Check every size and every value; the first that is wrong is named, with its table and sample."""
+    """Check every size and every value.
+
+    A refusal names the first that is wrong, with its table and sample.
+    """
     schema = signature.schema
     _check_names(tensors, signature)
     table = schema.categorical[0].name
@@ -104,7 +108,7 @@ def read_query(tensors: Mapping[str, Array], signature: Signature, limits: Reque
 
 
 def merged(queries: Sequence[Query]) -> Query:
-    """All samples of all queries, in their order."""
+    """Put all samples of all queries into one query, in their order."""
     if len(queries) == 1:
         return queries[0]
     lengths_TB = np.concatenate([query.lengths_TB for query in queries], axis=1)
@@ -169,9 +173,7 @@ def _dense(
     missing_BF = np.isnan(given_BF) if raw is not None else np.zeros(given_BF.shape, bool)
     _refuse(~np.isfinite(given_BF) & ~missing_BF, given_BF, signature, name, "a finite number")
     if raw is None:
-        return np.array(
-            given_BF
-        ), ()  # of its own: the body need not stay, and torch wants to be able to write
+        return np.array(given_BF), ()  # a copy: the body need not stay, and torch must be able to write
     dense_BF = raw.transform(given_BF.astype(np.float64))
     _refuse(
         ~np.isfinite(dense_BF), given_BF, signature, name, "a number that float32 can hold once transformed"
@@ -196,7 +198,7 @@ def _refuse(
 def _looked_up(
     feature: Categorical, tensors: Mapping[str, Array], signature: Signature
 ) -> tuple[NDArray[np.int64], int]:
-    """Ids of raw values, and how many the model does not know."""
+    """Return the ids of raw values, and the number of values that the model does not know."""
     name = feature.name + RAW_VALUES
     try:
         ids_L = signature.raw_ids[feature.name](tensors[name].reshape(-1))
@@ -208,7 +210,7 @@ def _looked_up(
 def _lengths(
     feature: Categorical, tensors: Mapping[str, Array], signature: Signature, samples: int
 ) -> NDArray[np.int64]:
-    """Length of every bag, by whichever of the three ways the ids or raw values came."""
+    """Return the length of every bag; ids and raw values can be sent in three shapes."""
     table = feature.name
     raw = None if table in tensors else signature.raw_ids[table]
     name = table if raw is None else table + RAW_VALUES
@@ -251,7 +253,7 @@ def _lengths(
 def _known(
     feature: Categorical, ids_L: NDArray[np.int64], lengths_B: NDArray[np.int64], row: int | None
 ) -> tuple[NDArray[np.int64], int]:
-    """Ids within the table, and how many were not."""
+    """Return ids that are within the table, and the number of those that were not."""
     strange_L = (ids_L < 0) | (ids_L >= feature.rows)
     count = int(np.count_nonzero(strange_L))
     if not count:

@@ -1,4 +1,4 @@
-"""A request that gets an answer other than 200, and why."""
+"""Refusals: why a request gets an answer other than 200, and whether it bears the token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Refusal", "bad_request", "bears_token"]
 
 
 class Refusal(LaconicError):  # noqa: N818 -- an answer like any other
-    """Becomes ``{"error": message}`` with this status; the server goes on."""
+    """Becomes the answer ``{"error": message}`` with this status; the server goes on."""
 
     def __init__(self, status: int, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
@@ -19,12 +19,15 @@ class Refusal(LaconicError):  # noqa: N818 -- an answer like any other
 
 
 def bad_request(message: str) -> Refusal:
-    """Refuse with 400 what is wrong about the request itself."""
+    """Make the refusal of a request that is wrong in itself: status 400."""
     return Refusal(400, message)
 
 
 def bears_token(authorization: str, token: bytes | None) -> bool:
-    """Look at the header, empty where there is none. Without a token, everybody may ask."""
+    """Whether this Authorization header, empty where there is none, has the token.
+
+    A server without a token lets everybody in.
+    """
     if token is None:
         return True
     kind, _, given = authorization.partition(" ")

@@ -1,4 +1,4 @@
-"""A process that serves: socket, signals, and an orderly end.
+"""The process that serves: its socket, its signals, and an orderly end.
 
 ======== ===================================================================================
 SIGTERM  refuse connections, answer what is here, end with 0; a second one ends at once
@@ -38,22 +38,23 @@ __all__ = ["Listening", "listen", "serve"]
 _log = logging.getLogger("laconic.serve")
 _BACKLOG = 1024
 _SWITCH_S = 0.0005
-"""A thread that has scored waits for the interpreter at most this long each time; Python's own 5 ms make batches several
-times as long while requests are being read."""
+"""Longest time that a thread which has scored waits for the interpreter. With Python's own 5 ms a
+batch takes several times as long while requests are being read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A server that is ready."""
+    """A server that is ready for requests."""
 
     url: str
+    """Address with scheme and port."""
 
     stop: Callable[[], None]
     """Does what SIGTERM does, from any thread."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind; PlanError where the address is taken or not ours."""
+    """Bind a socket; PlanError where the address is taken or not this machine's."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
@@ -143,7 +144,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals on the loop; unlike Uvicorn's, a stop that was asked for is no failure."""
+        """Handle signals on the event loop; a stop that was asked for is no failure."""
         loop = asyncio.get_running_loop()
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -159,7 +160,7 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain at the first signal, leave at the second."""
+        """Drain at the first signal, exit at the second."""
         if self.should_exit:
             _log.warning("told to stop twice: leaving at once")
             os._exit(128 + sig)  # threads may be in the middle of a batch
@@ -175,6 +176,6 @@ class _Server(uvicorn.Server):
 
 
 def _ignore_refusal(task: asyncio.Task[Any]) -> None:
-    """Nobody asked by HTTP, and the log has it."""
+    """Retrieve the result: nobody waits for it, and the log has the reason of a failure."""
     with contextlib.suppress(Refusal, asyncio.CancelledError):
         task.result()

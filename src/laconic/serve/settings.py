@@ -1,4 +1,7 @@
-"""What one can set about a server; ``laconic serve ARTIFACT --config serve.toml --set batching.latency_ms=5``."""
+"""Settings of a server. ::
+
+laconic serve ARTIFACT --config serve.toml --set batching.latency_ms=5
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["Batching", "RequestLimits", "ServerSettings", "Watching"]
 
 
 class RequestLimits(Settings):
-    """What a client cannot exceed."""
+    """Limits of size and time that a client cannot exceed."""
 
     body_mb: float = Field(default=8.0, gt=0)
     """Largest body of a request, before and after decompression, in 2^20 bytes. More is 413."""
@@ -28,29 +31,29 @@ class RequestLimits(Settings):
     """Most connections at a time. One more gets 429 and is closed."""
 
     head_s: float = Field(default=10.0, gt=0)
-    """A request's head must be there within this time of its first byte, or of the connection's beginning."""
+    """Seconds to the end of a head, from its first byte or from the connection's beginning."""
 
     body_s: float = Field(default=30.0, gt=0)
-    """A request's body must be there within this time of its head. Later is 408."""
+    """Seconds from a request's head to the end of its body. Later is 408."""
 
     idle_s: int = Field(default=30, ge=1)
-    """A connection without a request is closed after this time."""
+    """Seconds after which a connection without a request is closed."""
 
     drain_s: float = Field(default=30.0, gt=0)
-    """On SIGTERM, answers that take longer than this are given up."""
+    """Seconds after SIGTERM at which unfinished answers are given up."""
 
 
 class Batching(Settings):
     """How requests are scored together."""
 
     max_samples: int = Field(default=1024, ge=1)
-    """A batch is not filled beyond this; a single request may be larger."""
+    """Most samples of a batch of several requests; a single request may be larger."""
 
     latency_ms: float = Field(default=10.0, gt=0)
-    """A batch waits for requests that are on their way only as long as its oldest can be answered in this time."""
+    """Target of the latency: a batch waits for others while its oldest request can meet it."""
 
     deadline_ms: float = Field(default=200.0, gt=0)
-    """A request that could not be answered in this time is refused with 429, before it waits or while it does."""
+    """Longest time to an answer: a request that would take longer, or has waited so, gets 429."""
 
     waiting_samples: int = Field(default=65536, ge=1)
     """Most samples that wait, whatever the deadline says. More is 429."""
@@ -66,25 +69,25 @@ class Watching(Settings):
     """Share of requests that the fp32 shadow scores too, in a thread of low priority."""
 
     waiting: int = Field(default=16384, ge=1)
-    """Most samples that wait for the watch; requests beyond that are not looked at, and counted."""
+    """Most samples that wait for the watch; requests beyond that are only counted."""
 
     window: int = Field(default=512, ge=32)
-    """Samples of a window, of those that the shadow scored and of all."""
+    """Samples of a window: for scores, of those that the shadow scored; for inputs, of all."""
 
     least: int = Field(default=100, ge=16)
-    """Fewest samples of a window that are judged."""
+    """Fewest samples of a window whose scores are compared with limits."""
 
     reference: int = Field(default=1000, ge=100)
     """Samples from which input distributions are learnt, where the artifact stores none."""
 
     harm: float = Field(default=0.002, gt=0)
-    """Largest expected increase of normalized entropy against the shadow, unless the artifact has a budget."""
+    """Largest expected increase of normalized entropy, unless the artifact has a budget."""
 
     difference: float = Field(default=0.02, gt=0)
-    """Largest mean |probability - the shadow's|."""
+    """Largest mean absolute difference between a probability and the shadow's."""
 
     calibration: float = Field(default=0.05, gt=0)
-    """Largest |mean probability / the shadow's - 1|."""
+    """Largest ``|mean probability / mean of the shadow's - 1|``."""
 
     psi: float = Field(default=0.25, gt=0)
     """Largest population stability index of a feature, on top of what chance explains."""
@@ -96,23 +99,23 @@ class Watching(Settings):
     """Largest relative increase of normalized entropy, once labels arrive."""
 
     labels: int = Field(default=1000, ge=100)
-    """Labeled samples of a window."""
+    """Number of labeled samples in a window."""
 
     remembered: int = Field(default=100_000, ge=1)
-    """Most samples whose scores are remembered until their labels arrive; the oldest are forgotten."""
+    """Most samples whose scores wait for their labels; the oldest are forgotten."""
 
     switching: bool = True
-    """Whether a part that is to blame is switched to fp32. Otherwise there are alerts alone."""
+    """Whether a table or layer that is to blame is switched to fp32, or only reported."""
 
 
 class ServerSettings(Settings):
-    """A server."""
+    """All settings of a server."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Beyond loopback, set a token: there is no encryption, so put a proxy with TLS in front."""
+    """Address to listen on. Beyond loopback, set a token and put a proxy with TLS in front."""
 
     port: int = Field(default=8000, ge=0, le=65535)
-    """0 takes a free one, which is printed."""
+    """Port to listen on; 0 takes a free one, which is printed."""
 
     model: str = Field(default="model", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     """Name of the model in requests."""

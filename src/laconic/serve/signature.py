@@ -1,16 +1,19 @@
-"""What a model takes and returns, in the words of the Open Inference Protocol.
+"""The signature of a model: what it takes and returns, by the Open Inference Protocol.
 
 ::
 
-    dense            FP32   [B, F]     as the model was trained on; left out where it has no dense features; or instead
-    raw              FP64   [B, F]     before the transformation that the artifact stores; NaN is a missing value
-    NAME             INT64  [B]        one id for each sample
-                            [B, k]     k ids for each sample, of a table with bags
-                            [L]        ids of all samples, one bag after the other, with
-    NAME.lengths     INT32  [B]        the length of every bag; their sum is L
-    NAME.raw         BYTES, or INT64   instead of NAME: raw values, which the artifact's vocabulary or hash makes ids of
+    dense          FP32   [B, F]    features as the model was trained on
+    raw            FP64   [B, F]    instead of dense: before the artifact's transformation
+    NAME           INT64  [B]       one id for each sample
+                          [B, k]    k ids for each sample, of a table with bags
+                          [L]       ids of all samples, one bag after the other, with
+    NAME.lengths   INT32  [B]       the length of every bag; their sum is L
+    NAME.raw       BYTES, INT64     instead of NAME: raw values
 
-    probability      FP32   [B]
+    probability    FP32   [B]
+
+A model without dense features takes neither ``dense`` nor ``raw``. NaN in ``raw`` is a missing
+value. The artifact's vocabulary or hash makes ids of ``NAME.raw``.
 
 Shape legend: ``B`` samples, ``F`` dense features, ``L`` ids of one table.
 """
@@ -37,7 +40,7 @@ OUTPUT = "probability"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Features of a model, and which row stands for ids that it does not know."""
+    """Features of a model, and the rows that stand for ids which it does not know."""
 
     schema: Schema
 
@@ -45,10 +48,10 @@ class Signature:
     """For every table, the row that ids outside of it are mapped to; None refuses them."""
 
     raw: Features | None = None
-    """Features that know how raw dense values become what the model was trained on; None: there is no ``raw``."""
+    """Features that say how raw dense values are transformed; None: there is no input ``raw``."""
 
     raw_ids: Mapping[str, RawIds] = field(default_factory=dict)
-    """By table, what makes ids of raw values; a table that is not here has no ``NAME.raw``."""
+    """Maps from raw values to ids, by table; a table without one has no ``NAME.raw``."""
 
     def __post_init__(self) -> None:
         names = {feature.name for feature in self.schema.categorical}
@@ -70,7 +73,7 @@ class Signature:
                 )
 
     def inputs(self) -> list[dict[str, Any]]:
-        """Metadata of all inputs; -1 is any size."""
+        """Return the metadata of all inputs; -1 is any size."""
         described: list[dict[str, Any]] = []
         if self.schema.dense:
             shape = [-1, len(self.schema.dense)]
@@ -94,7 +97,7 @@ class Signature:
         return described
 
     def outputs(self) -> list[dict[str, Any]]:
-        """Metadata of the one output."""
+        """Return the metadata of the one output."""
         return [{"name": OUTPUT, "datatype": "FP32", "shape": [-1]}]
 
 

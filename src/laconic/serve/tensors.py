@@ -1,14 +1,16 @@
-"""A request of the Open Inference Protocol v2, from bytes to named arrays, and an answer back to bytes.
+"""Tensors of the Open Inference Protocol v2: a request to named arrays, an answer to bytes.
 
 ::
 
-    body:  JSON                                   data of every tensor within it
-           JSON, bytes, bytes, ...                where Inference-Header-Content-Length says how long the JSON is:
-                                                  tensors with parameters.binary_data_size have theirs behind it,
-                                                  little-endian, in order; a text is its length in 4 bytes, then itself
+    body:  JSON                       with the data of every tensor in it
+           JSON, bytes, bytes, ...    with the data of some tensors behind it
 
-Anything that is not exactly this is refused with 400, before memory is taken for it: a tensor is at most as large
-as the body that brought it.
+In the second form, the header Inference-Header-Content-Length has the length of the JSON. A tensor
+whose data are behind it has ``parameters.binary_data_size``; data are little-endian and in order. A
+text is its length in 4 bytes, then its bytes.
+
+Anything that is not exactly this is refused with 400, before memory is taken for it: a tensor is at
+most as large as the body that brought it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "INT64": np.dtype("<i8"),
     "INT32": np.dtype("<i4"),
 }
-_TEXT = np.dtype(object)  # of bytes, or None where missing
+_TEXT = np.dtype(object)  # each is bytes, or None where the value is missing
 _RAW_TYPES = {"BYTES": _TEXT, "INT64": _TYPES["INT64"], "INT32": _TYPES["INT32"]}
 _RAW_DENSE_TYPES = {"FP64": np.dtype("<f8"), "FP32": _TYPES["FP32"]}
 _LONGEST_ID = 256
@@ -51,7 +53,7 @@ _KNOWN = ("id", "inputs", "outputs", "parameters")
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What a client asks."""
+    """A request: its tensors, by name, and how the answer should look."""
 
     id: str | None
     tensors: dict[str, Array]
@@ -60,14 +62,14 @@ class Inference:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Bytes of an answer; ``header_bytes`` where tensors follow the JSON."""
+    """An answer; ``header_bytes`` is the length of the JSON where bytes of a tensor follow it."""
 
     body: bytes
     header_bytes: int | None
 
 
 def read_header_length(text: str | None, body_bytes: int) -> int | None:
-    """Inference-Header-Content-Length, where there is one."""
+    """Read the header Inference-Header-Content-Length; None where there is none."""
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > body_bytes:
@@ -79,7 +81,7 @@ def read_header_length(text: str | None, body_bytes: int) -> int | None:
 
 
 def read_json(text: bytes | memoryview, where: str) -> dict[str, Any]:
-    """Parse an object."""
+    """Parse a JSON object; ``where`` begins the text of a refusal."""
     try:
         tree = from_json(bytes(text))
     except ValueError as error:
@@ -90,7 +92,7 @@ def read_json(text: bytes | memoryview, where: str) -> dict[str, Any]:
 
 
 def read_inference(body: bytes, header_bytes: int | None) -> Inference:
-    """Take a request apart."""
+    """Read a body into its tensors; Refusal 400 for anything that is not as it should be."""
     view = memoryview(body)
     tree = read_json(view[:header_bytes], "request")
     if strange := [key for key in tree if key not in _KNOWN]:
@@ -110,7 +112,7 @@ def read_inference(body: bytes, header_bytes: int | None) -> Inference:
 
 
 def read_id(value: Any) -> str | None:
-    """Name of a request, by which labels find it later."""
+    """Read the id of a request, by which labels find it later; None where there is none."""
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > _LONGEST_ID:
@@ -214,9 +216,10 @@ def _texts_from_bytes(size: Any, shape: tuple[int, ...], where: str, rest: _Rest
 def _from_list(
     data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, *, missing: bool
 ) -> Array:
-    """Flat, or nested as the shape says. Types are looked at before numpy is: it would take strings for numbers.
+    """Make an array of a list that is flat, or nested as the shape says.
 
-    Null is a missing value, where there may be some.
+    Types are checked first, for numpy would take strings for numbers. Null is a missing value,
+    which is allowed where ``missing`` is true.
     """
     if not isinstance(data, list):
         raise bad_request(f"{where}: expected data as a list, or binary_data_size, got {_kind(data)}")
@@ -250,7 +253,7 @@ def _from_list(
 
 
 def _with_missing(data: list[Any], dtype: np.dtype[Any]) -> Array:
-    """NaN for null among numbers; a masked array for null among integers."""
+    """Put NaN for null among numbers; among integers, mask it."""
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             return np.array([math.nan if x is None else x for x in data], dtype=np.float64).astype(dtype)
@@ -259,7 +262,7 @@ def _with_missing(data: list[Any], dtype: np.dtype[Any]) -> Array:
 
 
 def _binary_answer(tree: dict[str, Any]) -> bool:
-    """Whether the one output is wanted as bytes."""
+    """Whether the client wants the output as bytes behind the JSON."""
     parameters = tree.get("parameters") or {}
     outputs = tree.get("outputs") or []
     if not isinstance(parameters, dict) or not isinstance(outputs, list):
@@ -290,7 +293,7 @@ def _output_parameters(outputs: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def write_answer(model: str, version: str, request_id: str, probability_B: Array, *, binary: bool) -> Answer:
-    """Put an answer together."""
+    """Write the probabilities of a request as an answer."""
     output: dict[str, Any] = {"name": OUTPUT, "datatype": "FP32", "shape": [probability_B.size]}
     raw = b""
     if binary:

@@ -1,9 +1,9 @@
-"""Whether what clients ask has changed: histograms of every feature against those of a reference.
+"""Input drift: histograms of every feature of live requests against those of a reference.
 
 The reference is what the artifact stores, or else the first samples of a deployment. Ids have two
 histograms: by their order, which sees other ranges, and by a hash, which sees that other ids have
-become frequent. Bags have one of their lengths too. A window is two halves, of which the older
-leaves when the younger is full.
+become frequent. Bags have one of their lengths too. A window has two halves; the older one leaves
+when the younger one is full.
 
 The figure is the population stability index, how much a distribution over bins has moved away from
 a reference::
@@ -43,14 +43,20 @@ Values = NDArray[Any]
 
 
 def psi(now_K: Counts, reference_K: Counts) -> float:
-    """Of two histograms; half a count is added everywhere, so that an empty bin is not infinite."""
+    """Return the population stability index of two histograms.
+
+    Half a count is added to every bin, so that an empty one does not make the index infinite.
+    """
     p_K = (now_K + 0.5) / (now_K.sum() + 0.5 * now_K.size)
     q_K = (reference_K + 0.5) / (reference_K.sum() + 0.5 * now_K.size)
     return float(((p_K - q_K) * np.log(p_K / q_K)).sum())
 
 
 def chance(now_K: Counts, reference_K: Counts) -> float:
-    """PSI that is exceeded without drift hardly ever: the chi-square quantile by Wilson and Hilferty."""
+    """PSI that is hardly ever exceeded without drift.
+
+    It is the quantile of chi square, by the approximation of Wilson and Hilferty.
+    """
     freedom = now_K.size - 1
     now, reference = int(now_K.sum()), int(reference_K.sum())
     if freedom < 1 or not now or not reference:
@@ -68,7 +74,7 @@ class Bins:
 
     @classmethod
     def learnt(cls, reference_N: NDArray[Any], most: int) -> Bins:
-        """Make at most so many, from values."""
+        """Make at most ``most`` bins from values of the reference."""
         wanted = np.linspace(0, 1, most + 1)[1:-1]
         edges = (
             np.unique(np.quantile(reference_N, wanted, method="lower")) if reference_N.size else np.empty(0)
@@ -76,7 +82,7 @@ class Bins:
         return cls(edges, _histogram(edges, reference_N))
 
     def count(self, values_N: NDArray[Any]) -> Counts:
-        """Histogram over these bins."""
+        """Count values in these bins."""
         return _histogram(self.edges, values_N)
 
 
@@ -90,21 +96,22 @@ class FeatureFigures:
 
     psi: float
     chance: float
-    """What is to be expected without drift."""
+    """PSI that chance explains."""
 
     unknown: float
     """Increase of the share of unknown ids over the reference."""
 
     unknown_chance: float
+    """Increase of that share that chance explains."""
 
 
 class InputDrift:
-    """Learns, then compares; ``add`` returns figures each time that half a window is full."""
+    """Learns a reference, then compares; ``add`` returns figures when half a window is full."""
 
     def __init__(
         self, schema: Schema, *, reference: int, window: int, population: Population | None = None
     ) -> None:
-        """Learn from ``reference`` samples, unless the ``population`` is known."""
+        """Learn from the first ``reference`` samples, unless the ``population`` is known."""
         self._schema = schema
         self._needed, self._half = reference, max(1, window // 2)
         self._learning: list[dict[str, Values]] | None = []
@@ -125,7 +132,7 @@ class InputDrift:
         return self._learning is not None
 
     def population(self) -> Population:
-        """Return what was learnt."""
+        """Return the reference that was learnt."""
         views = {
             view: Histogram(edges=tuple(bins.edges.tolist()), counts=tuple(bins.reference_K.tolist()))
             for view, bins in self._bins.items()
@@ -133,7 +140,7 @@ class InputDrift:
         return Population(views=views, unknown=self._unknown_reference)
 
     def add(self, query: Query) -> dict[str, FeatureFigures] | None:
-        """Count a batch; figures by feature, when half a window is full."""
+        """Count a batch; return figures by feature when half a window is full, else None."""
         views = self._views(query)
         for table, name in enumerate(self._table_names()):
             self._unknown[name] += (query.unknown_T[table], query.lengths_TB[table].sum())
@@ -158,7 +165,7 @@ class InputDrift:
         return [feature.name for feature in self._schema.categorical]
 
     def _views(self, query: Query) -> dict[str, Values]:
-        """Values to bin; the name of a view is that of its feature, and what tells it from others behind a slash."""
+        """Return the values to count, by name of their view; see ``quantize.formats.features``."""
         views: dict[str, Values] = {
             name: query.dense_BF[:, number] for number, name in enumerate(self._schema.dense)
         }
@@ -206,6 +213,6 @@ class InputDrift:
         if name not in self._unknown:
             return 0.0, 0.0
         unknown, ids = (int(count) for count in self._unknown[name] + self._unknown_older[name])
-        rate = unknown / max(1, ids)
-        deviation = (rate * (1 - rate) / max(1, ids)) ** 0.5
-        return rate - self._unknown_reference[name], 4 * deviation
+        share = unknown / max(1, ids)
+        deviation = (share * (1 - share) / max(1, ids)) ** 0.5
+        return share - self._unknown_reference[name], 4 * deviation

@@ -1,11 +1,12 @@
-"""Outcomes that arrive later, and what they say: normalized entropy of live scores, of the shadow's, and of the reference.
+"""Labels that arrive after the scores, and the normalized entropy that they give.
 
 ::
 
-    {"labels": [{"id": "request 7", "label": [0, 1, 1]}, ...]}        one label for each sample of that request
+    {"labels": [{"id": "request 7", "label": [0, 1, 1]}, ...]}
 
-A rise of normalized entropy against the reference means that the world has changed, or the precision is to blame. The gap
-between live scores and the shadow's, on the same samples, tells the two apart.
+A request has one label for each of its samples. If normalized entropy rises above that of the
+reference, the world has changed or the precision is to blame. The gap between live scores and the
+shadow's, on the same samples, tells the two apart.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LEAST_PAIRS = 64
 
 
 def read_labels(tree: dict[str, Any]) -> list[tuple[str, Scores]]:
-    """Check what a client sent."""
+    """Read ids of requests and their labels; Refusal 400 where they are malformed."""
     entries = tree.get("labels")
     if not isinstance(entries, list) or set(tree) != {"labels"}:
         raise bad_request(
@@ -53,35 +54,35 @@ def read_labels(tree: dict[str, Any]) -> list[tuple[str, Scores]]:
 
 @dataclass(frozen=True, slots=True)
 class EntropyFigures:
-    """Normalized entropy on the labeled samples of a window; NaN for what it does not define."""
+    """Normalized entropy on the labeled samples of a window; NaN for what is not defined."""
 
     samples: int
     entropy: float
     """Normalized entropy of live scores."""
 
     reference: float
-    """The same of the first window."""
+    """Normalized entropy of live scores in the first window."""
 
     sure_increase: float
     """Relative increase over the reference, less what chance explains."""
 
     gap: float
-    """Normalized entropy of live scores less that of the shadow's, on samples that both have scored."""
+    """Normalized entropy of live scores less that of the shadow's, on the same samples."""
 
     sure_gap: float
-    """The same, less what chance explains."""
+    """The gap less what chance explains."""
 
 
 @dataclass(slots=True, eq=False)
 class ScoredRequest:
-    """Scores of a request, which its labels and the shadow's scores may follow."""
+    """Scores of a request, whose labels and shadow's scores may arrive later."""
 
     live_B: Scores
     shadow_B: Scores | None = None
 
 
 class Outcomes:
-    """Scores that wait for their labels, and labeled losses; used by the server's and the watch's thread."""
+    """Scores that wait for their labels, and losses of labeled ones; two threads may use it."""
 
     def __init__(self, *, remembered: int, window: int) -> None:
         self._most, self._window = remembered, window
@@ -92,8 +93,8 @@ class Outcomes:
         self._reference: tuple[float, float] | None = None
 
     def remember(self, name: str, live_B: Scores) -> ScoredRequest:
-        """Keep finite scores, one at least, until their labels arrive, or too many others have."""
-        scored = ScoredRequest(live_B.copy())  # a part of its batch would keep all of it
+        """Keep at least one finite score until its labels arrive, or newer ones need the memory."""
+        scored = ScoredRequest(live_B.copy())  # a view would keep its batch
         with self._lock:
             if (old := self._scored.pop(name, None)) is not None:
                 self._samples -= old.live_B.size
@@ -104,12 +105,15 @@ class Outcomes:
         return scored
 
     def add_shadow(self, scored: ScoredRequest, shadow_B: Scores) -> None:
-        """Add what the shadow says of a request, NaN where that is no number; not by its id, which another may have."""
+        """Add the shadow's scores of a request, NaN where they are not finite.
+
+        The request is not found by its id, which a later one may have too.
+        """
         with self._lock:
             scored.shadow_B = np.where(np.isfinite(shadow_B), shadow_B, np.float32(np.nan))
 
     def label(self, labels: list[tuple[str, Scores]]) -> dict[str, int]:
-        """Match labels with scores, each request once; all of them, or none where one is refused."""
+        """Match labels with scores, each request once. If one is refused, none is matched."""
         matched = unknown = 0
         with self._lock:
             for name, label_B in labels:
@@ -136,15 +140,15 @@ class Outcomes:
         self._rows.extend(zip(label_B.tolist(), live_B.tolist(), shadow_B.tolist(), strict=True))
 
     def figures(self) -> EntropyFigures | None:
-        """Of the last labeled samples; None until there are enough of them."""
+        """Return figures of the last labeled samples; None until there are enough of them."""
         with self._lock:
             if len(self._rows) < self._window:
                 return None
             label_B, live_B, shadow_B = np.array(self._rows).T
-        rate = float(label_B.mean())
-        if rate in (0.0, 1.0):
+        positive = float(label_B.mean())
+        if positive in (0.0, 1.0):
             return None
-        entropy = -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
+        entropy = -(positive * math.log(positive) + (1 - positive) * math.log1p(-positive))
         normal_B = live_B / entropy
         value, error = float(normal_B.mean()), float(normal_B.std()) / math.sqrt(normal_B.size)
         if self._reference is None:

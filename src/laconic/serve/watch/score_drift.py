@@ -1,4 +1,4 @@
-"""How far live scores are from the shadow's, over the last samples that both have scored.
+"""Score drift: how far live scores are from the shadow's, and which part is to blame.
 
 ::
 
@@ -6,15 +6,14 @@
     calibration   mean p / mean s - 1
     harm          mean KL(s || p) / entropy of the mean of s
 
-``harm`` is by how much normalized entropy would rise if the shadow's probabilities were the true
-ones; it is in the unit of the budget that an artifact was made with. A live score that is not a
-number counts as wrong as can be. Where the shadow's is none, nothing can be said of the live one:
-such samples must not get here. Shape legend: ``B`` samples; ``p_B`` live, ``s_B`` the shadow's.
+``harm`` is the rise of normalized entropy if the shadow's probabilities were the true ones. It has
+the unit of the budget that an artifact was made with. A live score that is not a number counts as
+wrong as can be. Samples whose shadow's score is not a number must be left out before: nothing can
+be said of them. Shape legend: ``B`` samples; ``p_B`` live, ``s_B`` the shadow's.
 
-Which part's precision is to blame, and what is done about it: parts are raised to fp32 one at a
-time, worst first, until the difference is small enough. That works for tables and layers alike, and
-on the model that answers, not on a copy from disk: a table whose rows were damaged in memory is
-found too.
+A part is a table or a layer. To find the one to blame, parts are raised to fp32 one at a time, the
+worst first, until the difference is small enough. This is done on the model that answers, not on a
+copy from disk, so a table whose rows were damaged in memory is found too.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ _LEAST = 1e-6
 Floats = NDArray[np.float64]
 
 MODEL = "model"
-"""The part that is all parts."""
+"""Name of the part that stands for the whole model."""
 _WORTH = 0.9
-"""A part is to blame if raising it leaves less than this of the harm."""
+"""A part is to blame if raising it leaves less than this share of the harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +64,17 @@ class ScoreFigures:
 
 
 def score_figures(p_B: NDArray[np.float32], s_B: NDArray[np.float32]) -> ScoreFigures:
-    """Compare; needs at least one sample, and finite scores of the shadow."""
+    """Compare scores of at least one sample; those of the shadow must be finite."""
     s = np.clip(s_B.astype(np.float64), _LEAST, 1 - _LEAST)
     worst = np.where(s < 0.5, 1 - _LEAST, _LEAST)
     p = np.clip(np.where(np.isfinite(p_B), p_B, worst), _LEAST, 1 - _LEAST)
-    rate = float(s.mean())
-    entropy = -(rate * np.log(rate) + (1 - rate) * np.log1p(-rate))
+    mean = float(s.mean())
+    entropy = -(mean * np.log(mean) + (1 - mean) * np.log1p(-mean))
     divergence = s * np.log(s / p) + (1 - s) * np.log((1 - s) / (1 - p))
     return ScoreFigures(
         samples=s.size,
         difference=float(np.abs(p - s).mean()),
-        calibration=float(p.mean() / rate - 1),
+        calibration=float(p.mean() / mean - 1),
         harm=float(divergence.mean() / entropy),
     )
 
@@ -92,7 +91,7 @@ def limited(
 
 
 class ScoreDrift:
-    """A sliding window of pairs."""
+    """A sliding window of live scores and the shadow's."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -100,19 +99,19 @@ class ScoreDrift:
         self._samples = 0
 
     def add(self, p_B: NDArray[np.float32], s_B: NDArray[np.float32]) -> None:
-        """Take samples; the oldest leave."""
+        """Add samples; the oldest leave the window."""
         self._pairs.append((p_B, s_B))
         self._samples += p_B.size
         while self._samples - self._pairs[0][0].size >= self._window:
             self._samples -= self._pairs.popleft()[0].size
 
     def clear(self) -> None:
-        """Forget: the live model is another one now."""
+        """Forget all samples: the live model is another one now."""
         self._pairs.clear()
         self._samples = 0
 
     def figures(self) -> ScoreFigures | None:
-        """Of the window; None while it is empty."""
+        """Return the figures of the window; None while it is empty."""
         pairs = list(self._pairs)  # a report may be asked for while the watch adds
         if not pairs:
             return None
@@ -122,20 +121,20 @@ class ScoreDrift:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Samples and what the shadow says of them."""
+    """Samples, and the shadow's scores of them."""
 
     dense_BF: NDArray[np.float32]
     lookups: Lookups
     shadow_B: NDArray[np.float32]
 
     def figures(self, engine: Engine) -> ScoreFigures:
-        """Compare a model with the shadow."""
+        """Compare a model with the shadow on these samples."""
         return score_figures(engine.score(self.dense_BF, self.lookups), self.shadow_B)
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A part, the model without its harm, and what remains."""
+    """A part, the model with this part in fp32, and the figures before and after."""
 
     part: str
     engine: Engine
@@ -144,7 +143,7 @@ class Blame:
 
 
 def blame(engine: Engine, evidence: Evidence) -> Iterator[Blame]:
-    """Name parts, worst first, each on top of those before; ask for the next only as long as that is not enough.
+    """Name parts, the worst first, each raised on top of those before.
 
     The first answer takes one pass over the evidence for each part below fp32.
     """
@@ -173,9 +172,9 @@ class Finding:
 def settle(
     live: Engine, shadow: Engine, evidence: Evidence, settings: Watching
 ) -> tuple[Engine, list[Finding]]:
-    """Return a model within all limits, and who was to blame; nobody, where it is within them already.
+    """Return a model within all limits, and the parts that were to blame, if any.
 
-    Where no single part makes a difference, or half of all parts are not enough, it is the shadow.
+    The model is the shadow where no single part makes a difference, or half of them are not enough.
     """
 
     def within(figures: ScoreFigures) -> bool:

@@ -2,16 +2,17 @@
 
 ::
 
-    observe --> bounded queue --> inputs: every request                  --> alerts
-                              `-> scores: a share, by the shadow as well --> alerts --> blame --> switch
-    label ----> outcomes      --> normalized entropy                     --> alerts --> blame --> switch
+    observe --> bounded queue --> inputs of all requests --> alerts
+                              `-> scores of a share      --> alerts --> blame --> switch
+    label ----> outcomes      --> normalized entropy     --> alerts --> blame --> switch
 
-What finds no room in the queue is dropped and counted; no request waits for the watch. Input drift
-alone switches nothing: a model in fp32 knows the new inputs no better.
+The shadow scores a share of the requests too. A request that the queue cannot hold is dropped and
+counted; no request waits for the watch. Input drift alone switches nothing: a model in fp32 knows
+the new inputs no better.
 
-Clients must not be able to blind it, nor to fill its memory. Samples of which the shadow's score is
-no finite number are counted and left out of windows and evidence. Inputs that are kept are bounded
-in bytes, whatever the number of samples.
+Clients must not be able to blind the watch, nor to fill its memory. Samples whose shadow's score is
+not finite are counted and left out of windows and evidence. Inputs that are kept are bounded in
+bytes, whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -46,24 +47,23 @@ __all__ = ["Alert", "Alerts", "Watch"]
 
 _log = logging.getLogger("laconic.serve.watch")
 _KEPT = 200
-"""Alerts, and findings, in a report."""
-"""Alerts, and findings, in a report."""
+"""Most alerts, and most findings, that a report has."""
 
 _GATHER_S = 0.02
-"""Requests of this time are looked at together: numpy costs the same for one and for fifty."""
+"""Seconds over which requests are gathered: numpy takes as long for one as for fifty."""
 _MOST_AT_ONCE = 1024
 _REST = 9.0
-"""Pauses, in multiples of the work before: a tenth of a core at most, and of the interpreter that all threads share."""
+"""Pause after each piece of work, in multiples of its time: the watch takes a tenth of a core."""
 _NICENESS = 10
 _MOST_WAITING_BYTES = 64 << 20
 _MOST_SAMPLE_BYTES = 64 << 10
-"""Bytes of inputs that windows, evidence and reference, which count samples, may keep for each sample."""
+"""Most bytes of inputs that may be kept for each sample."""
 Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One figure of one part, at the moment it exceeded its limit."""
+    """A figure of a part, at the moment when it exceeded its limit."""
 
     unix_s: float
     figure: str
@@ -71,11 +71,11 @@ class Alert:
     value: float
     limit: float
     request: int
-    """How many requests the watch had been shown by then."""
+    """Number of requests that the watch had seen by then."""
 
 
 class Alerts:
-    """An alert is raised when a figure exceeds its limit, and again only after it was within it."""
+    """Alerts are raised when a figure exceeds its limit, and again only after it was within it."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -83,7 +83,10 @@ class Alerts:
         self._history: deque[Alert] = deque(maxlen=_KEPT)
 
     def judge(self, figure: str, part: str, value: float, limit: float, request: int) -> bool:
-        """Take a figure; whether this is a new alert. NaN is no figure: nothing begins with it, and nothing ends."""
+        """Compare a figure with its limit; return whether there is a new alert.
+
+        NaN is no figure: it neither raises an alert nor ends one.
+        """
         key = (figure, part)
         self._metrics.drift.labels(figure, part).set(value)
         if math.isnan(value):
@@ -102,7 +105,7 @@ class Alerts:
         return True
 
     def report(self) -> dict[str, Any]:
-        """Alerts that last, and the latest ones."""
+        """Return the alerts that last, and the latest ones."""
         return {
             "active": [asdict(alert) for alert in list(self._active.values())],
             "alerts": [asdict(alert) for alert in list(self._history)],
@@ -115,16 +118,19 @@ class _Seen:
     live_B: Scores
     sampled: bool
     scored: ScoredRequest | None
-    """What waits for labels; None where the client got no scores."""
+    """Scores that wait for labels; None where the client got no scores."""
 
     @property
     def bytes(self) -> int:
-        """Memory of the inputs."""
+        """Bytes of the inputs."""
         return self.query.dense_BF.nbytes + self.query.ids_L.nbytes + self.query.lengths_TB.nbytes
 
 
 class Watch:
-    """``observe``, ``label`` and ``report`` return at once; ``switch`` is called in the watch's thread."""
+    """The watch of one engine; ``switch`` is called in its thread, with the engine to answer next.
+
+    ``observe``, ``label`` and ``report`` return at once.
+    """
 
     def __init__(
         self, engine: Engine, settings: Watching, metrics: Metrics, switch: Callable[[Engine], None]
@@ -154,7 +160,7 @@ class Watch:
         self._thread.start()
 
     def observe(self, name: str, query: Query, live_B: Scores) -> None:
-        """Show a request and its scores."""
+        """Show the watch a request and its scores."""
         self._requests += 1
         if not query.samples:
             return
@@ -163,25 +169,25 @@ class Watch:
         scored = None if strange else self._outcomes.remember(name, live_B)
         seen = _Seen(query, live_B, self._random.random() < self._settings.share, scored)
         with self._lock:
-            room = self._has_room(seen)
-            if room:
+            fits = self._fits(seen)
+            if fits:
                 self._queue.append(seen)
                 self._waiting += query.samples
                 self._waiting_bytes += seen.bytes
-        if room:
+        if fits:
             self._work.set()
         else:
             self._dropped += 1
             self._metrics.watch_dropped.inc()
 
     def label(self, labels: list[tuple[str, Scores]]) -> dict[str, int]:
-        """Show outcomes of earlier requests; how many were matched."""
+        """Show the watch labels of earlier requests; return how many requests were matched."""
         matched = self._outcomes.label(labels)
         self._work.set()
         return matched
 
     def report(self) -> dict[str, Any]:
-        """Say what was seen, as a tree that JSON can have."""
+        """Return what was seen, as values that JSON has."""
         scores, entropy = self._scores.figures(), self._outcomes.figures()
         report = {
             "state": self._state(),
@@ -196,15 +202,15 @@ class Watch:
             "lowered": list(self._live.lowered),
             **self._alerts.report(),
         }
-        return {key: finite(part) for key, part in report.items()}
+        return {key: finite(value) for key, value in report.items()}
 
     async def closed(self) -> None:
-        """End the thread; what waits is dropped."""
+        """End the thread; requests that wait are dropped."""
         self._closing = True
         self._work.set()
         await asyncio.to_thread(self._thread.join)
 
-    def _has_room(self, seen: _Seen) -> bool:
+    def _fits(self, seen: _Seen) -> bool:
         return (
             self._trouble is None
             and seen.bytes <= seen.query.samples * _MOST_SAMPLE_BYTES
@@ -270,9 +276,9 @@ class Watch:
         self._sampled += query.samples
         self._metrics.watched.inc(query.samples)
         ends = np.cumsum([seen.query.samples for seen in sampled])[:-1]
-        for seen, part_B in zip(sampled, np.split(shadow_B, ends), strict=True):
+        for seen, own_B in zip(sampled, np.split(shadow_B, ends), strict=True):
             if seen.scored is not None:
-                self._outcomes.add_shadow(seen.scored, part_B)
+                self._outcomes.add_shadow(seen.scored, own_B)
         finite_B = np.isfinite(shadow_B)
         strange = int(np.count_nonzero(~finite_B))
         self._shadow_not_finite += strange
@@ -310,12 +316,12 @@ class Watch:
             self._settle(self._shadow)
 
     def _settle_again(self, shadow: Engine) -> bool:
-        """Whether an alert that lasts deserves another look: what it was raised for need not be what it lasts for."""
+        """Whether to settle an alert that lasts once more: its cause may have changed since."""
         lately = self._since_settled < self._settings.window
         return self._settings.switching and self._live is not shadow and not lately
 
     def _settle(self, shadow: Engine) -> None:
-        """Find out which part it is, and answer with a better one from now on."""
+        """Find the part to blame, and let an engine without its harm answer from now on."""
         self._since_settled = 0
         query = merged([query for query, _ in self._evidence])
         evidence = Evidence(*query.features(), np.concatenate([s_B for _, s_B in self._evidence]))
