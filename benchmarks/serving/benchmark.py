@@ -38,11 +38,11 @@ from benchmarks.timing import Times, one_core, one_thread, time_calls
 from laconic import kernels
 from laconic.quantize.formats import (
     Artifact,
-    LayerChoice,
+    LayerPrecision,
     ModelShape,
     Recipe,
     RowFormat,
-    TableChoice,
+    TablePrecision,
     TrainedModel,
     quantize_rows,
 )
@@ -217,8 +217,8 @@ def _contender(trained: TrainedModel, packed: dict[str, Tensor]) -> LoadedEngine
     recipe = Recipe.uniform(
         trained.features.table_names,
         trained.shape.layer_names(),
-        table=TableChoice(format=RowFormat.INT4),
-        layer=LayerChoice(kind="int8_dynamic"),
+        table=TablePrecision(format=RowFormat.INT4),
+        layer=LayerPrecision(kind="int8_dynamic"),
     )
     layers = quantize_layers(trained, recipe)
     return engine_contender(Artifact(trained.shape, trained.features, recipe, packed, layers))

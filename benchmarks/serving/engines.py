@@ -83,7 +83,7 @@ class _TorchModel(nn.Module):
         self.tables = nn.ParameterList(
             nn.Parameter(trained.tables[name], requires_grad=False) for name in trained.features.table_names
         )
-        self.dense = trained.dense_part()
+        self.dense = trained.dense_model()
 
     def forward(self, dense_BF: Tensor, ids_TB: Tensor) -> Tensor:
         rows = [nn.functional.embedding(ids_TB[t], table) for t, table in enumerate(self.tables)]
@@ -171,7 +171,7 @@ def _int8_graph(trained: TrainedModel) -> bytes:
         )
     layers = {
         name: (layer.weight.detach().numpy(), layer.bias.detach().numpy())
-        for name, layer in linear_layers(trained.dense_part()).items()
+        for name, layer in linear_layers(trained.dense_model()).items()
     }
     model = dlrm_graph(graph, trained.shape, rows, layers, tables)
     logging.getLogger().setLevel(logging.ERROR)  # its tool advises on the root logger

@@ -34,8 +34,8 @@ from laconic.quantize.formats import (
     ModelShape,
     Recipe,
     RowFormat,
-    TableChoice,
     TableFeature,
+    TablePrecision,
     TrainedModel,
     quantize_model,
     read_artifact,
@@ -181,7 +181,7 @@ def _random_artifact(folder: Path) -> Path:
     )
     tables = {name: torch.randn(count, shape.dim) * 0.1 for name, count in rows.items()}
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
-    recipe = Recipe.uniform(rows, shape.layer_names(), table=TableChoice(format=RowFormat.INT8))
+    recipe = Recipe.uniform(rows, shape.layer_names(), table=TablePrecision(format=RowFormat.INT8))
     write_artifact(folder, quantize_model(model, recipe), shadow=model)
     return folder
 

@@ -1,4 +1,4 @@
-"""Without a package that a command needs: one line with the remedy, whichever command and package it is."""
+"""A command that lacks a package says in one line what to install, whatever the package is."""
 
 from __future__ import annotations
 

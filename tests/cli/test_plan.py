@@ -200,7 +200,7 @@ class _Both:
 
 
 def deviation(folder, file, *overrides):
-    """How far the bytes of an epoch are from what a plan predicts, as ``laconic train --plan`` looks at it."""
+    """Return how far the bytes of an epoch are from a plan's, as ``laconic train --plan`` does."""
     settings = load(folder / "run.toml", RunSettings, overrides=overrides)
     source = open_source(settings.data)
     placement = make_placement(settings, source.schema, 2, file)

@@ -104,8 +104,8 @@ def test_counters_show_the_bytes_of_this_run_alone(pair, rate):
     size = 4_000_000
     for _ in range(2):
         result = pair.run(python(TRANSFER), env={"SIZE": str(size)}, timeout_s=PATIENCE_S).check()
-        # 66 bytes of headers for every 1448 of payload, at most; a busy machine sends a few packets again; and far
-        # less than the bytes of two runs
+        # Headers are at most 66 bytes for every 1448 of payload. A busy machine sends a few packets
+        # again, but far less than the bytes of a second run.
         most = 1.3 * size * 1514 / 1448 + 20_000
         assert size <= result.hosts[1].bytes_sent <= most
         assert size <= result.hosts[0].bytes_received <= most

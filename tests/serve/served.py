@@ -20,12 +20,12 @@ from laconic.lookups import Lookups
 from laconic.quantize.formats import (
     DenseFeature,
     Features,
-    LayerChoice,
+    LayerPrecision,
     ModelShape,
     Recipe,
     RowFormat,
-    TableChoice,
     TableFeature,
+    TablePrecision,
     TrainedModel,
     quantize_model,
     write_artifact,
@@ -60,9 +60,9 @@ def write_small_artifact(
 ) -> TrainedModel:
     """Int8 tables, fp32 layers but for one."""
     model = small_model(seed)
-    recipe = Recipe.uniform(ROWS, model.shape.layer_names(), table=TableChoice(format=RowFormat.INT8))
-    recipe.layers["top.0"] = LayerChoice(kind="bf16")
-    write_artifact(folder, quantize_model(model, recipe, metrics=metrics), shadow=model)
+    recipe = Recipe.uniform(ROWS, model.shape.layer_names(), table=TablePrecision(format=RowFormat.INT8))
+    recipe.layers["top.0"] = LayerPrecision(kind="bf16")
+    write_artifact(folder, dataclasses.replace(quantize_model(model, recipe), metrics=metrics), shadow=model)
     return model
 
 
@@ -154,7 +154,10 @@ class Running:
 
 @contextmanager
 def running(load, token: str | None = None, **settings: Any):
-    """Serve in a thread; ``load`` makes a engine. Nothing is refused because this machine is busy with other things."""
+    """Serve in a thread; ``load`` makes an engine.
+
+    Deadlines are long, so that no request is refused because this machine is busy.
+    """
     settings["batching"] = {"deadline_ms": 1e3 * PATIENCE_S, **settings.get("batching", {})}
     heard: queue.Queue[Any] = queue.Queue()
 
@@ -201,7 +204,10 @@ def held(folder: Path, go: threading.Event):
 
 
 def damage(engine: Engine, table: str, rng: np.random.Generator) -> None:
-    """Give a table other codes in the memory of the engine, as failing memory would; the files stay as they are."""
+    """Give a table other codes in the engine's memory, as failing memory would.
+
+    The files stay as they are.
+    """
     artifact = engine.artifact
     rows = artifact.tables[table].clone()
     codes = rows.numpy()[:, : artifact.shape.dim]

@@ -10,7 +10,14 @@ import torch
 
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quantize.formats import LayerChoice, Recipe, TableChoice, observe, quantize_model, write_artifact
+from laconic.quantize.formats import (
+    LayerPrecision,
+    Recipe,
+    TablePrecision,
+    observe,
+    quantize_model,
+    write_artifact,
+)
 from laconic.quantize.formats.rows import dequantize_rows
 from laconic.serve import Engine
 from tests.quantize.formats.models import samples_for, trained_model
@@ -27,8 +34,8 @@ def engine_of(trained, *, table="fp32", layer="fp32", **named):
     recipe = Recipe.uniform(
         trained.features.table_names,
         trained.shape.layer_names(),
-        table=TableChoice(format=table),
-        layer=LayerChoice(kind=layer),
+        table=TablePrecision(format=table),
+        layer=LayerPrecision(kind=layer),
     )
     observed = observe(trained, [samples_for(trained, 100)])
     return Engine(quantize_model(trained, recipe, observed), **named)
@@ -38,7 +45,7 @@ def engine_of(trained, *, table="fp32", layer="fp32", **named):
 def test_in_fp32_it_computes_what_torch_does(shape):
     trained = trained_model(**shape)
     dense_BF, lookups = samples_for(trained, 37)
-    logits_B = trained.logits(trained.dense_part(), dense_BF, lookups).numpy()
+    logits_B = trained.logits(trained.dense_model(), dense_BF, lookups).numpy()
     engine = engine_of(trained)
     np.testing.assert_allclose(engine.logits(dense_BF.numpy(), lookups), logits_B, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(
@@ -67,7 +74,7 @@ def test_a_score_that_overflowed_is_not_a_number_and_others_stay_what_they_are(k
 def test_in_low_precision_it_ranks_as_in_fp32(shape, layer):
     trained = trained_model(**shape)
     dense_BF, lookups = samples_for(trained, 200)
-    exact_B = trained.logits(trained.dense_part(), dense_BF, lookups).numpy()
+    exact_B = trained.logits(trained.dense_model(), dense_BF, lookups).numpy()
     logits_B = engine_of(trained, table="int8", layer=layer).logits(dense_BF.numpy(), lookups)
     assert np.corrcoef(exact_B, logits_B)[0, 1] > 0.98
 
@@ -83,7 +90,7 @@ def test_tables_in_low_precision_are_restored_rows(format):
         for name, table in engine.artifact.tables.items()
     }
     trained.tables.update(restored)
-    expected = trained.logits(trained.dense_part(), dense_BF, lookups).numpy()
+    expected = trained.logits(trained.dense_model(), dense_BF, lookups).numpy()
     np.testing.assert_allclose(engine.logits(dense_BF.numpy(), lookups), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -146,7 +153,7 @@ def test_what_is_raised_to_fp32_is_exact_and_leaves_the_engine_as_it_is(tmp_path
         seen.append(raised.logits(dense, lookups))
     assert all(not np.array_equal(one, before) for before, one in pairwise(seen))
     assert raised.lowered == ()
-    exact = trained.logits(trained.dense_part(), dense_BF, lookups).numpy()
+    exact = trained.logits(trained.dense_model(), dense_BF, lookups).numpy()
     np.testing.assert_allclose(seen[-1], exact, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(engine.shadow().logits(dense, lookups), seen[-1])
     np.testing.assert_array_equal(engine.logits(dense, lookups), low)

@@ -8,7 +8,14 @@ import torch
 
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
-from laconic.quantize.formats import Features, LayerChoice, Recipe, TableChoice, TrainedModel, quantize_model
+from laconic.quantize.formats import (
+    Features,
+    LayerPrecision,
+    Recipe,
+    TablePrecision,
+    TrainedModel,
+    quantize_model,
+)
 from laconic.serve import Engine
 from tests.quantize.formats.models import trained_model
 
@@ -24,8 +31,8 @@ def artifact_of(formats, dense=3, layer="bf16"):
     )
     names = trained.features.table_names
     recipe = Recipe(
-        tables={name: TableChoice(format=format) for name, format in zip(names, formats, strict=True)},
-        layers=dict.fromkeys(trained.shape.layer_names(), LayerChoice(kind=layer)),
+        tables={name: TablePrecision(format=format) for name, format in zip(names, formats, strict=True)},
+        layers=dict.fromkeys(trained.shape.layer_names(), LayerPrecision(kind=layer)),
     )
     return quantize_model(trained, recipe)
 

@@ -1,4 +1,4 @@
-"""Raw values get the scores that the trainer gives the same samples, whichever way they became features."""
+"""Raw values get the scores that the trainer gives the samples, however they became features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from laconic.config import parse
 from laconic.data import open_source
 from laconic.data.prepare import RawLogs, prepare
 from laconic.errors import ConfigError, FormatError
-from laconic.quantize.formats import Recipe, TableChoice, quantize_model, read_artifact, write_artifact
+from laconic.quantize.formats import Recipe, TablePrecision, quantize_model, read_artifact, write_artifact
 from laconic.quantize.search.run import refresh
 from laconic.quantize.search.workbench import make_workbench
 from laconic.serve import Engine
@@ -78,7 +78,7 @@ out = "{out}"
 
 
 def raw_table():
-    """Times in seconds, which float32 cannot hold; texts, bags and integers; nulls among all of them."""
+    """Return times in seconds, which float32 cannot hold, texts, bags and integers, with nulls."""
     draw = np.random.default_rng(5)
 
     def some(values, null=0.05):
@@ -104,7 +104,7 @@ def raw_table():
 
 @dataclass
 class World:
-    """A trained run, the raw inputs of its evaluation samples, and what the trainer says of them."""
+    """A trained run, the raw inputs of its evaluation samples, and the trainer's logits of them."""
 
     folder: object
     inputs: list[dict]
@@ -238,7 +238,7 @@ def test_a_refreshed_artifact_scores_raw_values_within_its_budget(worlds, artifa
     source = open_source(run_settings(here.folder).data)
     bench = make_workbench(trained, source, most=EVAL, seed=0, tell=lambda *_: None)
     recipe = Recipe.uniform(
-        trained.features.table_names, trained.shape.layer_names(), table=TableChoice(format="int8")
+        trained.features.table_names, trained.shape.layer_names(), table=TablePrecision(format="int8")
     )
     old = replace(read_artifact(artifacts(name)), recipe=recipe)
     refreshed = refresh(bench, old, budget, lambda *_: None)

@@ -35,7 +35,7 @@ def send(server, rng, requests, **shift):
 
 
 def send_until_alert(server, rng, figures, **shift):
-    """Send until there is an alert of one of these figures; the report, and the requests it took."""
+    """Send until one of these figures has an alert; return the report and its requests."""
     before = server.watch()["requests"]
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -148,7 +148,7 @@ def test_labels_find_their_requests_and_are_judged(artifact):
 
 
 def overflowing(samples):
-    """One sample many times, whose dense features are finite, and whose score is not: weights make infinities of them."""
+    """Return one sample many times: its dense features are finite, its score is not."""
     one = Question.draw(np.random.default_rng(0), 1)
     ids = {name: np.tile(ids_L, samples) for name, ids_L in one.ids.items()}
     dense_BF = np.full((samples, one.dense_BF.shape[1]), 3e38, np.float32)
@@ -183,7 +183,7 @@ def test_after_scores_that_are_no_numbers_real_harm_still_switches(artifact):
 
 
 def looked_at(watch, rng, live):
-    """Show one request with these scores, and let the watch, whose thread has ended, look at it here and now."""
+    """Show one request with these scores to a watch whose thread has ended, and let it look."""
     question = Question.draw(rng, 64)
     ones_B = np.ones(64, np.int64)
     lengths_TB = np.stack([question.lengths_B if name == "tags" else ones_B for name in ROWS])
@@ -194,7 +194,7 @@ def looked_at(watch, rng, live):
 
 
 def test_an_alert_that_led_to_nothing_does_not_hide_later_harm(artifact):
-    """Scores that are wrong once, for whatever reason, raise an alert; the model itself goes wrong while it lasts."""
+    """Scores that are wrong once raise an alert; the model itself goes wrong while it lasts."""
     engine = load_from(artifact)()
     rng, switched = np.random.default_rng(13), []
     settings = Watching(share=1.0, window=64, least=64, difference=10, calibration=1e9)  # harm alone counts
@@ -270,7 +270,7 @@ def test_remembered_scores_are_bounded_and_the_oldest_leave():
 
 
 def test_harm_is_the_loss_that_labels_would_show():
-    """Cross entropy under labels drawn from the shadow, less that of the shadow, is the divergence."""
+    """With labels drawn from the shadow, cross entropy exceeds the shadow's by the divergence."""
     rng = np.random.default_rng(7)
     s = rng.beta(1, 3, 200_000).astype(np.float32)
     p = np.clip(s + rng.normal(0, 0.05, s.size), 0.01, 0.99).astype(np.float32)

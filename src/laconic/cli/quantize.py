@@ -206,7 +206,7 @@ def _table(result: QuantizeResult) -> Table:
     shown = plain_table("table, layer", "precision", *figures, "next in line", right=figures)
     shown.columns[-1].style = "dim"
     for part in result.parts:
-        choice = part.choice
+        choice = part.precision
         shown.add_row(
             Text(part.name),
             choice.label,
@@ -237,11 +237,12 @@ def _debug(options: _Options, what: Path) -> None:
 
 
 def _artifact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artifact:
+    from laconic.config import load
     from laconic.quantize.formats import Recipe, read_artifact
     from laconic.quantize.search.search import Drafts
 
     if not what.is_dir():
-        return Drafts(bench.trained, bench.observed, tell).artifact(Recipe.load(what))
+        return Drafts(bench.trained, bench.observed, tell).artifact(load(what, Recipe))
     artifact = read_artifact(what)
     if (artifact.shape, artifact.features.table_names) != (
         bench.trained.shape,

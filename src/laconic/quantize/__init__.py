@@ -1,1 +1,5 @@
-"""Models in low precision: ``formats`` that the server reads, and the ``search`` that chooses them."""
+"""Models in low precision: ``laconic quantize``.
+
+Begin with ``formats``: how tables and layers are stored, and the artifact that a server reads. The
+``search`` chooses a precision for each of them, within a budget of accuracy.
+"""

@@ -201,10 +201,12 @@ def _choices(result: QuantizeResult) -> str:
         [
             escape(part.name),
             cell(NONE if part.rows is None else f"{part.rows:,}"),
-            escape(part.choice.label),
-            cell(bytes_text(part.choice.bytes), times(ratio(part.candidates[0].bytes, part.choice.bytes))),
-            cell(change(part.choice.us, 1)),
-            _harm_cell(part.choice.harm),
+            escape(part.precision.label),
+            cell(
+                bytes_text(part.precision.bytes), times(ratio(part.candidates[0].bytes, part.precision.bytes))
+            ),
+            cell(change(part.precision.us, 1)),
+            _harm_cell(part.precision.harm),
             f"<small>{escape(part.reason)}</small>",
         ]
         for part in result.parts

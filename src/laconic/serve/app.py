@@ -129,7 +129,7 @@ class _Routes:
         return Response()
 
     async def ready(self, _request: Request) -> Response:
-        """Answer 200 while requests are welcome, else 503: before the model is there, after a stop."""
+        """Answer 200 while requests are welcome; 503 before the model is there and after a stop."""
         return Response(status_code=200 if self._repository.ready else 503)
 
     async def model_ready(self, request: Request) -> Response:

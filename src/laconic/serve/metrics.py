@@ -62,7 +62,7 @@ class Metrics:
         )
         self.watch_not_finite = Counter(
             "laconic_watch_not_finite",
-            "Samples of which the shadow's score is no finite number; no figure has them",
+            "Samples whose shadow's score is not finite; no figure has them",
             registry=registry,
         )
         self.drift = Gauge(

@@ -41,7 +41,7 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     trained = TrainedModel(
         shape, features, tables, {name: value.clone() for name, value in dense["model"].items()}, vocabularies
     )
-    trained.dense_part()  # raises where the weights are of another model
+    trained.dense_model()  # raises where the weights are of another model
     return trained
 
 

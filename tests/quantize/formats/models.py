@@ -8,11 +8,11 @@ from laconic.lookups import Lookups
 from laconic.quantize.formats import (
     DenseFeature,
     Features,
-    LayerChoice,
+    LayerPrecision,
     ModelShape,
     Recipe,
-    TableChoice,
     TableFeature,
+    TablePrecision,
     TrainedModel,
 )
 
@@ -51,8 +51,12 @@ def samples_for(trained: TrainedModel, samples: int, seed=0, longest=4):
     return dense_BF, Lookups(torch.cat(ids), offsets, trained.shape.tables)
 
 
-def with_choices(recipe: Recipe, **choices: TableChoice | LayerChoice) -> Recipe:
-    """Return the recipe with other choices; ``with_choices(recipe, **{"top.0": ...})`` for names with a point."""
-    tables = {name: choice for name, choice in choices.items() if isinstance(choice, TableChoice)}
-    layers = {name: choice for name, choice in choices.items() if isinstance(choice, LayerChoice)}
+def with_precisions(recipe: Recipe, **precisions: TablePrecision | LayerPrecision) -> Recipe:
+    """Return the recipe with other precisions, by name: ``**{"top.0": LayerPrecision(...)}``."""
+    tables = {
+        name: precision for name, precision in precisions.items() if isinstance(precision, TablePrecision)
+    }
+    layers = {
+        name: precision for name, precision in precisions.items() if isinstance(precision, LayerPrecision)
+    }
     return Recipe(tables={**recipe.tables, **tables}, layers={**recipe.layers, **layers})

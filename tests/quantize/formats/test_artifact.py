@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import (
-    LayerChoice,
+    LayerPrecision,
     Recipe,
-    TableChoice,
+    TablePrecision,
     observe,
     quantize_model,
     read_artifact,
@@ -24,7 +24,7 @@ from laconic.quantize.formats import (
 )
 from laconic.quantize.formats.artifact import _digest, _file_digest
 from laconic.quantize.formats.features import Histogram, Population
-from tests.quantize.formats.models import samples_for, trained_model, with_choices
+from tests.quantize.formats.models import samples_for, trained_model, with_precisions
 
 HUGE = json.dumps(
     {"tables.c.0": {"dtype": "U8", "shape": [2**40, 12], "data_offsets": [0, 12 * 2**40]}}
@@ -41,16 +41,16 @@ def artifact(trained):
     names = trained.features.table_names
     recipe = Recipe(
         tables={
-            names[0]: TableChoice(format="int4", ranges="greedy"),
-            names[1]: TableChoice(format="int8"),
-            names[2]: TableChoice(format="fp16"),
+            names[0]: TablePrecision(format="int4", ranges="greedy"),
+            names[1]: TablePrecision(format="int8"),
+            names[2]: TablePrecision(format="fp16"),
         },
-        layers=dict.fromkeys(trained.shape.layer_names(), LayerChoice(kind="int8_dynamic")),
+        layers=dict.fromkeys(trained.shape.layer_names(), LayerPrecision(kind="int8_dynamic")),
     )
-    static = LayerChoice(kind="int8_static", equalized=True, ranges="l2")
-    recipe = with_choices(recipe, **{"top.0": static, "logit": LayerChoice(kind="bf16")})
+    static = LayerPrecision(kind="int8_static", equalized=True, ranges="l2")
+    recipe = with_precisions(recipe, **{"top.0": static, "logit": LayerPrecision(kind="bf16")})
     observed = observe(trained, [samples_for(trained, 100)])
-    return quantize_model(trained, recipe, observed, metrics={"ne": 0.81})
+    return replace(quantize_model(trained, recipe, observed), metrics={"ne": 0.81})
 
 
 @pytest.fixture
@@ -123,6 +123,7 @@ def test_a_folder_with_the_spelling_of_before_is_read():
     before = read_artifact(Path(__file__).parents[2] / "golden" / "artefact")
     assert before.recipe.layers["top.0"].equalized
     assert before.metrics == {"ne": 0.81}
+    assert re.fullmatch("[0-9a-f]{12}", before.version)
 
 
 def test_the_shadow_is_the_model_in_fp32(folder, trained):

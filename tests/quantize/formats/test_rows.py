@@ -43,7 +43,8 @@ def test_every_value_is_within_a_code_of_itself_or_clipped_for_a_smaller_error(
     elif rows and ranges is Ranges.MINMAX:
         extent_R = x_RD.amax(dim=1) - x_RD.amin(dim=1)
         step_R = extent_R / (2**format.bits - 1)
-        # half a step; bias and scale in float16 are off by 2^-11 of themselves, or 2^-25; the top code by as many scales
+        # The error is half a step. Bias and scale in float16 are off by 2^-11 of themselves, or by
+        # 2^-25, and the top code multiplies the error of the scale.
         rounding_R = x_RD.abs().amax(dim=1) * 2**-10 + extent_R * 2**-10 + 2**-24 * 2**format.bits
         if format is RowFormat.INT8:
             rounding_R = x_RD.abs().amax(dim=1) * 2**-20 + 1e-8

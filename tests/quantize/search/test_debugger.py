@@ -6,11 +6,11 @@ import math
 
 import torch
 
-from laconic.quantize.formats import Recipe, RowFormat, TableChoice, quantize_model
+from laconic.quantize.formats import Recipe, RowFormat, TablePrecision, quantize_model
 from laconic.quantize.search.debugger import debug
 from laconic.quantize.search.run import refresh
 from laconic.quantize.search.workbench import joined
-from tests.quantize.formats.models import with_choices
+from tests.quantize.formats.models import with_precisions
 
 
 def exact(trained):
@@ -31,7 +31,7 @@ def test_a_model_in_fp32_has_nothing_to_say(bench):
 
 def test_the_part_that_hurts_comes_first(bench):
     trained = bench.trained
-    recipe = with_choices(exact(trained), c1=TableChoice(format=RowFormat.INT2))
+    recipe = with_precisions(exact(trained), c1=TablePrecision(format=RowFormat.INT2))
     found = debug(trained, quantize_model(trained, recipe), bench.halves.search, quiet)
     worst, *others = found.parts
     assert (worst.part.name, worst.precision) == ("c1", "int2 minmax")
@@ -64,7 +64,7 @@ def test_a_row_that_was_damaged_is_named_with_its_samples(bench):
 
 def test_a_recipe_that_holds_is_applied_to_a_new_snapshot(bench):
     artifact = quantize_model(
-        bench.trained, with_choices(exact(bench.trained), c1=TableChoice(format=RowFormat.INT8))
+        bench.trained, with_precisions(exact(bench.trained), c1=TablePrecision(format=RowFormat.INT8))
     )
     refreshed = refresh(bench, artifact, 0.01, quiet)
     assert refreshed.within
@@ -75,7 +75,7 @@ def test_a_recipe_that_holds_is_applied_to_a_new_snapshot(bench):
 
 
 def test_a_recipe_that_breaks_the_budget_is_refused_with_the_part_that_does(bench):
-    recipe = with_choices(exact(bench.trained), c0=TableChoice(format=RowFormat.INT2))
+    recipe = with_precisions(exact(bench.trained), c0=TablePrecision(format=RowFormat.INT2))
     refreshed = refresh(bench, quantize_model(bench.trained, recipe), 1e-6, quiet)
     assert not refreshed.within
     assert refreshed.offenders[0].part.name == "c0"

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from laconic.quantize.formats import (
-    LayerChoice,
+    LayerPrecision,
     Ranges,
     Recipe,
     RowFormat,
-    TableChoice,
+    TablePrecision,
     observe,
     quantize_model,
 )
@@ -27,7 +27,7 @@ from laconic.quantize.search.candidates import (
 from laconic.quantize.search.probe import EmulatedModel, Probe
 from laconic.quantize.search.workbench import thinned
 from laconic.serve import Engine
-from tests.quantize.formats.models import with_choices
+from tests.quantize.formats.models import with_precisions
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +39,21 @@ def mixed(bench):
     """A recipe with something of everything."""
     names, layers = bench.trained.features.table_names, bench.trained.shape.layer_names()
     chosen = [
-        Candidate(ModelPart("table", name), choice)
-        for name, choice in zip(names, TABLE_CANDIDATES[2::3], strict=False)
+        Candidate(ModelPart("table", name), precision)
+        for name, precision in zip(names, TABLE_CANDIDATES[2::3], strict=False)
     ]
     return recipe_of(
         chosen
         + [
-            Candidate(ModelPart("layer", name), choice)
-            for name, choice in zip(layers, LAYER_CANDIDATES[1:], strict=False)
+            Candidate(ModelPart("layer", name), precision)
+            for name, precision in zip(layers, LAYER_CANDIDATES[1:], strict=False)
         ]
     )
 
 
 def test_every_candidate_has_a_name_of_its_own():
-    for choices in (TABLE_CANDIDATES, LAYER_CANDIDATES):
-        labels = [Candidate(ModelPart("table", "t"), choice).label for choice in choices]
+    for precisions in (TABLE_CANDIDATES, LAYER_CANDIDATES):
+        labels = [Candidate(ModelPart("table", "t"), precision).label for precision in precisions]
         assert len(set(labels)) == len(labels)
         assert labels[0] == "fp32"
 
@@ -61,7 +61,7 @@ def test_every_candidate_has_a_name_of_its_own():
 def test_a_candidate_alone_is_a_recipe_with_one_choice(bench, probe):
     exact = Recipe.uniform(probe.names, bench.trained.shape.layer_names())
     for candidate in candidates(probe.names, bench.trained.shape.layer_names()):
-        recipe = with_choices(exact, **{candidate.part.name: candidate.choice})
+        recipe = with_precisions(exact, **{candidate.part.name: candidate.precision})
         assert torch.equal(probe.logits_with(candidate), probe.logits(recipe)), candidate
 
 
@@ -72,7 +72,7 @@ def test_candidates_leave_no_trace(bench, probe):
     exact = Recipe.uniform(probe.names, bench.trained.shape.layer_names())
     assert torch.equal(probe.logits(exact), before_B)
     part = ModelPart("table", probe.names[0])
-    assert torch.equal(probe.logits_with(Candidate(part, TableChoice())), before_B)
+    assert torch.equal(probe.logits_with(Candidate(part, TablePrecision())), before_B)
 
 
 def test_an_artifact_gives_what_its_recipe_was_measured_with(bench, probe):
@@ -88,8 +88,8 @@ def test_the_engine_computes_what_is_emulated(bench, kind):
     recipe = Recipe.uniform(
         names,
         layers,
-        table=TableChoice(format=RowFormat.INT4, ranges=Ranges.GREEDY),
-        layer=LayerChoice(kind=kind, equalized=kind.startswith("int8")),
+        table=TablePrecision(format=RowFormat.INT4, ranges=Ranges.GREEDY),
+        layer=LayerPrecision(kind=kind, equalized=kind.startswith("int8")),
     )
     artifact = quantize_model(bench.trained, recipe, bench.observed)
     scorer = Probe(bench.trained, thinned(bench.halves.verification, 500), bench.observed)
@@ -113,9 +113,9 @@ def test_a_cross_network_is_probed_alike(bench):
     exact = Recipe.uniform(probe.names, shape.layer_names())
     assert {name.split(".")[0] for name in shape.layer_names()} == {"bottom", "cross", "deep", "logit"}
     for name in shape.layer_names():
-        candidate = Candidate(ModelPart("layer", name), LayerChoice(kind="int8_static", equalized=True))
+        candidate = Candidate(ModelPart("layer", name), LayerPrecision(kind="int8_static", equalized=True))
         changed_B = probe.logits_with(candidate)
-        assert torch.equal(changed_B, probe.logits(with_choices(exact, **{name: candidate.choice})))
+        assert torch.equal(changed_B, probe.logits(with_precisions(exact, **{name: candidate.precision})))
         assert not torch.equal(changed_B, probe.exact_B)
     engine = Engine(quantize_model(trained, exact))
     served_B = torch.cat([torch.from_numpy(engine.logits(s.dense_BF.numpy(), s.lookups)) for s in batches])

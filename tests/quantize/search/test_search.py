@@ -9,7 +9,7 @@ import pytest
 from laconic.errors import PlanError
 from laconic.quantize.search.choose import choose, harm_figures, pareto
 from laconic.quantize.search.probe import Probe
-from laconic.quantize.search.search import Drafts, Half, score, search
+from laconic.quantize.search.search import Drafts, Half, search
 from laconic.quantize.search.sensitivity import MeasurementFile, measure_candidates
 
 pytest.importorskip("scipy")
@@ -31,7 +31,7 @@ def parts(bench, tmp_path_factory):
 
 
 def with_harm(parts, factor):
-    """The same measurements, as if harm were so many times larger."""
+    """Return the same measurements with ``factor`` times the harm."""
 
     def changed(harm):
         return replace(harm, expected=harm.expected * factor, measured=-1.0, measured_se=0.0)
@@ -41,7 +41,7 @@ def with_harm(parts, factor):
 
 def test_what_is_found_is_within_the_budget_on_unseen_samples(parts, halves):
     found = search(parts, 0.001, "size", *halves)
-    again = score(halves[1], found.chosen.recipe)
+    again = halves[1].score(found.chosen.recipe)
     assert again.harm == found.verified.harm
     assert again.harm.within(0.001)
     assert found.chosen.harm <= 0.001
@@ -50,7 +50,7 @@ def test_what_is_found_is_within_the_budget_on_unseen_samples(parts, halves):
 
 
 def test_a_combination_that_harms_more_than_predicted_is_backed_off_from(parts, halves):
-    budget = score(halves[0], choose(parts, 10.0, "size").recipe).harm.expected / 2
+    budget = halves[0].score(choose(parts, 10.0, "size").recipe).harm.expected / 2
     found = search(with_harm(parts, 0.05), budget, "size", *halves)
     first, *_, last = found.attempts
     assert max(first.search.measured, first.search.expected) > budget

@@ -9,7 +9,7 @@ from laconic.quantize.search.candidates import candidates
 from laconic.quantize.search.probe import Probe
 from laconic.quantize.search.sensitivity import MeasurementFile, measure_candidates, stored_bytes
 from laconic.quantize.search.workbench import thinned
-from tests.quantize.formats.models import with_choices
+from tests.quantize.formats.models import with_precisions
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_bytes_are_those_of_the_artifact(bench):
         if candidate.part.name not in ("c1", "top.0"):
             continue
         recipe = Recipe.uniform(trained.features.table_names, trained.shape.layer_names())
-        recipe = with_choices(recipe, **{candidate.part.name: candidate.choice})
+        recipe = with_precisions(recipe, **{candidate.part.name: candidate.precision})
         artifact = quantize_model(trained, recipe, bench.observed)
         if candidate.part.kind == "table":
             assert artifact.tables[candidate.part.name].numel() == stored_bytes(trained, candidate)

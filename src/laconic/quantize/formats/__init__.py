@@ -1,10 +1,13 @@
-"""Models in low precision: rows and layers in few bits, recipes, artifacts."""
+"""Models in low precision: ``rows`` and ``layers`` in few bits, the ``recipe`` that says which.
+
+Begin with ``artifact``: the folder that ``quantize`` makes of a ``trained_model``.
+"""
 
 from laconic.quantize.formats.artifact import Artifact, read_artifact, write_artifact
 from laconic.quantize.formats.features import DenseFeature, Features, TableFeature
 from laconic.quantize.formats.layers import Observed, observe
 from laconic.quantize.formats.quantize import quantize_model
-from laconic.quantize.formats.recipe import LayerChoice, Recipe, TableChoice
+from laconic.quantize.formats.recipe import LayerPrecision, Recipe, TablePrecision
 from laconic.quantize.formats.rows import Ranges, RowFormat, dequantize_rows, quantize_rows
 from laconic.quantize.formats.trained_model import ModelShape, TrainedModel
 
@@ -12,14 +15,14 @@ __all__ = [
     "Artifact",
     "DenseFeature",
     "Features",
-    "LayerChoice",
+    "LayerPrecision",
     "ModelShape",
     "Observed",
     "Ranges",
     "Recipe",
     "RowFormat",
-    "TableChoice",
     "TableFeature",
+    "TablePrecision",
     "TrainedModel",
     "dequantize_rows",
     "observe",

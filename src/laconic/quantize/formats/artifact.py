@@ -1,13 +1,14 @@
-"""A quantized model as a folder: what ``laconic quantize`` writes and the engine serves.
+"""The artifact: a quantized model as a folder, which ``laconic quantize`` writes and engines serve.
 
 ::
 
-    artifact.toml          version, model, features, recipe, metrics, population, size and checksum of the files
-    model.safetensors      tables.NAME, rows x bytes; layers.NAME.PART
-    shadow.safetensors     the same in fp32, where the artifact was written with it
-    vocabularies.safetensors   raw values of tables that list them: values.NAME, or texts.NAME and offsets.NAME
+    artifact.toml              version, model, features, recipe, metrics, population, files
+    model.safetensors          tables.NAME, rows x bytes; layers.NAME.TENSOR
+    shadow.safetensors         the same in fp32, where the artifact was written with it
+    vocabularies.safetensors   raw values: values.NAME, or texts.NAME and offsets.NAME
 
-Normative text: ``docs/formats/artifact.md``. A folder appears when everything is written, and is never changed.
+Normative text: ``docs/formats/artifact.md``. A folder appears when everything is written, and is
+never changed. ``artifact.toml`` has the size and the checksum of every other file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from laconic.data.raw_source import Values
 from laconic.errors import ConfigError, FormatError
 from laconic.files import whole_folder
 from laconic.quantize.formats.features import Features, Population, check_vocabulary
-from laconic.quantize.formats.layers import part_shapes
+from laconic.quantize.formats.layers import tensor_shapes
 from laconic.quantize.formats.recipe import Recipe
 from laconic.quantize.formats.trained_model import ModelShape, TrainedModel, linear_layers
 
@@ -73,19 +74,19 @@ class Artifact:
     """uint8, rows x bytes of a row in the table's format, by name."""
 
     layers: dict[str, dict[str, Tensor]]
-    """Parts of every layer, see ``quantize.formats.layers``, by name."""
+    """Tensors of every layer, see ``quantize.formats.layers``, by name."""
 
     metrics: dict[str, float] = field(default_factory=dict)
-    """What was measured when it was made, as ``ne``, ``ne_fp32``, ``auc``."""
+    """Figures that were measured when it was made, as ``ne``, ``ne_fp32``, ``auc``."""
 
     population: Population | None = None
-    """What inputs looked like when it was made."""
+    """Distribution of the inputs when it was made."""
 
     vocabularies: dict[str, Values] = field(default_factory=dict)
-    """Raw values of every table whose ``raw`` is "vocabulary", in the order of their ids, by name."""
+    """Raw values of tables whose ``raw`` is "vocabulary", in the order of their ids, by name."""
 
     folder: Path | None = None
-    """Where it was read from."""
+    """Folder from which it was read; None where it was not."""
 
     has_shadow: bool = False
     """Whether the folder also holds the model in fp32."""
@@ -95,14 +96,15 @@ class Artifact:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of all tables."""
+        """Bytes of all tables as they are stored."""
         return sum(table.numel() for table in self.tables.values())
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all tables and layers."""
-        parts = [part for layer in self.layers.values() for part in layer.values()]
-        return self.table_bytes + sum(part.numel() * part.element_size() for part in parts)
+        return self.table_bytes + sum(
+            tensor.nbytes for layer in self.layers.values() for tensor in layer.values()
+        )
 
     def read_shadow(self) -> Artifact:
         """Read the same model in fp32; ``ConfigError`` where the folder has none."""
@@ -112,7 +114,9 @@ class Artifact:
             )
         description = _describe(self.folder)
         tensors = _read_tensors(self.folder / _SHADOW, description.files[_SHADOW])
-        return _assemble(description, _shadow_recipe(self.recipe), tensors, self.folder, _SHADOW)
+        return _assemble(
+            description, Recipe.uniform(self.recipe.tables, self.recipe.layers), tensors, self.folder, _SHADOW
+        )
 
 
 def write_artifact(folder: str | Path, artifact: Artifact, *, shadow: TrainedModel | None = None) -> None:
@@ -134,7 +138,10 @@ def write_artifact(folder: str | Path, artifact: Artifact, *, shadow: TrainedMod
 
 
 def read_artifact(folder: str | Path) -> Artifact:
-    """Read and verify all of a folder but its shadow; ``FormatError`` for the first thing that is wrong."""
+    """Read and verify a folder, except for its shadow.
+
+    ``FormatError`` for the first thing that is wrong.
+    """
     folder = Path(folder)
     description = _describe(folder)
     if _MODEL not in description.files:
@@ -149,8 +156,8 @@ def read_artifact(folder: str | Path) -> Artifact:
 
 def _write(folder: Path, artifact: Artifact, shadow: TrainedModel | None) -> None:
     tensors = {f"tables.{name}": table for name, table in artifact.tables.items()}
-    for name, parts in artifact.layers.items():
-        tensors.update({f"layers.{name}.{part}": tensor for part, tensor in parts.items()})
+    for name, layer in artifact.layers.items():
+        tensors.update({f"layers.{name}.{key}": tensor for key, tensor in layer.items()})
     files = {_MODEL: _write_tensors(folder / _MODEL, tensors)}
     if shadow is not None:
         files[_SHADOW] = _write_tensors(folder / _SHADOW, _shadow_tensors(artifact, shadow))
@@ -175,7 +182,7 @@ def _shadow_tensors(artifact: Artifact, shadow: TrainedModel) -> dict[str, Tenso
     tensors = {
         f"tables.{name}": table.contiguous().view(torch.uint8) for name, table in shadow.tables.items()
     }
-    for name, layer in linear_layers(shadow.dense_part()).items():
+    for name, layer in linear_layers(shadow.dense_model()).items():
         tensors[f"layers.{name}.weight"] = layer.weight.detach()
         if layer.bias is not None:
             tensors[f"layers.{name}.bias"] = layer.bias.detach()
@@ -222,10 +229,6 @@ def _read_vocabularies(description: _Description, folder: Path) -> dict[str, Val
     if left:
         raise FormatError(f"{where}: tensor {min(left)!r} belongs to nothing that artifact.toml describes")
     return found
-
-
-def _shadow_recipe(recipe: Recipe) -> Recipe:
-    return Recipe.uniform(recipe.tables, recipe.layers)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> _File:
@@ -287,7 +290,10 @@ def _read_tensors(path: Path, expected: _File) -> dict[str, Tensor]:
 def _assemble(
     description: _Description, recipe: Recipe, tensors: dict[str, Tensor], folder: Path, file: str
 ) -> Artifact:
-    """Sort tensors into tables and layers; every one must be there, of its type and shape, and no other."""
+    """Sort tensors into tables and layers.
+
+    Every one must be there, of its type and shape, and no other.
+    """
     shape, features, where = description.model, description.features, folder / file
     if (len(features.tables), len(features.dense)) != (shape.tables, shape.dense):
         raise FormatError(
@@ -308,12 +314,12 @@ def _assemble(
         tables[table.name] = _take(left, f"tables.{table.name}", torch.uint8, (table.rows, width), where)
     layers = {}
     for name, module in modules.items():
-        shapes = part_shapes(
+        shapes = tensor_shapes(
             recipe.layers[name], module.out_features, module.in_features, bias=module.bias is not None
         )
         layers[name] = {
-            part: _take(left, f"layers.{name}.{part}", kind, size, where)
-            for part, (kind, size) in shapes.items()
+            key: _take(left, f"layers.{name}.{key}", kind, size, where)
+            for key, (kind, size) in shapes.items()
         }
     if left:
         raise FormatError(f"{where}: tensor {min(left)!r} belongs to nothing that artifact.toml describes")

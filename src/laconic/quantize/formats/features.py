@@ -1,7 +1,8 @@
-"""What a served model is asked with: dense features, tables, how raw values become both, and what inputs looked like.
+"""Features of a served model: dense ones, tables, how raw values become both, and their population.
 
-The population of the samples that a model was made for is kept as histograms, which a server
-compares its requests with. A feature has one view or more, each with a histogram::
+The population is the distribution of the inputs that a model was made for. It is kept as
+histograms, with which a server compares its requests. A feature has one view or more, each with a
+histogram::
 
     NAME            values of a dense feature, or ids of a table, by order
     NAME/hash       ids of a table by the upper four bits of their hash, ``data.mix64``
@@ -47,12 +48,12 @@ _DIGITS = 16
 
 
 class DenseFeature(Settings):
-    """A number: a logarithm or not, then ``(x - mean) / deviation``; 0 where it is missing."""
+    """A dense feature: ``(x - mean) / deviation``, of a logarithm or not; 0 where missing."""
 
     name: str
 
     log1p: bool = False
-    """``log(1 + max(x, 0))`` first."""
+    """Whether ``x`` is ``log(1 + max(raw, 0))`` rather than the raw value."""
 
     mean: float = 0.0
     deviation: float = Field(default=1.0, gt=0)
@@ -64,7 +65,7 @@ class TableFeature(Settings):
     name: str
 
     rows: int = Field(ge=1)
-    """Rows of the table, that of unknown ids included."""
+    """Number of rows of the table, with the row for unknown ids."""
 
     bag: bool = False
     """Whether a sample has any number of ids, none included, rather than exactly one."""
@@ -73,11 +74,12 @@ class TableFeature(Settings):
     """Whether the last row is for ids that are not known."""
 
     raw: Literal["hash", "vocabulary"] | None = None
-    """How raw values become ids: by a stable hash modulo ``rows - 1``, or by their place in a vocabulary of so many
-    values; what is missing or not known goes to the last row. None: raw values are ids, or not known."""
+    """How raw values become ids: by a stable hash modulo ``rows - 1``, or by their place in a
+    vocabulary of ``rows - 1`` values. Values that are missing or not known get the last row. None:
+    raw values are ids already, or it is not known how they became ids."""
 
     values: Literal["integer", "text", "hexadecimal"] | None = None
-    """What raw values are; hexadecimal ones are text of up to 16 digits that spells an integer."""
+    """Type of raw values; hexadecimal ones are text of up to 16 digits that spells an integer."""
 
     @model_validator(mode="after")
     def _check(self) -> TableFeature:
@@ -96,7 +98,7 @@ class Features(Settings):
     """All features, in the order of the model."""
 
     raw: Literal["unknown"] | None = None
-    """``unknown`` where nobody wrote down how raw dense values become features: they are refused then."""
+    """``unknown`` where it is not known how raw dense values become features; they are refused."""
 
     dense: tuple[DenseFeature, ...] = ()
     tables: tuple[TableFeature, ...] = Field(min_length=1)
@@ -110,21 +112,21 @@ class Features(Settings):
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of all tables."""
+        """Names of all tables, in the order of the model."""
         return tuple(table.name for table in self.tables)
 
     @property
     def sample_schema(self) -> Schema:
-        """The same as a source of samples describes it."""
+        """The schema by which a source of samples describes the same features."""
         return Schema(
             tuple(feature.name for feature in self.dense),
             tuple(Categorical(table.name, table.rows, bag=table.bag) for table in self.tables),
         )
 
     def transform(self, raw_BF: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Turn raw dense values into what the model was trained on; NaN is a missing value, 0 afterwards.
+        """Turn raw dense values into features; NaN is a missing value, which becomes 0.
 
-        What is beyond float32 then stays infinite, for the caller to refuse.
+        What exceeds float32 becomes infinite, for the caller to refuse.
         """
         if raw_BF.ndim != 2 or raw_BF.shape[1] != len(self.dense):
             raise ConfigError(
@@ -144,13 +146,13 @@ class Features(Settings):
 
 
 class Histogram(Settings):
-    """Counts of one view's values, in bins."""
+    """Histogram of one view's values."""
 
     edges: tuple[float, ...]
-    """Ascending; there is one bin more."""
+    """Ascending edges between bins; there is one bin more than edges."""
 
     counts: tuple[Annotated[int, Field(ge=0, le=2**53)], ...]
-    """Values in every bin."""
+    """Number of values in every bin."""
 
     @model_validator(mode="after")
     def _check(self) -> Histogram:
@@ -187,10 +189,10 @@ class Population(Settings):
 
 
 class RawIds:
-    """Raw values of one table; any number of threads may ask."""
+    """Map from raw values of one table to ids; any number of threads may use it."""
 
     def __init__(self, table: TableFeature, vocabulary: Values | None) -> None:
-        """Sorts the vocabulary, where the table has one: once, for all requests."""
+        """Sort the vocabulary, where the table has one, once for all requests."""
         self._unknown = table.rows - 1
         self._hexadecimal = table.values == "hexadecimal"
         self._index = None if vocabulary is None else ValueIndex(vocabulary)
@@ -198,7 +200,7 @@ class RawIds:
         """Whether values are text rather than integers."""
 
     def __call__(self, values_L: NDArray[Any]) -> NDArray[np.int64]:
-        """Ids of integers (int64) or of texts (objects: bytes); masked ones, and None, are missing.
+        """Return the ids of integers (int64) or of texts (bytes); masked ones and None are missing.
 
         ``ConfigError`` for text that should be hexadecimal and is not.
         """
@@ -222,7 +224,7 @@ class RawIds:
 
 
 def check_vocabulary(table: TableFeature, vocabulary: Values | None) -> None:
-    """Raise ``ConfigError`` where a table has no vocabulary that fits, or one that it should not have."""
+    """Raise ``ConfigError`` where a table lacks its vocabulary, or has one that does not fit."""
     if (table.raw == "vocabulary") != (vocabulary is not None):
         what = "none" if vocabulary is None else "one"
         raise ConfigError(
@@ -241,7 +243,7 @@ def check_vocabulary(table: TableFeature, vocabulary: Values | None) -> None:
 
 
 def _spelled(texts: list[bytes]) -> NDArray[np.int64]:
-    """Integers by their hexadecimal digits, as two's complement; 0 for what is empty."""
+    """Return integers by their hexadecimal digits, as two's complement; 0 for empty text."""
     if max(map(len, texts), default=0) > _DIGITS or not _HEXADECIMAL.fullmatch(b"".join(texts)):
         wrong = (len(text) > _DIGITS or not _HEXADECIMAL.fullmatch(text) for text in texts)
         place = next(place for place, is_wrong in enumerate(wrong) if is_wrong)

@@ -1,4 +1,4 @@
-"""From a trained model and a recipe to an artifact."""
+"""Quantization: from a trained model and a recipe to an artifact."""
 
 from __future__ import annotations
 
@@ -20,27 +20,25 @@ def quantize_model(
     recipe: Recipe,
     observed: Mapping[str, Observed] | None = None,
     *,
-    metrics: Mapping[str, float] | None = None,
     tables: Mapping[str, Tensor] | None = None,
 ) -> Artifact:
     """Quantize every table and layer as the recipe says. ``observed`` comes from ``observe``.
 
-    ``tables``: rows that are stored as the recipe says already, by name of their table.
+    ``tables`` has rows that are quantized by this recipe already, by name of their table.
     """
     recipe.check(trained.features.table_names, trained.shape.layer_names())
     layers = quantize_layers(trained, recipe, observed)
     stored = dict(tables or {})
     for name in trained.features.table_names:
         if name not in stored:
-            choice = recipe.tables[name]
-            stored[name] = quantize_rows(trained.tables[name], choice.format, choice.ranges)
+            precision = recipe.tables[name]
+            stored[name] = quantize_rows(trained.tables[name], precision.format, precision.ranges)
     return Artifact(
         shape=trained.shape,
         features=trained.features,
         recipe=recipe,
         tables={name: stored[name] for name in trained.features.table_names},
         layers=layers,
-        metrics=dict(metrics or {}),
         vocabularies=trained.vocabularies,
     )
 
@@ -50,8 +48,6 @@ def quantize_layers(
 ) -> dict[str, dict[str, Tensor]]:
     """Quantize the layers alone."""
     return {
-        name: quantize_layer(
-            f"layer {name!r}", layer.weight, layer.bias, recipe.layers[name], (observed or {}).get(name)
-        )
-        for name, layer in linear_layers(trained.dense_part()).items()
+        name: quantize_layer(name, layer, recipe.layers[name], (observed or {}).get(name))
+        for name, layer in linear_layers(trained.dense_model()).items()
     }

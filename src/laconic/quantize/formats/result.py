@@ -1,4 +1,4 @@
-"""What ``laconic quantize`` found: a JSON file, and these classes.
+"""The result of ``laconic quantize``: a JSON file, and these classes.
 
 ::
 
@@ -9,18 +9,22 @@
       "exact": {"ne": 0.7722, "auc": 0.8070, "bytes": 214561028, "us": 2310.0},
       "low": {"ne": 0.7713, "auc": 0.8068, "bytes": 18704264, "us": 1970.0},
       "predicted": 0.00039, "gap": 0.0,
-      "harm": {"measured": -0.0012, "measured_se": 0.00016, "expected": 0.00049, "expected_se": 0.000003},
+      "harm": {"measured": -0.0012, "measured_se": 0.00016,
+               "expected": 0.00049, "expected_se": 0.000003},
       "attempts": [
-        {"budget": 0.0005, "bytes": 18702376, "predicted": 0.000498, "search": {...}, "verification": null}],
+        {"budget": 0.0005, "bytes": 18702376, "predicted": 0.000498,
+         "search": {...}, "verification": null}],
       "parts": [
         {"kind": "table", "name": "c_user", "rows": 105284, "chosen": 4, "reason": "...",
          "candidates": [
            {"label": "fp32", "bytes": 26952704, "us": 0.0, "harm": {...}, "estimate": 0.0}]}],
-      "pareto": [{"objective": "size", "budget": 0.000005, "bytes": 33351424, "us": -300.0, "harm": 0.0000049}]
+      "pareto": [
+        {"objective": "size", "budget": 0.000005, "bytes": 33351424, "us": -300.0,
+         "harm": 0.0000049}]
     }
 
-``us`` of candidates and of ``pareto`` are microseconds of a batch beside fp32. Harm is the increase of normalized
-entropy, as a share of it; null where a candidate cannot hold the part.
+``us`` of candidates and of ``pareto`` are microseconds of a batch, less those in fp32. Harm is the
+increase of normalized entropy, as a share of it; null where a candidate cannot hold the part.
 """
 
 from __future__ import annotations
@@ -44,11 +48,11 @@ __all__ = [
 ]
 
 Objective = Literal["size", "latency"]
-"""What a search makes small."""
+"""The quantity that a search makes small."""
 
 
 class HarmFigures(Settings):
-    """Two accounts of how much worse predictions became: on labels, and by the model's own probabilities."""
+    """Increase of normalized entropy, measured on labels and expected by the model in fp32."""
 
     measured: float
     measured_se: float
@@ -57,39 +61,39 @@ class HarmFigures(Settings):
 
 
 class ModelFigures(Settings):
-    """A model on the verification half."""
+    """Accuracy of a model on the verification half, its size and its time."""
 
     ne: float
     auc: float
     bytes: Bytes
     us: float
-    """Microseconds of a batch in the engine."""
+    """Microseconds that a batch takes in the engine."""
 
 
 class SampleCounts(Settings):
-    """Held-out samples."""
+    """Numbers of held-out samples."""
 
     probe: Count
-    """On which candidates were measured: some of those of the search."""
+    """Samples of the search half on which each candidate was measured."""
     search: Count
     verification: Count
 
 
 class Attempt(Settings):
-    """A combination that was measured."""
+    """A combination of candidates that was measured."""
 
     budget: float
-    """Budget that it was solved for."""
+    """Budget that the combination was solved for."""
     bytes: Bytes
     predicted: float
     search: HarmFigures | None
-    """Harm on the search half; null where logits were no numbers, here and below."""
+    """Harm on the search half; null where a logit was not finite, here and below."""
     verification: HarmFigures | None
     """Harm on the verification half; null also where the search half refused it already."""
 
 
 class QuantizeCandidate(Settings):
-    """One way to store and compute a part."""
+    """A precision in which a part can be stored and computed."""
 
     label: Text
     bytes: Bytes
@@ -99,14 +103,14 @@ class QuantizeCandidate(Settings):
 
 
 class QuantizePart(Settings):
-    """A table or a layer."""
+    """A table or a layer, with all its candidates."""
 
     kind: Literal["table", "layer"]
     name: Text
     rows: Count | None
     """Rows of a table; null for a layer."""
     chosen: Count
-    """Index of the candidate."""
+    """Index of the candidate that was chosen."""
     reason: Text
     candidates: tuple[QuantizeCandidate, ...] = Field(min_length=1)
 
@@ -117,19 +121,19 @@ class QuantizePart(Settings):
         return self
 
     @property
-    def choice(self) -> QuantizeCandidate:
+    def precision(self) -> QuantizeCandidate:
         """The candidate that was chosen."""
         return self.candidates[self.chosen]
 
 
 class ParetoPoint(Settings):
-    """What a budget buys."""
+    """The best combination for one budget."""
 
     objective: Objective
     budget: float
     bytes: Bytes
     us: float
-    """Microseconds of a batch beside fp32."""
+    """Microseconds of a batch, less those in fp32."""
     harm: float
 
 
@@ -142,14 +146,14 @@ class QuantizeResult(Settings):
     budget: float
     seed: int
     batch: Count
-    """Samples of the batch whose time is meant."""
+    """Number of samples in the batch whose time is measured."""
     samples: SampleCounts
     exact: ModelFigures
     low: ModelFigures
     predicted: float
     gap: float
     harm: HarmFigures
-    """On the verification half."""
+    """Harm on the verification half."""
     attempts: tuple[Attempt, ...]
     parts: tuple[QuantizePart, ...] = Field(min_length=1)
     pareto: tuple[ParetoPoint, ...]
@@ -161,5 +165,5 @@ class QuantizeResult(Settings):
 
     @property
     def looks(self) -> int:
-        """Combinations that were scored on the verification half."""
+        """Number of combinations that were scored on the verification half."""
         return sum(attempt.verification is not None for attempt in self.attempts)

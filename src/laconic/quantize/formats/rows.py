@@ -1,4 +1,4 @@
-"""Rows of embedding tables in few bits: quantized row by row, with the scale and bias of a row behind its codes.
+"""Rows of embedding tables in few bits, each with its own scale and bias behind its codes.
 
 Byte for byte the fused row-wise layouts of FBGEMM (normative text: ``docs/formats/artifact.md``)::
 
@@ -8,8 +8,8 @@ Byte for byte the fused row-wise layouts of FBGEMM (normative text: ``docs/forma
     int4    two codes a byte, the first one low; float16 scale, float16 bias
     int2    four codes a byte, the first one lowest; float16 scale, float16 bias
 
-A code ``c`` stands for ``c * scale + bias``, two roundings. Shape legend: ``R`` rows, ``D`` numbers of a row,
-``W`` bytes of a quantized row.
+A code ``c`` stands for ``c * scale + bias``, rounded twice. Shape legend: ``R`` rows, ``D`` numbers
+of a row, ``W`` bytes of a quantized row.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from laconic.errors import ConfigError, FormatError
 
 __all__ = ["Ranges", "RowFormat", "dequantize_rows", "quantize_rows"]
 
-_CHUNK_VALUES = 1 << 20  # at a time: what is needed meanwhile stays in the cache
+_CHUNK_VALUES = 1 << 20  # numbers restored at a time, so that they stay in the cache
 _LARGEST_HALF = 65504.0
 
 
 class Ranges(StrEnum):
-    """From the smallest value to the largest, or less for a smaller error of the rest: see ``reference.row_ranges``."""
+    """How a row's range is chosen: all of it, or less for a smaller error (``row_ranges``)."""
 
     MINMAX = "minmax"
     GREEDY = "greedy"
@@ -37,12 +37,12 @@ class Ranges(StrEnum):
 
     @property
     def code(self) -> int:
-        """Number by which kernels know it."""
+        """Number by which kernels know this value."""
         return list(Ranges).index(self)
 
 
 class RowFormat(StrEnum):
-    """What the rows of a table are stored as."""
+    """Format in which the rows of a table are stored."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -57,7 +57,7 @@ class RowFormat(StrEnum):
 
     @property
     def code(self) -> int:
-        """Number by which kernels know it."""
+        """Number by which kernels know this value."""
         return list(RowFormat).index(self)
 
     def row_bytes(self, dim: int) -> int:
@@ -69,7 +69,7 @@ class RowFormat(StrEnum):
 def quantize_rows(rows_RD: Tensor, format: RowFormat, ranges: Ranges = Ranges.MINMAX) -> Tensor:
     """Quantize every row by itself: uint8, R x W. ``ranges`` has no meaning for fp32 and fp16.
 
-    ``ConfigError`` for rows that the format cannot hold: not finite, or beyond float16 where that is involved.
+    ``ConfigError`` for rows that the format cannot hold: they are not finite, or too large.
     """
     if rows_RD.dim() != 2 or not rows_RD.is_floating_point() or rows_RD.shape[1] < 1:
         raise ConfigError(
@@ -140,5 +140,5 @@ def _dequantize(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
 
 
 def _packed(bytes_RW: Tensor) -> Tensor:
-    """Copy to where other types may begin: a slice of a single row counts as contiguous wherever it is."""
+    """Copy to aligned memory: a slice of a single row counts as contiguous wherever it is."""
     return bytes_RW.clone(memory_format=torch.contiguous_format)

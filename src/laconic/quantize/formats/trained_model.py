@@ -1,4 +1,4 @@
-"""The dense part of a model as a value, and a trained model, whole and in float32: what quantization begins with."""
+"""A trained model in float32, with which quantization begins, and the shape of its dense layers."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ Size = Annotated[int, Field(ge=1)]
 
 
 class ModelShape(Settings):
-    """Kind and sizes, as in the settings of training."""
+    """Kind and sizes of a model, as in the settings of training."""
 
     kind: Literal["dlrm", "dcn_v2"] = "dlrm"
     """``dlrm``: dot products of pairs; ``dcn_v2``: cross network."""
 
     dense: int = Field(ge=0)
-    """Dense features."""
+    """Number of dense features."""
 
     tables: int = Field(ge=1)
-    """Embedding tables."""
+    """Number of embedding tables."""
 
     dim: int = Field(ge=1)
-    """Numbers of every embedding."""
+    """Numbers of an embedding."""
 
     bottom: tuple[Size, ...] = (512, 256)
-    """Layers over the dense features; DLRM adds one of size ``dim``."""
+    """Sizes of the layers over the dense features; DLRM adds one of size ``dim``."""
 
     top: tuple[Size, ...] = (512, 256)
-    """Layers over the interactions; one of size 1 is added."""
+    """Sizes of the layers over the interactions; one of size 1 is added."""
 
     cross: int = Field(default=3, ge=1)
-    """Cross layers of DCN-v2."""
+    """Number of cross layers of DCN-v2."""
 
     pooling: Literal["sum", "mean"] = "sum"
-    """What a bag becomes."""
+    """How the rows of a bag are pooled."""
 
     def build(self) -> DLRM | DCNv2:
-        """Make the module, with weights of no meaning yet."""
+        """Make the module, with random weights."""
         if self.kind == "dlrm":
             return DLRM(
                 dense=self.dense, tables=self.tables, dim=self.dim, bottom=self.bottom, top=self.top
@@ -64,18 +64,18 @@ class ModelShape(Settings):
         ).eval()
 
     def layer_names(self) -> tuple[str, ...]:
-        """Names of all fully connected layers, in the order of the module."""
+        """Return the names of all fully connected layers, in the order of the module."""
         return tuple(linear_layers(self.build()))
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
-    """Fully connected layers by name."""
+    """Return the fully connected layers of a module, by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """Tables and dense part of one snapshot. Shape legend: ``B`` samples, ``F`` dense features."""
+    """Tables and dense weights of a snapshot. Shape legend: ``B`` samples, ``F`` dense features."""
 
     shape: ModelShape
 
@@ -85,10 +85,10 @@ class TrainedModel:
     """float32, rows x dim, by name."""
 
     state: dict[str, Tensor]
-    """Parameters of the dense part, as ``state_dict`` gives them."""
+    """Parameters of the dense model, as ``state_dict`` gives them."""
 
     vocabularies: dict[str, Values] = field(default_factory=dict)
-    """Raw values of every table whose ``raw`` is "vocabulary", in the order of their ids, by name."""
+    """Raw values of tables whose ``raw`` is "vocabulary", in the order of their ids, by name."""
 
     def __post_init__(self) -> None:
         names = self.features.table_names
@@ -107,8 +107,8 @@ class TrainedModel:
                 )
             check_vocabulary(feature, self.vocabularies.get(feature.name))
 
-    def dense_part(self) -> DLRM | DCNv2:
-        """Make the module with its trained weights, for inference."""
+    def dense_model(self) -> DLRM | DCNv2:
+        """Make the dense model with its trained weights, for inference."""
         model = self.shape.build()
         try:
             model.load_state_dict(self.state)
@@ -135,6 +135,6 @@ class TrainedModel:
         return torch.stack(bags, dim=1)
 
     def logits(self, model: nn.Module, dense_BF: Tensor, lookups: Lookups) -> Tensor:
-        """Score in float32 with the module that ``dense_part`` made."""
+        """Score in float32 with the module that ``dense_model`` made."""
         with torch.inference_mode():
             return model(dense_BF, self.embed(lookups))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""From measurements to a choice for every part, with its reason; and the curve of what every budget would buy."""
+"""Choose a precision for every part from measurements, explain it, and compute the Pareto curve."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _OTHER = 0.03  # weight of the objective that was not asked for
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A choice for every part, and what it is predicted to take and to harm."""
+    """A precision for every part, with the predicted size, time and harm."""
 
     parts: tuple[MeasuredCandidate, ...]
     budget: float
     gap: float
-    """Share by which the best choice within the budget may be better; 0 where the solver came to its end."""
+    """Share by which another combination could be better; 0 where the solver proved the optimum."""
 
     @property
     def recipe(self) -> Recipe:
-        """All choices by name."""
+        """The recipe with these precisions."""
         return recipe_of([measurement.candidate for measurement in self.parts])
 
     @property
     def bytes(self) -> int:
-        """Bytes that all parts are stored in."""
+        """Bytes that all parts take together."""
         return sum(measurement.bytes for measurement in self.parts)
 
     @property
@@ -52,15 +52,15 @@ class Chosen:
 
     @property
     def harm(self) -> float:
-        """As if harms added up."""
+        """Predicted harm: the sum of the harms of all parts."""
         return sum(max(measurement.harm.estimate, 0.0) for measurement in self.parts)
 
 
 def choose(parts: Sequence[Sequence[MeasuredCandidate]], budget: float, objective: Objective) -> Chosen:
-    """Choose a candidate of every part, so that all together take least and harm no more than the budget.
+    """Choose a candidate for every part, so that all together cost least within the budget.
 
-    The other objective counts for a thirtieth: nobody wants a model that is a kilobyte smaller and takes a layer's
-    time longer, or one whose tables have formats that differ in the noise of a clock.
+    The other objective has a weight of 3 %. Without it, a model that is a kilobyte smaller could
+    take a layer's time longer, and the noise of a clock could decide the formats of tables.
     """
     costs = _costs(parts, objective)
     options = [
@@ -74,7 +74,7 @@ def choose(parts: Sequence[Sequence[MeasuredCandidate]], budget: float, objectiv
 
 
 def _costs(parts: Sequence[Sequence[MeasuredCandidate]], objective: Objective) -> list[list[float]]:
-    """Bytes as a share of the model in fp32, time as a share of all that choices can make a difference of."""
+    """Add bytes, as a share of the model in fp32, and time, as a share of its possible range."""
     exact = sum(part[0].bytes for part in parts) or 1
     fastest = [min(m.us for m in part) for part in parts]
     spread = sum(max(m.us for m in part) for part in parts) - sum(fastest) or 1.0
@@ -86,7 +86,7 @@ def _costs(parts: Sequence[Sequence[MeasuredCandidate]], objective: Objective) -
 
 
 def pareto(parts: Sequence[Sequence[MeasuredCandidate]], budget: float) -> list[ParetoPoint]:
-    """Say what budgets from a hundredth of this one to a hundred times buy, for either objective."""
+    """Choose for budgets from a hundredth of this one to a hundred times, for either objective."""
     points: list[ParetoPoint] = []
     objectives: tuple[Objective, Objective] = ("size", "latency")
     for objective in objectives:
@@ -111,7 +111,7 @@ def pareto(parts: Sequence[Sequence[MeasuredCandidate]], budget: float) -> list[
 def explain_part(
     part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, objective: Objective, rows: int | None
 ) -> QuantizePart:
-    """Say what a part got, why, and what else it could have had; ``rows`` are those of a table."""
+    """Put together what the result says of a part; ``rows`` is None for a layer."""
     return QuantizePart(
         kind=chosen.candidate.part.kind,
         name=chosen.candidate.part.name,
@@ -132,7 +132,7 @@ def explain_part(
 
 
 def harm_figures(harm: Harm) -> HarmFigures | None:
-    """Return what a result says of a harm; None where logits were no numbers, or the format cannot hold the part."""
+    """Return the harm as a result has it; None where it is infinite: the part does not fit."""
     if not math.isfinite(harm.estimate):
         return None
     return HarmFigures(
@@ -144,7 +144,7 @@ def harm_figures(harm: Harm) -> HarmFigures | None:
 
 
 def _reason(part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, objective: Objective) -> str:
-    """Say what the choice saves and harms, and what the one next in line would."""
+    """Say what the precision saves and harms, and what the runner-up would."""
     exact = part[0]
     saved = (
         f"saves {bytes_text(exact.bytes - chosen.bytes)}" if chosen.bytes < exact.bytes else "saves nothing"
@@ -167,7 +167,7 @@ def _reason(part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, object
 def _runner_up(
     part: Sequence[MeasuredCandidate], chosen: MeasuredCandidate, objective: Objective
 ) -> MeasuredCandidate | None:
-    """Of the candidates that take less, the one that harms least."""
+    """Return the candidate that harms least among those that take less; None where none does."""
     if objective == "size":
         cheaper = [m for m in part if m.bytes < chosen.bytes]
     else:

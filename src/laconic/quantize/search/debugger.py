@@ -1,24 +1,22 @@
-"""The numeric debugger: a model in low precision beside its fp32 shadow, part by part, on the same samples.
+"""The numeric debugger compares a model in low precision with fp32, part by part.
 
-For every table and layer, three questions::
+It measures three things of every table and layer, on the same samples::
 
     signal over noise   its output from exact inputs, low precision against fp32: SQNR in dB, cosine
     accumulated         the same of layers as they are served, after all that is before them
     harm                expected increase of NE when this part alone is in low precision
 
-Parts are ranked by harm. Which inputs hurt: for a table, the ids whose samples the harm falls on, shared
-among the ids of a bag; for the whole model, the samples whose logits moved most.
+Parts are ranked by harm. The debugger also names inputs: for a table, the ids whose samples have
+most of the harm, which the ids of a bag share; for the model, samples whose logits moved most.
 
-Shape legend: ``B`` samples, ``T`` tables, ``D`` numbers of a row, ``L`` ids, ``N`` outputs of a layer.
+Shape legend: ``B`` samples, ``T`` tables, ``D`` numbers of a row, ``L`` ids, ``U`` distinct ids,
+``K`` inputs and ``N`` outputs of a layer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +24,7 @@ from torch import Tensor, nn
 from laconic.adapt.harm import Harm, expected_change, measure_harm
 from laconic.data import Samples
 from laconic.quantize.formats import Artifact, TrainedModel
+from laconic.quantize.formats.layers import captured
 from laconic.quantize.formats.trained_model import linear_layers
 from laconic.quantize.search.candidates import ModelPart, described
 from laconic.quantize.search.probe import EmulatedModel
@@ -33,12 +32,12 @@ from laconic.quantize.search.workbench import Tell, labels, select
 
 __all__ = ["Debugged", "HurtId", "HurtSample", "PartError", "debug"]
 
-_MOST = 5  # ids of a table, and samples, that are named
+_MOST = 5  # most ids of a table, and most samples, that are named
 
 
 @dataclass(frozen=True, slots=True)
 class HurtId:
-    """A row whose samples are hurt."""
+    """An id of a table, and the harm of the samples that look it up."""
 
     id: int
     samples: int
@@ -49,33 +48,33 @@ class HurtId:
 
 @dataclass(frozen=True, slots=True)
 class HurtSample:
-    """A sample whose logit moved."""
+    """A sample whose logit moved most."""
 
     logit: float
-    """In fp32."""
+    """Logit in fp32."""
     low: float
-    """In low precision."""
+    """Logit in low precision."""
     label: int
     ids: dict[str, list[int]]
-    """By table."""
+    """Ids of the sample, by table."""
     worst_table: str
-    """Whose embedding is furthest from that in fp32, beside its size."""
+    """Table whose embedding is relatively furthest from that in fp32."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartError:
-    """What a part adds."""
+    """The error that a part adds."""
 
     part: ModelPart
     precision: str
     sqnr_db: float
-    """Infinite where nothing changed."""
+    """Signal over quantization noise in dB; infinite where nothing changed."""
     cosine: float
-    """Mean over samples; those of no signal are left out."""
+    """Mean cosine similarity over samples; samples without signal are left out."""
     accumulated_db: float | None
     """SQNR of a layer as it is served; None for a table, which has nothing before it."""
     logit_rms: float
-    """Change of logits when this part alone is in low precision."""
+    """Root mean square of the change of logits when this part alone is in low precision."""
     harm: Harm
     ids: tuple[HurtId, ...]
     """Ids of a table that hurt most; empty for a layer."""
@@ -83,7 +82,7 @@ class PartError:
 
 @dataclass(frozen=True, slots=True)
 class Debugged:
-    """All parts, the worst first."""
+    """What the debugger found: all parts, the worst first."""
 
     samples: int
     harm: Harm
@@ -94,7 +93,7 @@ class Debugged:
 
 @dataclass(slots=True)
 class _Noise:
-    """Sums over batches of a signal and of what was added to it."""
+    """Sums over batches of a signal and of the noise in it."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -121,7 +120,7 @@ class _Noise:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is known of one part, over batches."""
+    """What was measured of one part, over batches."""
 
     alone: _Noise = field(default_factory=_Noise)
     accumulated: _Noise = field(default_factory=_Noise)
@@ -129,7 +128,7 @@ class _Gathered:
 
 
 def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...], tell: Tell) -> Debugged:
-    """Compare on these samples; the artifact may be of another snapshot of the same model."""
+    """Compare on these samples. The artifact may be of another snapshot of the same model."""
     shadow = _Shadow(trained, artifact)
     exact, low = [], []
     for k, samples in enumerate(batches):
@@ -149,7 +148,7 @@ def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...
 
 
 def _parts(artifact: Artifact) -> list[tuple[ModelPart, str]]:
-    """All parts, tables first, in the order of the model."""
+    """Return all parts with their precisions, tables first, in the order of the model."""
     recipe = artifact.recipe
     tables = [
         (ModelPart("table", name), described(recipe.tables[name])) for name in artifact.features.table_names
@@ -159,30 +158,30 @@ def _parts(artifact: Artifact) -> list[tuple[ModelPart, str]]:
 
 
 class _Shadow:
-    """Both models, and what is known of their parts."""
+    """Both models, and what was measured of their parts."""
 
     def __init__(self, trained: TrainedModel, artifact: Artifact) -> None:
         self._trained, self.low = trained, EmulatedModel(artifact)
-        self._exact = trained.dense_part()
+        self._exact = trained.dense_model()
         self.names = artifact.features.table_names
         self._layers = linear_layers(self._exact)
         self.gathered = {part: _Gathered() for part, _ in _parts(artifact)}
 
     def compare(self, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Logits of a batch in fp32 and in low precision."""
+        """Measure every part on a batch; return its logits in fp32 and in low precision."""
         dense_BF = samples.dense_BF
         exact_BTD, low_BTD = self._trained.embed(samples.lookups), self.low.embed(samples.lookups)
-        with _watched(self._exact, self._layers) as exact_seen:
+        with captured(self._exact, self._layers) as exact_seen:
             exact_B = self._exact(dense_BF, exact_BTD)
-        with _watched(self.low.dense, self._layers) as low_seen:
+        with captured(self.low.dense, self._layers) as low_seen:
             low_B = self.low.dense(dense_BF, low_BTD)
-        part = self._exact.dense_part(dense_BF)
+        bottom = self._exact.dense_part(dense_BF)
         for t, name in enumerate(self.names):
             gathered = self.gathered[ModelPart("table", name)]
             gathered.alone.add(exact_BTD[:, t], low_BTD[:, t])
             mixed_BTD = exact_BTD.clone()
             mixed_BTD[:, t] = low_BTD[:, t]
-            gathered.logits.append(self._exact.head(part, mixed_BTD))
+            gathered.logits.append(self._exact.head(bottom, mixed_BTD))
         for name in self._layers:
             gathered = self.gathered[ModelPart("layer", name)]
             inputs_BK, outputs_BN = exact_seen[name]
@@ -196,30 +195,11 @@ class _Shadow:
         return exact_B, low_B
 
     def furthest(self, samples: Samples, b: int) -> int:
-        """Table whose embedding of a sample is furthest from that in fp32, beside its size."""
+        """Return the table whose embedding of a sample is relatively furthest from that in fp32."""
         one = select(samples, torch.tensor([b]))
         exact_TD, low_TD = self._trained.embed(one.lookups)[0], self.low.embed(one.lookups)[0]
         size_T = exact_TD.norm(dim=1)
         return int(((low_TD - exact_TD).norm(dim=1) / size_T.clamp(min=1e-30)).argmax())
-
-
-@contextmanager
-def _watched(model: nn.Module, names: Any) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
-    """Note inputs and outputs of layers, by name."""
-    seen: dict[str, tuple[Tensor, Tensor]] = {}
-
-    def hook(name: str) -> Any:
-        def note(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            seen[name] = (inputs[0], output)
-
-        return note
-
-    handles = [model.get_submodule(name).register_forward_hook(hook(name)) for name in names]
-    try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _part_error(
@@ -230,7 +210,7 @@ def _part_error(
     batches: tuple[Samples, ...],
     t: int,
 ) -> PartError:
-    """Sum up what is known of the ``t``-th part."""
+    """Sum up what was measured of the ``t``-th part."""
     changed_B = torch.cat(gathered.logits)
     table = part.kind == "table"
     return PartError(
@@ -246,7 +226,7 @@ def _part_error(
 
 
 def _hurt_ids(batches: tuple[Samples, ...], t: int, exact_B: Tensor, changed_B: Tensor) -> tuple[HurtId, ...]:
-    """Ids on whose samples the harm falls."""
+    """Return the ids of a table whose samples have most of its harm."""
     harm_B = torch.nan_to_num(expected_change(exact_B, changed_B))
     bags = [samples.lookups.table(t) for samples in batches]
     size_B = torch.cat([offsets.diff() for _, offsets in bags])

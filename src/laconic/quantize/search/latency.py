@@ -1,8 +1,11 @@
-"""How long a batch takes in the engine on one thread, part by part, beside fp32.
+"""Latency: the time of a batch in the engine on one thread, with one part in another precision.
 
-Formats take turns with fp32, and of every batch the least time of several rounds counts: a noisy machine makes calls
-longer, never shorter. Contents do not matter to the time of a lookup, so a table is as many copies of one row, in memory of
-their own. Shape legend: ``B`` samples, ``F`` dense features, ``V`` vectors, ``R`` rows, ``W`` bytes of one, ``D`` numbers.
+Precisions alternate with fp32, and the least time of several rounds counts: a noisy machine makes
+calls longer, never shorter. The time of a lookup does not depend on the contents of rows, so a
+table is made of copies of one row.
+
+Shape legend: ``B`` samples, ``V`` vectors, ``R`` rows, ``W`` bytes of a stored row, ``D`` numbers
+of a row.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from laconic import kernels
 from laconic.data import Samples
 from laconic.quantize.formats import Artifact
 from laconic.quantize.formats.layers import Observed, quantize_layer
-from laconic.quantize.formats.recipe import LayerChoice, TableChoice
+from laconic.quantize.formats.recipe import LayerPrecision, TablePrecision
 from laconic.quantize.formats.rows import RowFormat, quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import LAYER_CANDIDATES, TABLE_CANDIDATES, Candidate, ModelPart
@@ -36,7 +39,7 @@ _ROUNDS = 8
 
 
 class Stopwatch:
-    """Microseconds that a batch takes more when one part is not fp32; below 0 is faster."""
+    """Times candidates: microseconds of a batch, less those with the part in fp32."""
 
     def __init__(
         self,
@@ -47,39 +50,44 @@ class Stopwatch:
     ) -> None:
         self._trained, self._observed = trained, observed
         self._batches = small_batches(samples, batch)
-        self._embeddings = [trained.embed(part.lookups) for part in self._batches]
-        self._layers = linear_layers(trained.dense_part())
-        self._exact = {name: self._parts(name, LayerChoice()) for name in self._layers}
+        self._embeddings = [trained.embed(samples.lookups) for samples in self._batches]
+        self._layers = linear_layers(trained.dense_model())
+        self._exact = {name: self._layer(name, LayerPrecision()) for name in self._layers}
         self._known: dict[tuple[ModelPart, str], float] = {}
 
     def __call__(self, candidate: Candidate) -> float:
-        """Time a candidate; ranges have no influence on it, and those of one part take turns with one another."""
-        part, choice = candidate.part, candidate.choice
-        choices = TABLE_CANDIDATES if isinstance(choice, TableChoice) else LAYER_CANDIDATES
-        if (part, _plain(choice)) not in self._known:
-            contenders: dict[str, TableChoice | LayerChoice] = {}
-            for other in (*choices, choice):
+        """Return the time of a candidate; below 0 is faster than fp32.
+
+        All candidates of a part are timed at its first use, in alternation. Ranges do not matter.
+        """
+        part, precision = candidate.part, candidate.precision
+        precisions = TABLE_CANDIDATES if isinstance(precision, TablePrecision) else LAYER_CANDIDATES
+        if (part, _plain(precision)) not in self._known:
+            contenders: dict[str, TablePrecision | LayerPrecision] = {}
+            for other in (*precisions, precision):
                 contenders.setdefault(_plain(other), other)
             exact_us, *times = _least_us(*(self._calls(part, other) for other in contenders.values()))
             for name, us in zip(contenders, [exact_us, *times], strict=True):
                 self._known[part, name] = us - exact_us
-        return self._known[part, _plain(choice)]
+        return self._known[part, _plain(precision)]
 
-    def _calls(self, part: ModelPart, choice: TableChoice | LayerChoice) -> list[Callable[[], object]]:
-        if isinstance(choice, TableChoice):
-            return self._look_ups(part.name, choice)
-        return self._network({**self._exact, part.name: self._parts(part.name, choice)})
+    def _calls(
+        self, part: ModelPart, precision: TablePrecision | LayerPrecision
+    ) -> list[Callable[[], object]]:
+        if isinstance(precision, TablePrecision):
+            return self._look_ups(part.name, precision)
+        return self._network({**self._exact, part.name: self._layer(part.name, precision)})
 
-    def _look_ups(self, name: str, choice: TableChoice) -> list[Callable[[], object]]:
+    def _look_ups(self, name: str, precision: TablePrecision) -> list[Callable[[], object]]:
         t = self._trained.features.table_names.index(name)
         bags = [samples.lookups.table(t) for samples in self._batches]
         rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
         stored_RW = rows_RD.contiguous().view(torch.uint8)
-        if choice.format is not RowFormat.FP32:
-            stored_RW = quantize_rows(torch.zeros(1, dim), choice.format).repeat(len(rows_RD), 1)
+        if precision.format is not RowFormat.FP32:
+            stored_RW = quantize_rows(torch.zeros(1, dim), precision.format).repeat(len(rows_RD), 1)
         chosen = kernels.active()
         tables = chosen.row_tables(dim)
-        tables.add(stored_RW.numpy(), choice.format.code)
+        tables.add(stored_RW.numpy(), precision.format.code)
         mean = self._trained.shape.pooling == "mean"
         calls: list[Callable[[], object]] = []
         for ids_L, offsets in bags:
@@ -98,37 +106,39 @@ class Stopwatch:
             calls.append(partial(network.logits, samples.dense_BF.contiguous().numpy(), vectors_BVD))
         return calls
 
-    def _parts(self, name: str, choice: LayerChoice) -> dict[str, Tensor]:
-        layer = self._layers[name]
-        return quantize_layer(f"layer {name!r}", layer.weight, layer.bias, choice, self._observed.get(name))
+    def _layer(self, name: str, precision: LayerPrecision) -> dict[str, Tensor]:
+        return quantize_layer(name, self._layers[name], precision, self._observed.get(name))
 
 
 def engine_us(artifacts: Sequence[Artifact], samples: tuple[Samples, ...], batch: int) -> tuple[float, ...]:
-    """Microseconds of a batch in the engine, on one thread, of each artifact."""
+    """Return the microseconds of a batch in the engine, on one thread, for each artifact."""
     batches = small_batches(samples, batch)
     engines = [Engine(artifact) for artifact in artifacts]
     return _least_us(
         *(
-            [partial(engine.logits, part.dense_BF.contiguous().numpy(), part.lookups) for part in batches]
+            [partial(engine.logits, small.dense_BF.contiguous().numpy(), small.lookups) for small in batches]
             for engine in engines
         )
     )
 
 
 def small_batches(samples: tuple[Samples, ...], batch: int) -> list[Samples]:
-    """Make some batches as they are served, of samples spread over all."""
+    """Make some batches of the size that is served, from samples spread over all."""
     some = joined(list(thinned(samples, batch * _BATCHES)))
     size = min(batch, len(some))
     return [select(some, torch.arange(begin, begin + size)) for begin in range(0, len(some) - size + 1, size)]
 
 
-def _plain(choice: TableChoice | LayerChoice) -> str:
-    """Name a choice without its ranges."""
-    return choice.model_dump_json(exclude={"ranges"})
+def _plain(precision: TablePrecision | LayerPrecision) -> str:
+    """Name a precision without its ranges, which do not change its time."""
+    return precision.model_dump_json(exclude={"ranges"})
 
 
 def _least_us(*contenders: Sequence[Callable[[], object]]) -> tuple[float, ...]:
-    """Mean over calls of the least time of each, contenders in turns; the first round is not counted."""
+    """Return the mean over calls of the least time of each, for every contender.
+
+    Contenders alternate; the first round is not counted.
+    """
     least = [[math.inf] * len(calls) for calls in contenders]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,16 +1,18 @@
-"""A quantized model in plain torch: one part in low precision, all of them as a recipe says, or a whole artifact.
+"""The probe: a model in plain torch with one part in low precision, or all as a recipe says.
 
-The engine computes the same from the same bytes, faster and with sums of int32; its logits decide
+The engine computes the same from the same bytes, faster and with sums of int32. Its logits decide
 in the end.
 
-Rows are quantized one by one, so of a table only those that the samples look up are. What a
-candidate does not change is computed once: for a table, embeddings of all others and the dense part
-stay.
+Rows are quantized one by one, so only those rows of a table are quantized that samples look up.
+What a candidate does not change is computed once: for a table, these are the embeddings of all
+other tables and the bottom layers.
 
 An int8 layer rounds its inputs to ``q`` of 256 steps between ``low <= 0`` and ``high >= 0``, which
 are those of each sample or, ``int8_static``, constants::
 
-    step = (high - low) / 255      zero = round(-low / step)      q = clamp(round(x / step) + zero, 0, 255)
+    step = (high - low) / 255
+    zero = round(-low / step)
+    q = clamp(round(x / step) + zero, 0, 255)
 
 Shape legend: ``B`` samples, ``N`` outputs and ``K`` inputs of a layer, ``T`` tables, ``D`` numbers
 of a row, ``L`` ids, ``U`` distinct ids.
@@ -27,7 +29,7 @@ from laconic.data import Samples
 from laconic.lookups import Lookups
 from laconic.quantize.formats.artifact import Artifact
 from laconic.quantize.formats.layers import Observed, quantize_layer, restored_weight
-from laconic.quantize.formats.recipe import LayerChoice, Recipe, TableChoice
+from laconic.quantize.formats.recipe import LayerPrecision, Recipe, TablePrecision
 from laconic.quantize.formats.rows import RowFormat, dequantize_rows, quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import Candidate
@@ -37,14 +39,14 @@ __all__ = ["EmulatedLinear", "EmulatedModel", "Probe"]
 
 
 class EmulatedLinear(nn.Module):
-    """A fully connected layer from its stored parts."""
+    """A fully connected layer, computed from its stored tensors."""
 
-    def __init__(self, choice: LayerChoice, parts: dict[str, Tensor]) -> None:
+    def __init__(self, precision: LayerPrecision, layer: dict[str, Tensor]) -> None:
         super().__init__()
-        self._integer = choice.kind.startswith("int8")
-        stored = {name: part for name, part in parts.items() if not (self._integer and name == "equal")}
-        self._weight_NK, self._bias_N = restored_weight(stored), parts.get("bias")
-        self._equal_K, self._range = parts.get("equal"), parts.get("range")
+        self._integer = precision.kind.startswith("int8")
+        stored = {key: tensor for key, tensor in layer.items() if not (self._integer and key == "equal")}
+        self._weight_NK, self._bias_N = restored_weight(stored), layer.get("bias")
+        self._equal_K, self._range = layer.get("equal"), layer.get("range")
 
     def forward(self, x_BK: Tensor) -> Tensor:
         """Round the inputs as the layer would, then multiply."""
@@ -67,7 +69,7 @@ class EmulatedLinear(nn.Module):
 
 
 class EmulatedModel:
-    """A whole artifact."""
+    """A whole artifact, computed in torch."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
@@ -96,7 +98,7 @@ class EmulatedModel:
 
 
 def _pool(rows_UD: Tensor, places_L: Tensor, offsets: Tensor, pooling: str) -> Tensor:
-    """Bags of rows, B x D."""
+    """Pool bags of rows: B x D."""
     if len(places_L) == len(offsets) - 1 and bool((offsets[1:] - offsets[:-1] == 1).all()):
         return rows_UD[places_L]
     if not len(rows_UD):
@@ -105,7 +107,7 @@ def _pool(rows_UD: Tensor, places_L: Tensor, offsets: Tensor, pooling: str) -> T
 
 
 class _LookedUp:
-    """Rows of one table that some samples look up."""
+    """The rows of one table that some samples look up."""
 
     def __init__(self, trained: TrainedModel, t: int, batches: tuple[Samples, ...]) -> None:
         bags = [samples.lookups.table(t) for samples in batches]
@@ -114,24 +116,24 @@ class _LookedUp:
         self._offsets = [offsets for _, offsets in bags]
         self._pooling = trained.shape.pooling
         self.exact_UD = trained.tables[trained.features.table_names[t]][ids_U]
-        self._cached: tuple[TableChoice, Tensor] | None = None
+        self._cached: tuple[TablePrecision, Tensor] | None = None
 
-    def _rows(self, choice: TableChoice) -> Tensor:
-        """Return what the rows become; the last answer is remembered."""
-        if choice.format is RowFormat.FP32:
+    def _rows(self, precision: TablePrecision) -> Tensor:
+        """Return the rows after quantization; the latest ones are kept."""
+        if precision.format is RowFormat.FP32:
             return self.exact_UD
-        if self._cached is None or self._cached[0] != choice:
-            stored = quantize_rows(self.exact_UD, choice.format, choice.ranges)
-            self._cached = choice, dequantize_rows(stored, choice.format, self.exact_UD.shape[1])
+        if self._cached is None or self._cached[0] != precision:
+            stored = quantize_rows(self.exact_UD, precision.format, precision.ranges)
+            self._cached = precision, dequantize_rows(stored, precision.format, self.exact_UD.shape[1])
         return self._cached[1]
 
-    def pooled(self, choice: TableChoice, batch: int) -> Tensor:
-        """Bags of a batch, B x D."""
-        return _pool(self._rows(choice), self._places[batch], self._offsets[batch], self._pooling)
+    def pooled(self, precision: TablePrecision, batch: int) -> Tensor:
+        """Pool the bags of a batch: B x D."""
+        return _pool(self._rows(precision), self._places[batch], self._offsets[batch], self._pooling)
 
 
 class Probe:
-    """Scores samples in any mixture of precisions; quickest with one part in low precision and all others in fp32."""
+    """Scores samples in any mixture of precisions; fastest with a single part below fp32."""
 
     def __init__(
         self, trained: TrainedModel, batches: tuple[Samples, ...], observed: Mapping[str, Observed]
@@ -140,8 +142,8 @@ class Probe:
         self.names = trained.features.table_names
         self.label_B = labels(batches)
         self._tables = [_LookedUp(trained, t, batches) for t in range(len(self.names))]
-        self._model = trained.dense_part()
-        self._layers = linear_layers(trained.dense_part())
+        self._model = trained.dense_model()
+        self._layers = linear_layers(trained.dense_model())
         exact = Recipe.uniform(self.names, self._layers)
         with torch.inference_mode():
             self._embeddings = [self._embed(exact, batch) for batch in range(len(batches))]
@@ -151,12 +153,12 @@ class Probe:
         self._largest: dict[str, Tensor] = {}
 
     def logits(self, recipe: Recipe) -> Tensor:
-        """Logits of all samples, with every part as the recipe says."""
+        """Return the logits of all samples, with every part as the recipe says."""
         recipe.check(self.names, self._layers)
-        model = self.trained.dense_part()
-        for name, choice in recipe.layers.items():
-            if choice.kind != "fp32":
-                model.set_submodule(name, self._layer(name, choice))
+        model = self.trained.dense_model()
+        for name, precision in recipe.layers.items():
+            if precision.kind != "fp32":
+                model.set_submodule(name, self._layer(name, precision))
         with torch.inference_mode():
             scores = [
                 model(samples.dense_BF, self._embed(recipe, batch))
@@ -164,13 +166,12 @@ class Probe:
             ]
         return torch.cat(scores)
 
-    def _layer(self, name: str, choice: LayerChoice) -> nn.Module:
-        layer = self._layers[name]
-        parts = quantize_layer(f"layer {name!r}", layer.weight, layer.bias, choice, self._observed.get(name))
-        return EmulatedLinear(choice, parts)
+    def _layer(self, name: str, precision: LayerPrecision) -> nn.Module:
+        stored = quantize_layer(name, self._layers[name], precision, self._observed.get(name))
+        return EmulatedLinear(precision, stored)
 
     def _embed(self, recipe: Recipe, batch: int) -> Tensor:
-        """Pooled embeddings of a batch, B x T x D."""
+        """Pool the embeddings of a batch: B x T x D."""
         bags = [
             table.pooled(recipe.tables[name], batch)
             for name, table in zip(self.names, self._tables, strict=True)
@@ -178,7 +179,7 @@ class Probe:
         return torch.stack(bags, dim=1)
 
     def largest_row(self, name: str) -> Tensor:
-        """Row of a table with the value of largest magnitude, looked up or not: what a format must be able to hold."""
+        """Return the row with the largest magnitude, which a format must be able to hold."""
         if name not in self._largest:
             rows_RD = self.trained.tables[name]
             low_R, high_R = torch.aminmax(rows_RD, dim=1)
@@ -187,28 +188,30 @@ class Probe:
         return self._largest[name]
 
     def logits_with(self, candidate: Candidate) -> Tensor:
-        """Logits of all samples, with one part as the candidate says and all others in fp32."""
+        """Return the logits of all samples, with one part as the candidate says, others in fp32."""
         with torch.inference_mode():
-            if isinstance(candidate.choice, TableChoice):
-                return self._with_table(self.names.index(candidate.part.name), candidate.choice)
-            return self._with_layer(candidate.part.name, candidate.choice)
+            if isinstance(candidate.precision, TablePrecision):
+                return self._with_table(self.names.index(candidate.part.name), candidate.precision)
+            return self._with_layer(candidate.part.name, candidate.precision)
 
-    def _with_table(self, t: int, choice: TableChoice) -> Tensor:
+    def _with_table(self, t: int, precision: TablePrecision) -> Tensor:
         scores = []
-        for batch, (dense_part, embeddings_BTD) in enumerate(zip(self._dense, self._embeddings, strict=True)):
+        for batch, (bottom, embeddings_BTD) in enumerate(zip(self._dense, self._embeddings, strict=True)):
             exact_BD = embeddings_BTD[:, t].clone()
-            embeddings_BTD[:, t] = self._tables[t].pooled(choice, batch)
-            scores.append(self._model.head(dense_part, embeddings_BTD))
+            embeddings_BTD[:, t] = self._tables[t].pooled(precision, batch)
+            scores.append(self._model.head(bottom, embeddings_BTD))
             embeddings_BTD[:, t] = exact_BD
         return torch.cat(scores)
 
-    def _with_layer(self, name: str, choice: LayerChoice) -> Tensor:
+    def _with_layer(self, name: str, precision: LayerPrecision) -> Tensor:
         exact = self._model.get_submodule(name)
-        self._model.set_submodule(name, self._layer(name, choice))
+        self._model.set_submodule(name, self._layer(name, precision))
         try:
             if not name.startswith("bottom."):
                 heads = zip(self._dense, self._embeddings, strict=True)
-                return torch.cat([self._model.head(part, embeddings_BTD) for part, embeddings_BTD in heads])
+                return torch.cat(
+                    [self._model.head(bottom, embeddings_BTD) for bottom, embeddings_BTD in heads]
+                )
             both = zip(self.batches, self._embeddings, strict=True)
             return torch.cat(
                 [self._model(samples.dense_BF, embeddings_BTD) for samples, embeddings_BTD in both]

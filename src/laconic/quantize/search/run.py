@@ -1,8 +1,8 @@
-"""``laconic quantize`` from a workbench to an artifact and what there is to say about it; or an old recipe on a new snapshot.
+"""What ``laconic quantize`` does with a workbench: search a recipe, or refresh an old one.
 
-Precisions that were right stay right for a while, and finding them again takes minutes. So a new
-snapshot can get the recipe of an old artifact, calibrated and verified again on samples of the new
-run; a recipe that breaks its budget there is refused, with the parts that do it.
+Precisions that were right stay right for a while, and a search takes minutes. So a new snapshot can
+get the recipe of an old artifact, calibrated and verified again on samples of the new run. A recipe
+that breaks its budget there is refused, and the parts that harm most are named.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from laconic.errors import ConfigError
 from laconic.quantize.formats import Artifact, Recipe, quantize_model
 from laconic.quantize.formats.features import Features, Population
 from laconic.quantize.formats.result import ModelFigures, Objective, QuantizeResult, SampleCounts
-from laconic.quantize.search.candidates import candidates
 from laconic.quantize.search.choose import explain_part, harm_figures, pareto
 from laconic.quantize.search.debugger import PartError, debug
 from laconic.quantize.search.latency import Stopwatch, engine_us
 from laconic.quantize.search.probe import Probe
-from laconic.quantize.search.search import Drafts, Found, Half, Scored, score, search
+from laconic.quantize.search.search import Drafts, Found, Half, Scored, search
 from laconic.quantize.search.sensitivity import MeasuredCandidate, MeasurementFile, measure_candidates
 from laconic.quantize.search.workbench import Tell, Workbench, thinned
 from laconic.serve.query import Query
@@ -45,12 +44,12 @@ __all__ = [
     "with_figures",
 ]
 
-_POPULATION = 16384  # samples that histograms of inputs are made of
+_POPULATION = 16384  # samples from which the histograms of inputs are made
 _PROBE = 8192
 
 
 def population_of(features: Features, batches: tuple[Samples, ...]) -> Population:
-    """Histograms of every feature, over at least one sample."""
+    """Make histograms of every feature, over at least one sample."""
     total = sum(map(len, batches))
     drift = InputDrift(features.sample_schema, reference=total, window=total)
     for samples in batches:
@@ -72,31 +71,31 @@ def _query(features: Features, samples: Samples) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What is searched for, and how thoroughly."""
+    """Settings of a search."""
 
     budget: float
     """Largest increase of normalized entropy, as a share of it."""
     objective: Objective = "size"
-    probe: int = 8192
+    probe: int = _PROBE
     """Samples on which each candidate is measured."""
     batch: int = 256
-    """Samples of a batch whose time is measured."""
+    """Number of samples in a batch whose time is measured."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """An artifact, and what it was chosen from."""
+    """The artifact that a search found, and the candidates that it chose from."""
 
     artifact: Artifact
     found: Found
     parts: list[list[MeasuredCandidate]]
-    """Every candidate of every part."""
+    """Measured candidates, a list for every part."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedRun:
-    """An artifact, and how it came about."""
+    """An artifact, and the result file of the search that found it."""
 
     artifact: Artifact
     result: QuantizeResult
@@ -105,7 +104,7 @@ class QuantizedRun:
 def measurement_file(
     bench: Workbench, settings: SearchSettings, path: Path, *, fresh: bool
 ) -> MeasurementFile:
-    """Open the file of measurements of this model, on these samples, with these kernels."""
+    """Open the file with measurements of this model, on these samples, by these kernels."""
     of = f"{bench.digest} {settings.probe} {settings.batch} {kernels.active().name}"
     return MeasurementFile(path, blake2b(of.encode(), digest_size=16).hexdigest(), fresh=fresh)
 
@@ -113,14 +112,14 @@ def measurement_file(
 def quantize_run(
     bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, tell: Tell
 ) -> QuantizedRun:
-    """Search, and say all that there is to say about what was found."""
+    """Search, time the engine, and put together the result."""
     searched = search_run(bench, settings, file, tell)
     us = _engine_times(bench, searched.artifact, settings.batch, tell)
     return QuantizedRun(searched.artifact, _result(bench, settings, searched, us, title))
 
 
 def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell) -> Searched:
-    """Search, and make the artifact that was found."""
+    """Search, and return the artifact that was found."""
     parts = _measure(bench, settings, file, tell)
     drafts = Drafts(bench.trained, bench.observed, tell)
     tell("scoring in fp32", 0, 2)
@@ -139,19 +138,11 @@ def _measure(
     some = thinned(bench.halves.search, settings.probe)
     probe = Probe(bench.trained, some, bench.observed)
     stopwatch = Stopwatch(bench.trained, bench.halves.search, bench.observed, settings.batch)
-    total = len(candidates(probe.names, bench.trained.shape.layer_names()))
-    done = 0
-
-    def next_one(_: object) -> None:
-        nonlocal done
-        done += 1
-        tell("measuring candidates", done, total)
-
-    return measure_candidates(probe, stopwatch, file, next_one)
+    return measure_candidates(probe, stopwatch, file, tell)
 
 
 def with_figures(bench: Workbench, artifact: Artifact, scored: Scored, budget: float) -> Artifact:
-    """Return an artifact that says what was measured of it, its budget, and what inputs it is made for."""
+    """Add measured figures, the budget and the population of inputs to an artifact."""
     metrics = {
         "budget": budget,
         "ne_fp32": scored.exact.normalized_entropy,
@@ -168,7 +159,7 @@ def with_figures(bench: Workbench, artifact: Artifact, scored: Scored, budget: f
 
 
 def _engine_times(bench: Workbench, artifact: Artifact, batch: int, tell: Tell) -> tuple[float, ...]:
-    """Microseconds of a batch in fp32 and in low precision."""
+    """Return the microseconds of a batch in fp32 and in low precision."""
     tell("timing the engine", 0, 1)
     recipe = Recipe.uniform(artifact.recipe.tables, artifact.recipe.layers)
     exact = quantize_model(bench.trained, recipe)
@@ -220,13 +211,13 @@ def _figures(evaluation: Evaluation, size: int, us: float) -> ModelFigures:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The recipe on a new snapshot."""
+    """An old recipe on a new snapshot."""
 
     artifact: Artifact
     scored: Scored
     budget: float
     offenders: tuple[PartError, ...]
-    """Parts that harm most, the worst first, where the budget is broken; else empty."""
+    """The parts that harm most, worst first; empty where the budget is kept."""
 
     @property
     def within(self) -> bool:
@@ -244,10 +235,11 @@ def refresh_budget(old: Artifact, given: float | None) -> float:
 
 
 def refresh(bench: Workbench, old: Artifact, budget: float, tell: Tell) -> Refreshed:
-    """Apply the recipe to the workbench's model; ``ConfigError`` where it is of another one."""
+    """Apply an artifact's recipe to the workbench's model; ``ConfigError`` for another model's."""
     old.recipe.check(bench.trained.features.table_names, bench.trained.shape.layer_names())
     drafts = Drafts(bench.trained, bench.observed, tell)
-    scored = score(Half(drafts, bench.halves.verification), old.recipe, "verifying with the engine", tell)
+    half = Half(drafts, bench.halves.verification)
+    scored = half.score(old.recipe, "verifying with the engine", tell)
     artifact = with_figures(bench, drafts.artifact(old.recipe), scored, budget)
     offenders: tuple[PartError, ...] = ()
     if not scored.harm.within(budget):

@@ -1,20 +1,20 @@
-"""The search: measure every candidate once, solve, measure the combination, verify it on samples never seen.
+"""The precision search: choose a combination of candidates, measure it, verify it on new samples.
 
-Harms of parts are added as if errors did not meet. They do, so the combination that was chosen is
-measured itself, on all samples of the search; what exceeds the budget is taken off it, and another
-combination solved for. Only one that passes is scored on the verification half. Where that refuses
-it, the budget is tightened too, and the result says how often the half was looked at: each look
-makes it a little less unseen.
+The harm of a combination is predicted as the sum of the harms of its parts, as if errors did not
+meet. They do, so the combination itself is measured on all samples of the search half. If it
+exceeds the budget, the budget is tightened by the excess and another combination is solved for.
+Only one that passes is scored on the verification half. If that half refuses it, the budget is
+tightened too. The result says how often that half was scored: each time makes it less unseen.
 
-Combinations are scored by the engine that would serve them, so nothing is left to find out when one
-is chosen. A part is quantized when its choice changes, and only then: of every table the bytes of
-the choice that was asked for last are kept, so all of them take what one artifact takes.
+Combinations are scored by the engine that would serve them, so no difference is left to find later.
+A table is quantized only when its precision changes: of every table the bytes in the latest
+precision are kept, so all tables together take as much memory as one artifact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,38 +23,38 @@ from torch import Tensor
 from laconic.adapt.harm import Harm, measure_harm
 from laconic.data import Samples
 from laconic.errors import PlanError
-from laconic.quantize.formats import Artifact, Recipe, TableChoice, quantize_model
+from laconic.quantize.formats import Artifact, Recipe, TablePrecision, quantize_model
 from laconic.quantize.formats.layers import Observed
 from laconic.quantize.formats.result import Attempt, Objective
 from laconic.quantize.formats.rows import quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel
 from laconic.quantize.search.choose import Chosen, choose, harm_figures
 from laconic.quantize.search.sensitivity import MeasuredCandidate
-from laconic.quantize.search.workbench import Tell, check_finite, labels
+from laconic.quantize.search.workbench import Tell, check_finite, labels, silent
 from laconic.serve import Engine
 from laconic.train.metrics import Evaluation, Predictions
 
-__all__ = ["Drafts", "Found", "Half", "Scored", "score", "search"]
+__all__ = ["Drafts", "Found", "Half", "Scored", "search"]
 
 _MOST_ATTEMPTS = 12
-_STEP = 0.95  # the least that a budget is tightened by, where it was broken
-_CARE = 0.98  # beyond what would have sufficed
+_STEP = 0.95  # a budget that was broken is multiplied by this, or by less
+_CARE = 0.98  # a little less than would have sufficed
 
 
 class Drafts:
-    """What a search tries, up to what it decides for."""
+    """Makes the artifacts that a search tries; the last one is what it decides for."""
 
     def __init__(self, trained: TrainedModel, observed: Mapping[str, Observed], tell: Tell) -> None:
         self.trained, self._observed, self._tell = trained, observed, tell
-        self._tables: dict[str, tuple[TableChoice, Tensor]] = {}
+        self._tables: dict[str, tuple[TablePrecision, Tensor]] = {}
         self._last: tuple[Recipe, Engine] | None = None
 
     def artifact(self, recipe: Recipe) -> Artifact:
-        """Make the whole model as a recipe says; ``ConfigError`` where one of its formats cannot hold a table."""
+        """Quantize the model by a recipe; ``ConfigError`` where a format cannot hold a table."""
         return self.engine(recipe).artifact
 
     def engine(self, recipe: Recipe) -> Engine:
-        """Make what would serve it; that of the same recipe as before is there already."""
+        """Make the engine that would serve a recipe; the latest one is kept."""
         if self._last is None or self._last[0] != recipe:
             self._last = None  # its memory is needed
             self._last = recipe, Engine(self._quantized(recipe))
@@ -63,23 +63,26 @@ class Drafts:
     def _quantized(self, recipe: Recipe) -> Artifact:
         trained = self.trained
         recipe.check(trained.features.table_names, trained.shape.layer_names())
-        changed = [name for name, choice in recipe.tables.items() if not self._has(name, choice)]
+        changed = [name for name, precision in recipe.tables.items() if not self._has(name, precision)]
         for done, name in enumerate(changed):
             self._tell("quantizing tables", done, len(changed))
-            choice = recipe.tables[name]
-            self._tables[name] = choice, quantize_rows(trained.tables[name], choice.format, choice.ranges)
+            precision = recipe.tables[name]
+            self._tables[name] = (
+                precision,
+                quantize_rows(trained.tables[name], precision.format, precision.ranges),
+            )
         if changed:
             self._tell("quantizing tables", len(changed), len(changed))
         tables = {name: stored for name, (_, stored) in self._tables.items()}
         return quantize_model(trained, recipe, self._observed, tables=tables)
 
-    def _has(self, name: str, choice: TableChoice) -> bool:
-        return name in self._tables and self._tables[name][0] == choice
+    def _has(self, name: str, precision: TablePrecision) -> bool:
+        return name in self._tables and self._tables[name][0] == precision
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A recipe on a set of samples."""
+    """What a recipe does to the predictions on a set of samples."""
 
     harm: Harm
     exact: Evaluation
@@ -87,32 +90,33 @@ class Scored:
 
 
 class Half:
-    """Samples with their logits in fp32."""
+    """A half of the held-out samples, with their logits in fp32."""
 
     def __init__(self, drafts: Drafts, batches: tuple[Samples, ...]) -> None:
         self.drafts, self.batches = drafts, batches
         self.label_B = labels(batches)
-        model = drafts.trained.dense_part()
+        model = drafts.trained.dense_model()
         self.exact_B = torch.cat(
             [drafts.trained.logits(model, samples.dense_BF, samples.lookups) for samples in batches]
         )
         check_finite(self.exact_B)
         self._exact = _evaluate(self.exact_B, self.label_B)
 
-    def score(self, recipe: Recipe, done: Callable[[int], None] = lambda samples: None) -> Scored:
-        """Compare a recipe with fp32; ``done`` is called with the samples of every batch."""
-        engine, scores = self.drafts.engine(recipe), []
+    def score(self, recipe: Recipe, what: str = "scoring", tell: Tell = silent) -> Scored:
+        """Compare a recipe with fp32; ``what`` names this work to ``tell``."""
+        engine, scores, done = self.drafts.engine(recipe), [], 0
         for samples in self.batches:
             dense_BF = samples.dense_BF.contiguous().numpy()
             scores.append(torch.from_numpy(engine.logits(dense_BF, samples.lookups)))
-            done(len(samples))
+            done += len(samples)
+            tell(what, done, len(self.label_B))
         changed_B = torch.cat(scores)
         harm = measure_harm(self.exact_B, changed_B, self.label_B)
         return Scored(harm, self._exact, _evaluate(changed_B, self.label_B))
 
 
 def _evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
-    """AUC, log loss and normalized entropy; NaN where a logit is no finite number."""
+    """Return AUC, log loss and normalized entropy; all are NaN where a logit is not finite."""
     if not bool(torch.isfinite(logits_B).all()):
         nothing = math.nan
         return Evaluation(samples=len(label_B), auc=nothing, log_loss=nothing, normalized_entropy=nothing)
@@ -123,7 +127,7 @@ def _evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the search came to."""
+    """What a search found: its choice, the attempts before, and how it did when verified."""
 
     chosen: Chosen
     attempts: tuple[Attempt, ...]
@@ -136,17 +140,20 @@ def search(
     objective: Objective,
     search_half: Half,
     verification_half: Half,
-    tell: Tell = lambda what, done, total: None,
+    tell: Tell = silent,
 ) -> Found:
-    """Find the combination that takes least and is within the budget on both halves; ``PlanError`` where none is."""
+    """Find the combination that takes least and keeps the budget on both halves.
+
+    ``PlanError`` where none does.
+    """
     attempts: list[Attempt] = []
     allowed = budget
     for _ in range(_MOST_ATTEMPTS):
         chosen = choose(parts, allowed, objective)
-        found = score(search_half, chosen.recipe, "measuring a combination", tell)
+        found = search_half.score(chosen.recipe, "measuring a combination", tell)
         verified = None
         if found.harm.within(budget):
-            verified = score(verification_half, chosen.recipe, "verifying it on unseen samples", tell)
+            verified = verification_half.score(chosen.recipe, "verifying it on unseen samples", tell)
         attempts.append(
             Attempt(
                 budget=allowed,
@@ -166,17 +173,3 @@ def search(
         f"{attempts[-1].budget:.4%}, changes NE by {broken.measured:+.4%} +- {broken.measured_se:.4%} on {broken.samples:,} "
         f"samples; raise --budget, or evaluate on more samples"
     )
-
-
-def score(
-    half: Half, recipe: Recipe, what: str = "scoring", tell: Tell = lambda what, done, total: None
-) -> Scored:
-    """Score a half with a recipe; ``what`` is the name of this work."""
-    done, total = 0, len(half.label_B)
-
-    def more(samples: int) -> None:
-        nonlocal done
-        done += samples
-        tell(what, done, total)
-
-    return half.score(recipe, more)

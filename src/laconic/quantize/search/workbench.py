@@ -1,20 +1,19 @@
-"""A trained model, ready to be quantized: calibration, and held-out samples in two parts.
+"""The workbench: a trained model, its calibration, and held-out samples in two halves.
 
-One part is to search with, the other is never seen by the search. Sample ``i`` of the evaluation
-split is drawn by a hash of ``i``, so both parts are alike whatever the order of the file is, and
-the same at every run. Shape legend: ``B`` samples.
+The search uses one half and never sees the other, which verifies what it found. Sample ``i`` of the
+evaluation split is drawn by a hash of ``i``. So both halves are alike whatever the order of the
+file is, and the same in every run. Shape legend: ``B`` samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.data import Samples, Source, open_source
@@ -37,21 +36,29 @@ __all__ = [
     "make_workbench",
     "open_workbench",
     "select",
+    "silent",
     "thinned",
 ]
 
-BATCH = 512  # scored at a time: what a model computes meanwhile stays in the cache, which takes half the time of 4096
+BATCH = 512
+"""Samples that are scored at a time. What a model computes for them stays in the cache, which takes
+half the time of 4096."""
 _READ = 4096
-_LEAST = 200  # samples of a part below which no figure of it means anything
+_LEAST = 200  # samples of a half below which no figure of it means anything
+
+_CALIBRATION = 8192  # samples that ranges of inputs are taken from
 
 Tell = Callable[[str, int, int], None]
-"""Told what is being done, and how much of how much of it."""
-_CALIBRATION = 8192
+"""Is told about progress: what is being done, how much of it is done, and how much there is."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Tell nobody about progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Both parts, in batches."""
+    """Both halves, in batches."""
 
     search: tuple[Samples, ...]
     verification: tuple[Samples, ...]
@@ -62,63 +69,54 @@ def divide(
     *,
     most: int,
     seed: int = 0,
-    done: Callable[[int], None] = lambda samples: None,
+    tell: Tell = silent,
     left: Callable[[Samples], None] | None = None,
 ) -> HeldOut:
-    """Draw up to about ``most`` of the evaluation samples, half for each part.
+    """Draw up to about ``most`` of the evaluation samples, and put half of them into each half.
 
-    ``done`` is called with the number of samples of every batch that was read, ``left`` with those that neither part has.
+    ``left`` is called with the samples that neither half has, batch by batch.
     """
-    total, taken = source.samples_in("eval"), _share(source, most)
-    parts: tuple[list[Samples], list[Samples]] = ([], [])
-    for samples, drawn_B in _drawn(source, seed):
-        for part, low in zip(parts, (0.0, taken / 2), strict=True):
+    total = source.samples_in("eval")
+    taken = min(1.0, most / total) if total else 0.0
+    halves: tuple[list[Samples], list[Samples]] = ([], [])
+    read, key = 0, key64("quantize", seed)
+    for samples in source.batches("eval", global_batch=_READ, rank=0, ranks=1):
+        number_B = np.arange(read, read + len(samples), dtype=np.uint64)
+        drawn_B = uniform(mix64(number_B ^ key))  # in [0, 1)
+        for half, low in zip(halves, (0.0, taken / 2), strict=True):
             chosen = np.flatnonzero((drawn_B >= low) & (drawn_B < low + taken / 2))
             if len(chosen):
-                part.append(select(samples, torch.from_numpy(chosen)))
+                half.append(select(samples, torch.from_numpy(chosen)))
         if left is not None:
             left(select(samples, torch.from_numpy(np.flatnonzero(drawn_B >= taken))))
-        done(len(samples))
-    for name, part in zip(("search", "verification"), parts, strict=True):
-        _check(name, part, total)
-    return HeldOut(*(thinned(tuple(part), sum(map(len, part))) for part in parts))
-
-
-def _share(source: Source, most: int) -> float:
-    total = source.samples_in("eval")
-    return min(1.0, most / total) if total else 0.0
-
-
-def _drawn(source: Source, seed: int) -> Iterator[tuple[Samples, NDArray[np.float64]]]:
-    """All evaluation samples, and a number in [0, 1) for each."""
-    first, key = 0, key64("quantize", seed)
-    for samples in source.batches("eval", global_batch=_READ, rank=0, ranks=1):
-        number_B = np.arange(first, first + len(samples), dtype=np.uint64)
-        yield samples, uniform(mix64(number_B ^ key))
-        first += len(samples)
+        read += len(samples)
+        tell("reading samples", read, total)
+    for name, half in zip(("search", "verification"), halves, strict=True):
+        _check(name, half, total)
+    return HeldOut(*(thinned(tuple(half), sum(map(len, half))) for half in halves))
 
 
 def select(samples: Samples, chosen: Tensor) -> Samples:
-    """Take samples by their numbers."""
+    """Return some samples, by their numbers."""
     return Samples(samples.label_B[chosen], samples.dense_BF[chosen], samples.lookups.select(chosen))
 
 
-def joined(parts: Sequence[Samples]) -> Samples:
-    """Several batches, at least one, as one."""
+def joined(batches: Sequence[Samples]) -> Samples:
+    """Make one batch of several, at least one."""
     return Samples(
-        labels(parts),
-        torch.cat([samples.dense_BF for samples in parts]),
-        Lookups.joined([samples.lookups for samples in parts]),
+        labels(batches),
+        torch.cat([samples.dense_BF for samples in batches]),
+        Lookups.joined([samples.lookups for samples in batches]),
     )
 
 
 def labels(batches: Sequence[Samples]) -> Tensor:
-    """Labels of all samples, in order."""
+    """Return the labels of all samples, in order."""
     return torch.cat([samples.label_B for samples in batches])
 
 
 def check_finite(exact_B: Tensor) -> None:
-    """Raise where a model is beyond help."""
+    """Raise ``ConfigError`` where logits of the model in fp32 are not finite."""
     if not bool(torch.isfinite(exact_B).all()):
         raise ConfigError(
             "quantize: the model in fp32 gives logits that are no numbers on held-out samples; it did not train"
@@ -126,7 +124,10 @@ def check_finite(exact_B: Tensor) -> None:
 
 
 def thinned(batches: tuple[Samples, ...], most: int) -> tuple[Samples, ...]:
-    """Every k-th sample, at most so many, in batches of ``BATCH`` to twice as many; the last may have fewer."""
+    """Return every k-th sample, ``most`` at most.
+
+    Batches have ``BATCH`` samples to twice as many; the last may have fewer.
+    """
     every = -(-sum(map(len, batches)) // most)
     kept: list[Samples] = []
     ready, first = [], 0
@@ -141,9 +142,9 @@ def thinned(batches: tuple[Samples, ...], most: int) -> tuple[Samples, ...]:
     return (*ready, *([joined(kept)] if kept else []))
 
 
-def _check(name: str, part: list[Samples], total: int) -> None:
-    count = sum(map(len, part))
-    positive = sum(int(samples.label_B.sum()) for samples in part)
+def _check(name: str, half: list[Samples], total: int) -> None:
+    count = sum(map(len, half))
+    positive = sum(int(samples.label_B.sum()) for samples in half)
     if count < _LEAST or positive in (0, count):
         raise ConfigError(
             f"quantize: the {name} half of {total} evaluation samples has {count}, {positive} of them positive; "
@@ -153,12 +154,12 @@ def _check(name: str, part: list[Samples], total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """All that a search begins with."""
+    """Everything that a search begins with."""
 
     trained: TrainedModel
     halves: HeldOut
     observed: dict[str, Observed]
-    """Inputs of every layer on samples of the search half."""
+    """Observed inputs of every layer, on samples of the search half."""
     digest: str
     """Checksum of the model and of the samples."""
 
@@ -181,25 +182,21 @@ def make_workbench(
     tell: Tell,
     left: Callable[[Samples], None] | None = None,
 ) -> Workbench:
-    """Put a model beside up to ``most`` of the evaluation samples of the source that it was trained on.
+    """Draw up to ``most`` evaluation samples of the source that a model was trained on.
 
     ``left`` is called with the others, batch by batch.
     """
-    total, read = source.samples_in("eval"), 0
-
-    def done(samples: int) -> None:
-        nonlocal read
-        read += samples
-        tell("reading samples", read, total)
-
-    halves = divide(source, most=most, seed=seed, done=done, left=left)
+    halves = divide(source, most=most, seed=seed, tell=tell, left=left)
     some = thinned(halves.search, _CALIBRATION)
     observed = observe(trained, [(samples.dense_BF, samples.lookups) for samples in some])
     return Workbench(trained, halves, observed, _digest(trained, halves))
 
 
 def _digest(trained: TrainedModel, halves: HeldOut) -> str:
-    """Change with any weight, row or sample that counts; tables by their sums, which a new snapshot changes."""
+    """Make a checksum that changes with any weight, row or sample of the search half.
+
+    Of a table it has the sums of its columns, which a new snapshot changes.
+    """
     digest = blake2b(trained.shape.model_dump_json().encode(), digest_size=16)
     for name, values in sorted({**trained.tables, **trained.state}.items()):
         digest.update(name.encode())
