@@ -1,4 +1,4 @@
-"""What machine this is, for results that must say so."""
+"""Facts about this machine, for results that must name it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def has_vnni() -> bool:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_memory_bytes() -> int | None:
-    """Memory that this process can still use, within the limit of its control group; None where nobody says."""
+    """Bytes that this process can still use, within its control group's limit; None if unknown."""
     found = []
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())

@@ -12,18 +12,18 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def plain(value: float) -> str:
-    """Up to three significant digits, or all digits before the point."""
+    """Write up to three significant digits, or all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def three(value: float) -> str:
-    """Three significant digits, zeros too, so that figures in a column look alike."""
+    """Write three significant digits, zeros too, so that figures in a column look alike."""
     digits = 0 if not value else max(0, 2 - Decimal(f"{value:.2e}").adjusted())
     return f"{value:,.{digits}f}"
 
 
 def bytes_text(value: float) -> str:
-    """In decimal units: 1 kB is 1,000 bytes."""
+    """Write bytes in decimal units: 1 kB is 1,000 bytes."""
     unit = 0
     while float(f"{value:.3g}") >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
@@ -36,7 +36,7 @@ def milliseconds(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Write a part of a whole in percent; two significant digits are more than such figures are good for."""
+    """Write a share in percent, with two significant digits."""
     return f"{Decimal(f'{100 * value:.2g}'):f} %"
 
 

@@ -65,7 +65,7 @@ def test_the_command_writes_artifact_result_and_page(quantized):
     assert artifact.population is not None
     assert artifact.population.unknown.keys() == artifact.recipe.tables.keys()
     assert result.samples.search + result.samples.verification == 3000
-    chosen = {part.name: part.choice.label for part in result.parts}
+    chosen = {part.name: part.precision.label for part in result.parts}
     assert set(chosen) == {*artifact.recipe.tables, *artifact.recipe.layers}
     assert chosen["c1"].startswith(artifact.recipe.tables["c1"].format)
     page = (folder / "q.html").read_text()

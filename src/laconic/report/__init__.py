@@ -1,4 +1,9 @@
-"""One self-contained HTML page from a result; ``result`` and ``run_page`` have formats of files, producers the others."""
+"""Reports: one self-contained HTML page from a result file, or from the metrics of a run.
+
+Begin with ``read_any`` and ``render`` below. Every command has its page: ``tune_page``,
+``quantize_page``, ``simulate_page``, ``access_page`` (``laconic profile``), ``run_page`` (training)
+and ``comparison`` (methods side by side). ``charts`` has what they share.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +40,14 @@ __all__ = [
 ]
 
 AnyResult = QuantizeResult | Comparison | RunRecord | SimulateResult | TuneResult
-"""What a file can hold."""
+"""A result that a file can hold."""
 
 _KINDS: dict[Any, type[QuantizeResult | Comparison | SimulateResult | TuneResult]] = {
     "quantize": QuantizeResult,
     "simulate": SimulateResult,
     "tune": TuneResult,
 }
-"""By their field ``kind``; a comparison has none."""
+"""Results by their field ``kind``; a comparison has none."""
 
 _PAGES: dict[type, Callable[[Any], Page]] = {
     Access: access_page,
@@ -55,7 +60,7 @@ _PAGES: dict[type, Callable[[Any], Page]] = {
 
 
 def read_any(path: str | Path) -> AnyResult:
-    """Read a result file of a comparison or of one of the commands, or the metrics of a run; FormatError says what is wrong."""
+    """Read a result file, or the metrics of a run; FormatError says what is wrong with it."""
     if Path(path).is_dir() or Path(path).suffix == ".jsonl":
         return read_run_result(path)
     try:
@@ -67,12 +72,12 @@ def read_any(path: str | Path) -> AnyResult:
 
 
 def render(result: AnyResult | Access) -> str:
-    """Lay out a result as HTML."""
+    """Lay out the page of a result as HTML."""
     return _PAGES[type(result)](result).html()
 
 
 def write_report(result: AnyResult | Access, path: str | Path) -> None:
-    """Write the page, whole or not at all; a file that is there is replaced."""
+    """Write the page of a result, whole or not at all; an existing file is replaced."""
     path, page = Path(path), render(result)
     if not path.parent.is_dir():
         raise ConfigError(f"report: no folder {str(path.parent)!r} to write into; make it first")

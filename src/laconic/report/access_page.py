@@ -30,7 +30,7 @@ _ABOUT = (
 
 
 def access_page(access: Access) -> Page:
-    """Say which share of lookups goes to how few rows."""
+    """Make the page of a profile."""
     keys = legend([("━", "--method-1", "found"), ("╍", "--method-2", "Zipf's law, fitted")])
     plots = (_plot(number, each) for number, each in enumerate(access.tables))
     return Page(
@@ -119,14 +119,14 @@ def _figures(access: Access) -> str:
 
 
 def _distinct_text(table: TableAccess) -> str:
-    """Rows that were looked up, with their interval, five standard errors, where they were not counted."""
+    """Write the number of rows looked up; an estimate has an interval of five standard errors."""
     found = table.distinct
     reach = max(found.upper - found.rows, found.rows - found.lower)
     return f"{found.rows:,}" if not reach else f"{found.rows:,} ±{share(reach / found.rows)}"
 
 
 def _bag_text(table: TableAccess) -> str:
-    """Mean length of bags, and the range where they differ."""
+    """Write the mean length of bags, and the range where they differ."""
     if not table.bags:
         return NONE
     shortest, longest = table.bags[0][0], table.bags[-1][0]
@@ -134,17 +134,17 @@ def _bag_text(table: TableAccess) -> str:
 
 
 def _zipf_text(table: TableAccess) -> str:
-    """Exponent and how far off the law is."""
+    """Write the exponent of Zipf's law and its distance from what was found."""
     return NONE if table.zipf is None else f"{table.zipf.exponent:.2f} (KS {table.zipf.ks:.2f})"
 
 
 def _drift_text(table: TableAccess) -> str:
-    """Distance, and what chance does to it."""
+    """Write the distance, and the standard deviation that chance gives it."""
     return NONE if table.drift is None else f"{table.drift.distance:.3f} ±{table.drift.noise:.3f}"
 
 
 def errors_text(access: Access) -> tuple[str, ...]:
-    """Say what of all this is exact and how far off the rest may be, a sentence for every table."""
+    """Say which counts are exact and how far off the others may be, a sentence for every table."""
     estimated = [table for table in access.tables if not table.exact]
     exact = len(access.tables) - len(estimated)
     if not estimated:

@@ -1,4 +1,4 @@
-"""Parts of Plotly figures that pages share: axes, labels, lines, heat maps and colors.
+"""What the Plotly figures of pages share: axes, labels, lines, heat maps and colors.
 
 A figure is a plain dictionary. A color in it is the name of a CSS variable, ``--method-0`` or
 ``--ink``; the page's script replaces it by what the style sheet says in light or in dark.
@@ -36,11 +36,11 @@ Trace = dict[str, Any]
 
 _LONGEST_NAME = 24
 _PALETTE = 7  # besides the gray of the first; the style sheet defines --method-0 to --method-7
-_DECADES = 5  # of harm that have colors of their own; what is below the lowest is as good as none
+_DECADES = 5  # powers of ten of harm that have their own colors; less harm is as good as none
 
 
 def method_color(index: int, count: int) -> str:
-    """Gray for the first, blue for the last, and round and round the rest of the palette between them."""
+    """Return gray for the first, blue for the last, and the rest of the palette between them."""
     if index == 0:
         return "--method-0"
     return "--method-1" if index == count - 1 else f"--method-{(index - 1) % (_PALETTE - 1) + 2}"
@@ -52,7 +52,7 @@ def label(name: str) -> str:
 
 
 def names_axis(names: Sequence[str]) -> Axis:
-    """Names from top to bottom, at 0, 1, 2 and so on."""
+    """Make an axis with names from top to bottom, at 0, 1, 2 and so on."""
     return {
         **columns_axis(names),
         "range": [len(names) - 0.5, -0.5],
@@ -62,7 +62,7 @@ def names_axis(names: Sequence[str]) -> Axis:
 
 
 def columns_axis(names: Sequence[str]) -> Axis:
-    """Names from left to right, at 0, 1, 2 and so on."""
+    """Make an axis with names from left to right, at 0, 1, 2 and so on."""
     return {
         "tickmode": "array",
         "tickvals": list(range(len(names))),
@@ -74,7 +74,7 @@ def columns_axis(names: Sequence[str]) -> Axis:
 
 
 def logarithmic(values: list[float]) -> Axis:
-    """Lay a log axis around the values, with round numbers named and as many as fit."""
+    """Make a logarithmic axis around the values, with as many round numbers as fit."""
     low, high = math.log10(min(values)), math.log10(max(values))
     pad = 0.06 * (high - low) + 0.05
     steps = (1, 2, 5) if high - low < 2.3 else (1,)
@@ -91,19 +91,19 @@ def logarithmic(values: list[float]) -> Axis:
 
 
 def beside(x: float, y: float, text: str) -> dict[str, Any]:
-    """Text that begins where a bar ends."""
+    """Make an annotation that begins where a bar ends."""
     font = {"size": 12, "color": "--ink"}
     return {"x": x, "y": y, "text": text, "showarrow": False, "xanchor": "left", "font": font}
 
 
 def byte_unit(longest: float) -> tuple[str, float]:
-    """Choose the unit in which the longest bar is a number of few digits, and its size in bytes."""
+    """Choose the unit for a chart whose longest bar has this many bytes; return its size too."""
     units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
     return next((unit for unit in units if longest >= unit[1]), ("bytes", 1.0))
 
 
 def scatter(mode: str, x: Sequence[Any], y: Sequence[Any], hover: str, **more: Any) -> Trace:
-    """Lines, markers or both; ``hover`` is what a point says, ``more`` what else Plotly should know."""
+    """Make a trace of lines, markers or both; ``hover`` is the template of a point's text."""
     return {
         "type": "scatter",
         "mode": mode,
@@ -120,7 +120,7 @@ def heat(
     told: Sequence[Sequence[str]],
     **more: Any,
 ) -> Trace:
-    """Cells row by row: their colors, the text in them, and what they say when pointed at."""
+    """Make a heat map, row by row: colors of cells, the text in them, and their hover text."""
     return {
         "type": "heatmap",
         "x": list(range(len(colors[0]))),
@@ -140,7 +140,7 @@ def heat(
 def harm_heat(
     harms: Sequence[Sequence[float | None]], text: Sequence[Sequence[str]], told: Sequence[Sequence[str]]
 ) -> Trace:
-    """Cells colored by harm on a logarithmic scale; those without a harm have no color."""
+    """Make a heat map of harm on a logarithmic scale; cells without a harm have no color."""
     highest = max((harm for row in harms for harm in row if harm is not None), default=0.0)
     top = math.ceil(math.log10(highest)) if highest > 0 else 0
     bottom = top - _DECADES
@@ -155,7 +155,7 @@ def harm_heat(
 
 
 def frames(columns: Iterable[int]) -> list[dict[str, Any]]:
-    """Outline the cell in this column of every row."""
+    """Outline one cell in every row, by its column."""
     line = {"color": "--ink", "width": 2}
     return [
         {"type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5, "line": line}
@@ -164,7 +164,7 @@ def frames(columns: Iterable[int]) -> list[dict[str, Any]]:
 
 
 def color_bar(title: str, ticks: Sequence[tuple[float, str]]) -> dict[str, Any]:
-    """Show what colors mean."""
+    """Make the legend of a heat map's colors."""
     return {
         "title": {"text": title},
         "tickvals": [value for value, _ in ticks],

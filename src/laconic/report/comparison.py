@@ -1,4 +1,4 @@
-"""The page of a comparison of methods."""
+"""The page of a comparison of methods of training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES = 5  # of AUC and of log loss
 
 
 def comparison_page(result: Comparison) -> Page:
-    """Compare methods with the first of them."""
+    """Make the page that compares methods with the first of them."""
     methods = result.methods
     pairs = [*result.setting.items(), *result.machine.items()]
     return Page(
@@ -109,7 +109,7 @@ def _accuracy(methods: Sequence[Method]) -> str:
 
 
 def _luck(methods: Sequence[Method], changes: Sequence[float]) -> str:
-    """Say what a reader needs to tell a loss from luck: differences of every seed, and what seeds alone do."""
+    """Say how much the AUC differs between methods by seed, and between seeds alone."""
     if not changes:
         return ""
     first, last = methods[0], methods[-1]
@@ -135,7 +135,7 @@ def _curves(
     up_name: str,
     note: str,
 ) -> str:
-    """Draw a figure of every method twice: against steps, and against seconds."""
+    """Draw the curves of all methods twice: against steps, and against seconds."""
     by_step = charts.curve_chart(methods, lambda p: p.step, up, across_name="step", up_name=up_name)
     by_time = charts.curve_chart(methods, lambda p: p.seconds, up, across_name="seconds", up_name=up_name)
     if by_step is None or by_time is None:

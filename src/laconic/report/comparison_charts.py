@@ -27,26 +27,26 @@ _DIRECTIONS = (("forward", "rows"), ("backward", "gradients"), ("ids", "ids"), (
 
 
 def step_chart(methods: Sequence[Method]) -> Figure:
-    """Median step, divided into computing and waiting; one bar a method."""
+    """Draw the median step of each method as a bar, divided into computing and waiting."""
     names = [label(method.name) for method in methods]
     waiting = [method.median_ms * method.communication_share for method in methods]
     computing = [method.median_ms - wait for method, wait in zip(methods, waiting, strict=True)]
     totals = [f" {milliseconds(method.median_ms)}" for method in methods]
-    parts = (("compute", computing, "--compute"), ("communication", waiting, "--communication"))
+    shares = (("compute", computing, "--compute"), ("communication", waiting, "--communication"))
     data = [
         {
             "type": "bar",
             "orientation": "h",
-            "name": part,
+            "name": share,
             "x": values,
             "y": list(range(len(names))),
             "marker": {"color": color},
             "customdata": names,
             "text": [milliseconds(value) for value in values],
             "textposition": "none",
-            "hovertemplate": f"%{{customdata}}<br>{part} %{{text}}<extra></extra>",
+            "hovertemplate": f"%{{customdata}}<br>{share} %{{text}}<extra></extra>",
         }
-        for part, values, color in parts
+        for share, values, color in shares
     ]
     longest = max(method.median_ms for method in methods)
     axis = {"title": {"text": "milliseconds per step"}, "rangemode": "tozero", "range": [0, longest]}
@@ -65,7 +65,7 @@ def step_chart(methods: Sequence[Method]) -> Figure:
 
 
 def bytes_chart(methods: Sequence[Method]) -> Figure:
-    """Bytes on the wire: a group for each direction, in it a bar for each method."""
+    """Draw the bytes on the wire: a group for each direction with a bar for each method."""
     count = len(methods)
     thickness = 0.82 / count
     longest = max(getattr(method, f"bytes_{kind}") for method in methods for kind, _ in _DIRECTIONS)
@@ -110,7 +110,7 @@ def curve_chart(
     across_name: str,
     up_name: str,
 ) -> Figure | None:
-    """Draw a line for each method through the points that have a value; None if there is no such point."""
+    """Draw a line for each method through the points that have a value; None where none has."""
     data: list[dict[str, Any]] = []
     for i, method in enumerate(methods):
         points = [point for point in method.curve if up(point) is not None]
@@ -143,7 +143,7 @@ def curve_chart(
 
 
 def table_chart(tables: Sequence[TableFigures]) -> Figure:
-    """Ratios of each table on the left, its bound on the right; both axes logarithmic."""
+    """Draw the ratios of each table on the left and its bound on the right, on log axes."""
     names = [label(table.name) for table in tables]
     places = list(range(len(tables)))
     sides = (("rows", 0, "--forward", "circle", 12), ("gradients", 1, "--backward", "diamond", 8))

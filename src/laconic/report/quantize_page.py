@@ -1,4 +1,4 @@
-"""The page of ``laconic quantize``: what every part got, what else it could have had, and what other budgets buy."""
+"""The page of ``laconic quantize``: precisions of all parts, their alternatives, other budgets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CURVE = (
 
 
 def quantize_page(result: QuantizeResult) -> Page:
-    """Say what every part got and what that takes."""
+    """Make the page of a search."""
     counts = result.samples
     return Page(
         title=f"{result.title} in low precision",
@@ -60,7 +60,7 @@ def quantize_page(result: QuantizeResult) -> Page:
             _map("layers", [part for part in result.parts if part.kind == "layer"]),
             section(
                 "Choices",
-                _choices(result),
+                _precisions(result),
                 "Harm: expected, and below what was measured on labels, give or take.",
             ),
             _attempts(result),
@@ -102,7 +102,7 @@ def _curves(result: QuantizeResult) -> str:
 
 
 def _curve(result: QuantizeResult, up: Objective) -> Figure:
-    """Draw harm across, and bytes or microseconds up; a line for each objective."""
+    """Draw a line for each objective: harm across, bytes or microseconds up."""
     unit, scale = byte_unit(max(result.exact.bytes, 1.0)) if up == "size" else ("µs a batch", 1.0)
 
     def height(bytes_: float, us: float) -> float:
@@ -187,7 +187,7 @@ def _told(part: QuantizePart, candidate: QuantizeCandidate) -> str:
 
 
 def _harm_text(harm: HarmFigures) -> tuple[str, str]:
-    """Return what is expected, and what was measured on labels."""
+    """Write the expected harm, and the one that was measured on labels."""
     return f"+{share(harm.expected)}", f"{change(100 * harm.measured, 4)} ± {share(harm.measured_se)}"
 
 
@@ -195,7 +195,7 @@ def _harm_cell(harm: HarmFigures | None) -> str:
     return cell(NONE) if harm is None else cell(*_harm_text(harm))
 
 
-def _choices(result: QuantizeResult) -> str:
+def _precisions(result: QuantizeResult) -> str:
     names = ("table, layer", "rows", "precision", "bytes", "µs", "harm", "why")
     rows = [
         [

@@ -41,83 +41,83 @@ __all__ = ["Comparison", "Method", "Point", "TableFigures", "ratio", "seed_chang
 
 
 class Point(Settings):
-    """Where a run stood after some steps."""
+    """A point of a training curve."""
 
     step: Count
-    """Steps done."""
+    """Number of steps that were done."""
 
     seconds: float = Field(ge=0)
-    """Wall time of training up to here; evaluation not included."""
+    """Wall time of training up to here, in seconds; evaluation is not included."""
 
     samples: Count
-    """Samples seen, over all ranks."""
+    """Number of samples seen by all ranks."""
 
     loss: Maybe
-    """Training log loss since the point before."""
+    """Mean log loss on training samples since the point before."""
 
     auc: Maybe = None
     """AUC on the evaluation set; null at points where nothing was evaluated."""
 
 
 class Method(Settings):
-    """How one method did."""
+    """Figures of one method of training."""
 
     name: Text
     step_ms: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)
-    """Wall time of each measured step, warm-up left out."""
+    """Wall time of each measured step in milliseconds, without warm-up."""
 
     communication_share: float = Field(ge=0, le=1)
-    """Part of a step beyond that of the same batch on one rank with nothing sent."""
+    """Share of a step beyond the time of the same batch on one rank that sends nothing."""
 
     bytes_forward: Bytes
-    """Embedding rows sent to those who looked them up."""
+    """Bytes of embedding rows sent to those who looked them up, per step and rank."""
 
     bytes_forward_before: Bytes
     """The same before compression."""
 
     bytes_backward: Bytes
-    """Gradients of rows sent back to their owners."""
+    """Bytes of gradients of rows sent back to their owners, per step and rank."""
 
     bytes_backward_before: Bytes
     """The same before compression."""
 
     bytes_ids: Bytes
-    """Row numbers sent to owners."""
+    """Bytes of row numbers sent to owners, per step and rank."""
 
     bytes_ids_before: Bytes
     """The same before compression."""
 
     bytes_dense: Bytes
-    """Gradients of the dense layers."""
+    """Bytes of gradients of the dense layers, per step and rank."""
 
     bytes_dense_before: Bytes
     """The same before compression."""
 
     auc: Maybe = None
-    """On the evaluation set, after training; the mean where there are several seeds."""
+    """AUC on the evaluation set after training; the mean where there are several seeds."""
 
     log_loss: Maybe = None
-    """On the evaluation set, after training; the mean where there are several seeds."""
+    """Log loss on the evaluation set after training; the mean where there are several seeds."""
 
     seed_auc: tuple[float, ...] = ()
-    """AUC of each seed, where there are several; all methods have the same seeds, in the same order."""
+    """AUC of each seed, where there are several; all methods have the same seeds in order."""
 
     curve: tuple[Point, ...] = ()
-    """Where there are several seeds, loss and AUC are their means, and seconds those of the first."""
+    """Training curve; of several seeds it has the mean loss and AUC, and the first's seconds."""
 
     @property
     def median_ms(self) -> float:
-        """What the page calls the time of a step."""
+        """Median time of a step in milliseconds, which the page calls the time of a step."""
         return statistics.median(self.step_ms)
 
     @property
     def bytes_total(self) -> float:
-        """All that one rank sends in a step."""
+        """All bytes that one rank sends in a step."""
         return self.bytes_forward + self.bytes_backward + self.bytes_ids + self.bytes_dense
 
 
 class TableFigures(Settings):
-    """What compression did to one table."""
+    """Bytes of one table before and after compression."""
 
     name: Text
     rows: int = Field(ge=1)
@@ -137,7 +137,7 @@ class TableFigures(Settings):
 
     @property
     def ratios(self) -> tuple[float | None, float | None]:
-        """How many times smaller rows and gradients became; None where nothing was sent."""
+        """Compression ratios of rows and of gradients; None where nothing was sent."""
         return (
             ratio(self.bytes_forward_before, self.bytes_forward_after),
             ratio(self.bytes_backward_before, self.bytes_backward_after),
@@ -152,7 +152,7 @@ class Comparison(Settings):
     setting: dict[str, str | int | float] = Field(default_factory=dict)
     methods: tuple[Method, ...] = Field(min_length=1)
     tables: tuple[TableFigures, ...] = ()
-    """What the last method did to each table."""
+    """Figures of each table under the last method."""
 
     @model_validator(mode="after")
     def _seeds_are_the_same(self) -> Self:
@@ -172,11 +172,11 @@ class Comparison(Settings):
 
 
 def seed_changes(methods: Sequence[Method]) -> list[float]:
-    """AUC of the last method less that of the first, seed by seed; empty where there are not several seeds."""
+    """Return the AUC of the last method less that of the first, by seed; empty for one seed."""
     first, last = methods[0].seed_auc, methods[-1].seed_auc
     return [b - a for a, b in zip(first, last, strict=True)] if len(first) > 1 < len(methods) else []
 
 
 def ratio(before: float, after: float) -> float | None:
-    """How many times smaller; None where nothing is left to compare with."""
+    """Return ``before / after``; None where either is 0."""
     return before / after if before and after else None

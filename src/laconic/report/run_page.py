@@ -1,19 +1,21 @@
-"""A run as its ``metrics.jsonl`` has it, and its page: how it trained, what guard and economy decided, and why.
+"""The page of a training run, from its ``metrics.jsonl``: curves, and what guard and economy did.
 
 ::
 
     {"kind": "train", "step": 20, "loss": 0.61, "auc": 0.68, "samples_per_s": 5120.0, "ratio": 2.6,
      "bytes_before": 886000.0, "bytes_sent": 340000.0, "bytes_dense": 241000.0}
-    {"kind": "eval", "step": 40, "auc": 0.71, "log_loss": 0.58, "normalized_entropy": 0.9, "samples": 4096}
+    {"kind": "eval", "step": 40, "auc": 0.71, "log_loss": 0.58, "normalized_entropy": 0.9,
+     "samples": 4096}
     {"kind": "decision", "step": 8, "part": "guard", "direction": "rows", "tables": ["c_user"],
      "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
     {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
     {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
-    {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0, "line": "ended after 60 steps, at the end of ..."}
+    {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0,
+     "line": "ended after 60 steps, at the end of ..."}
 
-One entry a line (shown here on two where it is long). Entries of other kinds, and further fields,
-are for others. Of a run that is still training, the last line may be half of one; it is left out.
+Every entry is one line (shown here on two where it is long). Entries of other kinds and further
+fields are ignored. The last line of a run that is still training may be incomplete; it is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _NAMES = ("step", "by", "direction", "tables", "change", "evidence")
 
 
 class _Entry(BaseModel):
-    """One line; fields that the page does not show are none of its business."""
+    """One line of the file; fields that the page does not show are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -53,34 +55,37 @@ class _Entry(BaseModel):
 
 
 class Trained(_Entry):
-    """Training since the entry before."""
+    """Figures of training since the entry before."""
 
     loss: Maybe = None
     auc: Maybe = None
     samples_per_s: Maybe = None
     ratio: Maybe = None
-    """Bytes before compression over those sent, since the start; without ``bytes_dense``, dense gradients are left out."""
+    """Bytes before compression over bytes sent, since the start.
+
+    An entry without ``bytes_dense`` leaves dense gradients out.
+    """
     bytes_before: Maybe = None
     """All bytes of rank 0 before compression, per step."""
     bytes_sent: Maybe = None
     """All bytes that rank 0 sent, per step."""
     bytes_dense: Maybe = None
-    """Dense gradients among them."""
+    """Bytes of dense gradients among those that rank 0 sent, per step."""
 
 
 class Evaluated(_Entry):
-    """All evaluation samples."""
+    """Figures on all evaluation samples."""
 
     auc: Maybe = None
     log_loss: Maybe = None
     normalized_entropy: Maybe = None
     samples: Count
     positives: Count | None = None
-    """Samples of label 1; metrics of older runs do not have it."""
+    """Number of samples with label 1; metrics of older runs do not have it."""
 
     @property
     def one_class(self) -> str | None:
-        """Say which label all samples have, where AUC is undefined for that."""
+        """Say which label all samples have, where AUC is undefined for that reason; else None."""
         if self.positives is None or not self.samples or 0 < self.positives < self.samples:
             return None
         return f"undefined: all {self.samples:,} labels are {1 if self.positives else 0}"
@@ -90,41 +95,41 @@ class Decided(_Entry):
     """One change of how tables travel, and the evidence for it."""
 
     part: Text
-    """Who decided: guard or economy."""
+    """Which part of the policy decided: guard or economy."""
     direction: str | None = None
     table: Text | None = None
     tables: tuple[Text, ...] = ()
     factor: Annotated[float, Field(ge=0)] | None = None
-    """By which the guard multiplied bounds."""
+    """Factor by which the guard multiplied bounds."""
     old: str | None = None
     new: str | None = None
     reason: str
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """Tables that it concerns; none: all of them."""
+        """Names of the tables that changed; empty: all of them."""
         return (*self.tables, *(() if self.table is None else (self.table,)))
 
     @property
-    def way(self) -> Literal["rows", "gradients"]:
-        """The direction in the words of the page."""
+    def sent(self) -> Literal["rows", "gradients"]:
+        """What travels differently, in the words of the page."""
         return "gradients" if self.direction in ("gradients", "backward") else "rows"
 
 
 class Ended(_Entry):
-    """Which limit ended the run, or a part of it that was resumed later."""
+    """Which limit ended the run, or ended it for the time until it was resumed."""
 
     line: Text
 
 
 class Warned(_Entry):
-    """What is doubtful about the run."""
+    """A warning about something doubtful in the run's settings."""
 
     line: Text
 
 
 class RunRecord(BaseModel):
-    """All that a page shows of a run."""
+    """All that the page shows of a run."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -146,7 +151,7 @@ _KINDS: dict[str, type[_Entry]] = {
 
 
 def read_run_result(path: str | Path) -> RunRecord:
-    """Read the metrics of a run, or those in its folder; FormatError names the line that is not as it should be."""
+    """Read the metrics of a run, or those in its folder; FormatError names a line that is wrong."""
     path = Path(path)
     if path.is_dir():
         path = path / "metrics.jsonl"
@@ -189,7 +194,7 @@ def _entry(line: str, where: str) -> tuple[str, _Entry | None]:
 
 
 def run_page(result: RunRecord) -> Page:
-    """Say how a run trained and what it decided."""
+    """Make the page of a run."""
     return Page(
         title=result.title,
         facts=_facts(result),
@@ -232,7 +237,7 @@ def _cards(result: RunRecord) -> list[Card]:
 
 
 def _what_was_sent(last: Trained) -> str:
-    """Say what the ratio counts; metrics of older runs leave dense gradients out."""
+    """Say which bytes the ratio counts; metrics of older runs leave dense gradients out."""
     if last.bytes_before is None or last.bytes_sent is None or last.bytes_dense is None:
         return "rows, gradients and ids only; dense gradients are not counted"
     return (
@@ -300,9 +305,9 @@ def _decisions(decided: Sequence[Decided]) -> str:
 
 
 def _kind(decided: Decided) -> tuple[object, ...]:
-    """Return what decisions of one line share; reasons are alike where only their figures differ."""
+    """Return what the decisions of one row share; only figures in their reasons may differ."""
     words = " ".join(word for word in decided.reason.split(":")[0].split() if not any(map(str.isdigit, word)))
-    return decided.step, decided.part, decided.way, decided.old, decided.new, words
+    return decided.step, decided.part, decided.sent, decided.old, decided.new, words
 
 
 def _row(alike: Sequence[Decided]) -> list[str]:
@@ -314,7 +319,7 @@ def _row(alike: Sequence[Decided]) -> list[str]:
     return [
         f"{first.step:,}",
         escape(first.part),
-        first.way,
+        first.sent,
         shown,
         cell(_change(alike)),
         f"<small>{escape(first.reason)}</small>",

@@ -1,4 +1,4 @@
-"""The page of ``laconic simulate``: where each method pays, and what the best choice takes."""
+"""The page of ``laconic simulate``: where each method pays, and what the best methods take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GAINS = (
 
 
 def simulate_page(result: SimulateResult) -> Page:
-    """Say where each method pays."""
+    """Make the page of a simulation."""
     keys = [("━", color, name) for color, (name, _) in zip(_colors(result), result.methods, strict=True)]
     what = "Bandwidth at which each method stops paying, by number of ranks"
     stops = legend(keys, ["stops"]) + chart("stops", _stops_chart(result), what)
@@ -56,7 +56,7 @@ def simulate_page(result: SimulateResult) -> Page:
             section("Gain of each method", pair(maps), _GAINS),
             section(
                 "Best choices",
-                _choices(result),
+                _cells(result),
                 "Of one rank and step. Ids include the messages that announce sizes.",
             ),
         ],
@@ -68,12 +68,12 @@ def _speedup(each: SimulatedCell) -> float:
 
 
 def _colors(result: SimulateResult) -> list[str]:
-    """One for each method."""
+    """Return a color for each method."""
     count = len(result.methods)
     return [method_color(index + 1, count + 2) for index in range(count)]
 
 
-def _choices(result: SimulateResult) -> str:
+def _cells(result: SimulateResult) -> str:
     names = [
         "ranks",
         "Gbit/s",
@@ -107,7 +107,7 @@ def _choices(result: SimulateResult) -> str:
 
 
 def _gain_map(result: SimulateResult, method: int) -> Figure:
-    """Color and text: the gain; ranks downwards, bandwidth to the right."""
+    """Draw the gain of a method, ranks downwards and bandwidth to the right."""
     cells = [[result.cell(ranks, gbps) for gbps in result.gbps] for ranks in result.ranks]
     gains = [[each.gains[method] for each in row] for row in cells]
     trace = heat(
@@ -138,7 +138,7 @@ def _told(each: SimulatedCell, method: int) -> str:
 
 
 def _stops_chart(result: SimulateResult) -> Figure:
-    """Bandwidths at which methods start and stop to pay, by ranks; two lines a method."""
+    """Draw bandwidths at which methods start and stop paying, by ranks: two lines a method."""
     top = result.gbps[-1]
     data: list[dict[str, Any]] = []
     for method, color in enumerate(_colors(result)):
@@ -171,7 +171,7 @@ def _stops_chart(result: SimulateResult) -> Figure:
 
 
 def _spans(result: SimulateResult, ranks: int, method: int) -> list[tuple[float, float]]:
-    """Bandwidths between which a method pays, from the gains that its map shows."""
+    """Return the bandwidths between which a method pays, from the gains that its map shows."""
     return paying_spans(result.gbps, [result.cell(ranks, gbps).gains[method] for gbps in result.gbps])
 
 

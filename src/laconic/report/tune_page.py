@@ -1,7 +1,7 @@
-"""The page of ``laconic tune``: what was chosen, and what every other choice would have done.
+"""The page of ``laconic tune``: the bounds that were chosen, and what every other would have done.
 
-In its maps of tables against bounds, a column stands for a bound, the first of a map of harm for
-exactness; a frame marks the choice.
+Its maps have a row for every table and a column for every bound. The first column of a map of harm
+stands for exact values. A frame marks the bound that was chosen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDEX = (
 
 
 def tune_page(result: TuneResult) -> Page:
-    """Say what was chosen and why."""
+    """Make the page of a tuning."""
     shown = largest(
         result.tables, lambda each: each.forward.bytes_exact + each.backward.bytes_exact, _MOST_TABLES
     )
@@ -68,27 +68,27 @@ def tune_page(result: TuneResult) -> Page:
         ],
         sections=[
             *sections,
-            section("Choices", _choices(result), "Bytes of all ranks in a step; below, against float32."),
+            section("Choices", _bounds(result), "Bytes of all ranks in a step; below, against float32."),
         ],
     )
 
 
-def _choices(result: TuneResult) -> str:
+def _bounds(result: TuneResult) -> str:
     names = ("table", "entries", "class", "rows", "bound", "why", "gradients", "bound", "why")
     rows = [
         [
             escape(each.name),
             cell(f"{each.rows:,}"),
             each.paper_class,
-            *_choice(each.forward),
-            *_choice(each.backward),
+            *_bound(each.forward),
+            *_bound(each.backward),
         ]
         for each in result.tables
     ]
     return table(names, rows, "choices")
 
 
-def _choice(direction: TunedDirection) -> list[str]:
+def _bound(direction: TunedDirection) -> list[str]:
     chosen = direction.chosen
     return [
         cell(bytes_text(chosen.bytes_sent), times(ratio(direction.bytes_exact, chosen.bytes_sent))),
@@ -98,7 +98,7 @@ def _choice(direction: TunedDirection) -> list[str]:
 
 
 def _harm_map(tables: Sequence[TunedTable], side: Literal["forward", "backward"]) -> Figure:
-    """Color: harm; text: how many times smaller, in brackets where the bound was not offered."""
+    """Draw harm as color and ratio as text, in brackets where the bound was not offered."""
     directions = [each.forward if side == "forward" else each.backward for each in tables]
     bounds = directions[0].bounds
     cells = harm_heat(
@@ -115,7 +115,7 @@ def _harm_map(tables: Sequence[TunedTable], side: Literal["forward", "backward"]
 
 
 def _homogenization_map(tables: Sequence[TunedTable]) -> Figure:
-    """Color and text: the homogenization index at every bound of rows."""
+    """Draw the homogenization index of every table at every bound of rows."""
     bounds = tables[0].forward.bounds
     cells = heat(
         [list(each.homogenization) for each in tables],
