@@ -22,7 +22,7 @@ import torch.distributed as dist
 from rich.console import Group, RenderableType
 
 from benchmarks.results import grouped, link_text, table_of
-from laconic.lab import Lab, Rate
+from laconic.lab import Lab
 from laconic.reduce.network.client import ADDRESS_VARIABLE, InNetwork
 
 METHODS = {"ring (gloo)": None, "user space": "user", "XDP": "xdp"}
@@ -65,7 +65,7 @@ def run_switch_benchmark(
             for turn in range(turns):
                 for method, lab in labs.items():
                     say(f"{rate_mbit:g} Mbit/s, {method}, turn {turn + 1} of {turns}")
-                    lab.set_rate(str(Rate(rate_mbit * 1e6)))
+                    lab.set_mbps(rate_mbit)
                     found[method].append(_run(lab, values, rounds))
             best = {
                 method: (min(seconds for seconds, _ in runs), sum(sent for _, sent in runs) / turns)

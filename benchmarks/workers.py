@@ -65,7 +65,7 @@ class WorkerPool:
         self._answers.touch()
         command = [sys.executable, "-m", self._module, str(self._jobs), str(self._answers)]
         if self._rate_mbit is not None:
-            self._lab = self._stack.enter_context(Lab(hosts=self.ranks, rate=_rate(self._rate_mbit)))
+            self._lab = self._stack.enter_context(Lab(hosts=self.ranks, mbps=self._rate_mbit))
             self._job = self._lab.start(command, pin_cores=True, stream=False)
         else:
             self._start_processes(command)
@@ -88,7 +88,7 @@ class WorkerPool:
     def set_rate(self, mbit: float) -> None:
         """Change the rate of the lab's links, in Mbit/s."""
         assert self._lab is not None, "only the lab has links"
-        self._lab.set_rate(_rate(mbit))
+        self._lab.set_mbps(mbit)
 
     def match_rate(
         self, share: float, probe: Callable[[], tuple[float, float]], *, first: float, tolerance: float
@@ -158,10 +158,6 @@ class WorkerPool:
             text = self._log.read_text(errors="replace")
         if ended:
             raise CommError(f"bench: a rank ended before its work was done:\n{text.strip()[-2000:]}")
-
-
-def _rate(mbit: float) -> str:
-    return f"{1000 * mbit:.0f}kbit"
 
 
 _SENT = 8  # column of bytes sent, after eight of what was received

@@ -2,7 +2,7 @@
 
     python examples/own_loop.py                                   # one rank
     torchrun --nproc-per-node 2 examples/own_loop.py              # two
-    laconic lab --hosts 2 --rate 200mbit -- python examples/own_loop.py   # two, over a slow wire
+    laconic lab --hosts 2 --mbps 200 -- python examples/own_loop.py   # two, over a slow wire
 """
 
 import os

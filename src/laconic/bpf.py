@@ -1,10 +1,10 @@
 """eBPF programs: compiled by clang or zig when they are needed, loaded and attached by libbpf.
 
-clang and libbpf come from the distribution (``apt-get install clang libbpf1``). Where there is no clang, the
-zig of PyPI compiles (``pip install 'laconic[xdp]'``): it is a clang with a target for eBPF. libbpf is called
-through ctypes, so that neither headers nor a binding are needed. XDP programs are attached by a link, which the kernel takes away
-with the process that holds it; tc programs stay until they are detached or their interface goes, so
-they replace what an earlier process left behind.
+The distribution has clang and libbpf (``apt-get install clang libbpf1``). Where there is no clang,
+the zig of PyPI compiles (``pip install 'laconic[xdp]'``): it is a clang with a target for eBPF.
+libbpf is called through ctypes, so that neither headers nor a binding are needed. XDP programs are
+attached by a link, which the kernel removes with the process that holds it. tc programs stay until
+they are detached or their interface goes, so they replace what an earlier process left behind.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _LinkOptions(ctypes.Structure):
 
 
 def tools_lacking() -> str | None:
-    """Say what this machine lacks to compile and load programs; None where nothing is."""
+    """Say what this machine lacks to compile and load programs; None if nothing."""
     if sys.platform != "linux":
         return f"expected Linux, got {sys.platform!r}; run it in a Linux machine"
     if _compiler() is None:
@@ -101,7 +101,7 @@ def _find_library() -> ctypes.CDLL | None:
 
 
 def library() -> ctypes.CDLL:
-    """Load libbpf, with the types of what we call."""
+    """Load libbpf, with the types of the functions that are called here."""
     found = _find_library()
     if found is None:
         raise PlanError(f"eBPF: no libbpf found ({', '.join(_LIBRARIES)}); {_INSTALL_LIBRARY}")
@@ -129,7 +129,7 @@ def library() -> ctypes.CDLL:
 
 
 def compile_program(source: Path, folder: Path, definitions: Mapping[str, object]) -> Path:
-    """Compile a program for the kernel's machine; PlanError with what the compiler said where it cannot."""
+    """Compile a program for the kernel's machine; PlanError with the compiler's message."""
     compiler = _compiler()
     if compiler is None:
         raise PlanError(f"eBPF: no clang and no zig found; {_INSTALL_COMPILER}")
@@ -216,7 +216,7 @@ class Program:
         return descriptor
 
     def attach_xdp(self, name: str, interface: int, mode: str | None = None) -> None:
-        """Attach to an interface by a link; ``mode`` is native, generic, or None: what the driver has."""
+        """Attach to an interface by a link; ``mode`` is native, generic, or None for either."""
         flags = 0 if mode is None else _MODES[mode]
         options = _LinkOptions(ctypes.sizeof(_LinkOptions), flags=flags)
         link = self._library.bpf_link_create(self._program(name), interface, _XDP, ctypes.byref(options))

@@ -35,7 +35,7 @@ def pair(request, machine):
     """Return the kind of aggregator, and a lab of two hosts that has it, for tests that leave it as it was."""
     if request.param == "xdp":
         request.getfixturevalue("kernel")
-    with Lab(hosts=2, rate="500mbit", aggregator=request.param) as lab:
+    with Lab(hosts=2, mbps=500, aggregator=request.param) as lab:
         yield request.param, lab
 
 
@@ -143,7 +143,7 @@ send(b"")
 def test_sums_are_right_over_links_that_lose_double_and_reorder(kind):
     in_switch = reason_against() is None
     faults = Faults(loss=0.01, duplication=0.01, reordering=0.01, seed=7) if in_switch else None
-    with Lab(hosts=3, rate="200mbit", aggregator=kind, faults=faults) as lab:
+    with Lab(hosts=3, mbps=200, aggregator=kind, faults=faults) as lab:
         script = SUMS if in_switch else BEHIND_A_RELAY
         result = run(lab, script, {"SIZE": "200000", "ROUNDS": "2", "BEHIND": SUMS}, python()).check()
         counters = lab.aggregator_counters()
@@ -195,7 +195,7 @@ with InNetwork.from_environment() as network:
     network.add(np.ones(int(os.environ["SIZE"]), dtype=np.int32))
     print(network.bytes_received - received, time.monotonic() - began)
 """
-    with Lab(hosts=2, rate="20mbit", aggregator=kind) as lab:
+    with Lab(hosts=2, mbps=20, aggregator=kind) as lab:
         go = Path(f"/tmp/laconic-test-{os.getpid()}-{kind}")
         env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "GO": str(go), "SIZE": str(size)}
         job = lab.start([*python(), "-c", script], env=env, grace_s=30)
@@ -209,7 +209,7 @@ with InNetwork.from_environment() as network:
             result = job.wait(PATIENCE_S).check()
         finally:
             go.unlink(missing_ok=True)
-        burst = lab.rate.burst_bytes
+        burst = lab.limit.burst_bytes
     for text in result.output:
         received, seconds = map(float, text.split()[1:])
         assert received > 4 * size
@@ -259,7 +259,7 @@ with InNetwork.from_environment() as network:
         if number == 3:
             print("under way", flush=True)
 """
-    with Lab(hosts=2, rate="50mbit", aggregator="xdp") as lab:
+    with Lab(hosts=2, mbps=50, aggregator="xdp") as lab:
         env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         job = lab.start([*python(), "-c", script], env=env, grace_s=30)
         job.wait_for("under way", host=1, timeout_s=PATIENCE_S)
@@ -338,7 +338,7 @@ else:
         Faults(duplication=0.05, seed=1),
         Faults(reordering=0.05, seed=1),
     ):
-        with Lab(hosts=2, rate="40mbit", faults=faults) as lab:
+        with Lab(hosts=2, mbps=40, faults=faults) as lab:
             result = run(lab, script).check()
         seen.append([int(number) for number in result.output[0].split()])
     # both links roll dice: 1 - 0.95^2 of 1000 is 98, with a standard deviation of 9.4

@@ -20,7 +20,7 @@ def trained_by_ranks(folder):
 def trained_by_switch(folder, **switch):
     settings = write_settings(folder, samples=16 * 2 * 6, name="switch")
     command = [*python(), "-c", "from laconic.cli import main; main()", "train", str(settings)]
-    with Lab(hosts=2, rate="100mbit", **switch) as lab:
+    with Lab(hosts=2, mbps=100, **switch) as lab:
         result = lab.run([*command, "--set", "dense.send=network"], timeout_s=PATIENCE_S)
         counters = lab.aggregator_counters()
     result.check()

@@ -10,7 +10,7 @@ import pytest
 from laconic.exchange.link_probe import probe_link
 from laconic.exchange.transport import Head, Message, Transport
 from laconic.exchange.world import GroupWorld, one_rank
-from laconic.lab import Lab, Rate
+from laconic.lab import Lab
 from tests.distributed.ranks import run_ranks
 from tests.warm import python
 
@@ -109,10 +109,12 @@ with process_group(60):
 
 def test_a_limited_link_is_measured_within_30_percent(machine):
     """Headers take 5 %; what a link saves for a burst between two messages may give 1 ms in 5 back."""
-    rate = Rate.parse("100mbit").bits_per_s / 8
-    with Lab(hosts=2, rate="100mbit") as lab:
+    bytes_per_s = 100e6 / 8
+    with Lab(hosts=2, mbps=100) as lab:
         run = lab.run([*python(), "-c", LIMITED], env={"OMP_NUM_THREADS": "1"}, timeout_s=120)
     probes, others = (json.loads(output.split()[-1]) for output in run.check().output)
     assert probes == others
     # a busy machine may delay the short messages of a probe, or the long ones; a wrong formula shifts all probes
-    assert any(0.7 * rate < found < 1.3 * rate for found in probes), f"expected {rate:.0f}, found {probes}"
+    assert any(0.7 * bytes_per_s < found < 1.3 * bytes_per_s for found in probes), (
+        f"expected {bytes_per_s:.0f}, found {probes}"
+    )

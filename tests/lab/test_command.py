@@ -25,13 +25,13 @@ def lab(*arguments):
 
 def test_it_runs_the_command_on_every_host_and_shows_the_bytes(machine, tmp_path):
     file = tmp_path / "result.json"
-    done = lab("--hosts", 3, "--rate", "1gbit", "--json", file, "--", "sh", "-c", "echo I am $RANK --pin")
+    done = lab("--hosts", 3, "--mbps", 1000, "--json", file, "--", "sh", "-c", "echo I am $RANK --pin")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"host{host} | I am {host} --pin" for host in range(3)]
     assert "bytes sent" in done.stderr
     result = json.loads(file.read_text())
     assert result["exit_codes"] == [0, 0, 0]
-    assert result["rate"] == "1gbit"
+    assert result["rate"] == "1000mbit"
     assert [host["bytes_sent"] for host in result["hosts"]] == [0, 0, 0]
 
 
@@ -82,8 +82,8 @@ def test_check_lists_what_a_lab_needs(machine, tmp_path):
 def test_errors_are_one_line_and_an_exit_code(tmp_path):
     for arguments, message in [
         (
-            ["--rate", "200", "--", "true"],
-            "lab: rate: expected a number and kbit, mbit or gbit, got '200'; write '200mbit'",
+            ["--mbps", "0", "--", "true"],
+            "lab: mbps: expected 0.064 to 32000 Mbit/s, got 0.0; leave it out for no limit",
         ),
         (["--hosts", "0", "--", "true"], "lab: hosts: expected a number from 1 to 250, got 0"),
         (

@@ -148,5 +148,6 @@ def test_much_output_is_kept_whole(pair):
     assert result.output == ["x" * 3_000_000 + "é\n"] * 2
 
 
-def test_a_host_starts_in_the_folder_asked_for(pair, tmp_path):
-    assert pair.run(["pwd", "-P"], cwd=tmp_path).check().output == [f"{tmp_path.resolve()}\n"] * 2
+def test_a_host_starts_in_the_folder_of_the_caller(pair, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert pair.run(["pwd", "-P"]).check().output == [f"{tmp_path.resolve()}\n"] * 2

@@ -98,9 +98,9 @@ def test_a_pinned_host_has_one_core_and_hosts_take_turns(pair):
     assert [int(text) for text in result.output] == [cores[host % len(cores)] for host in range(2)]
 
 
-@pytest.mark.parametrize("rate", [None, "400mbit"])
-def test_counters_show_the_bytes_of_this_run_alone(pair, rate):
-    pair.set_rate(rate)
+@pytest.mark.parametrize("mbps", [None, 400])
+def test_counters_show_the_bytes_of_this_run_alone(pair, mbps):
+    pair.set_mbps(mbps)
     size = 4_000_000
     for _ in range(2):
         result = pair.run(python(TRANSFER), env={"SIZE": str(size)}, timeout_s=PATIENCE_S).check()
@@ -112,18 +112,18 @@ def test_counters_show_the_bytes_of_this_run_alone(pair, rate):
         assert result.hosts[0].bytes_sent < size / 10
 
 
-def test_no_transfer_is_faster_than_the_rate(pair):
-    pair.set_rate("20mbit")
+def test_no_transfer_is_faster_than_the_bandwidth(pair):
+    pair.set_mbps(20)
     size = 500_000
     result = pair.run(python(TRANSFER), env={"SIZE": str(size)}, timeout_s=PATIENCE_S).check()
-    assert pair.rate is not None
-    assert result.seconds >= (size - pair.rate.burst_bytes) * 8 / 20e6
+    assert pair.limit is not None
+    assert result.seconds >= (size - pair.limit.burst_bytes) * 8 / 20e6
 
 
-def test_the_rate_changes_while_a_job_runs(pair):
-    pair.set_rate("64kbit")  # ten minutes for the whole
+def test_the_bandwidth_changes_while_a_job_runs(pair):
+    pair.set_mbps(0.064)  # ten minutes for the whole
     job = pair.start(python(TRANSFER), env={"SIZE": "5000000"})
-    pair.set_rate("1gbit")
+    pair.set_mbps(1000)
     job.wait(PATIENCE_S).check()
 
 
@@ -166,7 +166,7 @@ dist.all_reduce(x)
 print(x.unique().tolist())
 dist.destroy_process_group()
 """
-    with Lab(hosts=3, rate="1gbit") as lab:
+    with Lab(hosts=3, mbps=1000) as lab:
         result = lab.run([*warm.python(), "-c", script], pin_cores=True, timeout_s=120).check()
     assert result.output == ["[6.0]\n"] * 3
     assert all(host.bytes_sent > 400_000 for host in result.hosts)

@@ -56,7 +56,7 @@ else:
         except ConnectionRefusedError:
             pass
 '''
-with Lab(hosts=2, rate="200mbit") as lab:
+with Lab(hosts=2, mbps=200) as lab:
     result = lab.run([sys.executable, "-c", host], timeout_s=60)
     print(json.dumps({"privilege": lab.privilege, "codes": result.exit_codes, "output": result.output}))
 """

@@ -1,4 +1,4 @@
-"""``laconic lab``: run a job on hosts that one machine makes up, over links of a known rate."""
+"""``laconic lab``: run a job on hosts that one machine makes up, over rate-limited links."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def lab(
     ),
     *,
     hosts: int = typer.Option(2, help="Number of hosts; each runs the command as one rank."),
-    rate: str | None = typer.Option(
-        None, help="Rate of every link in each direction: 200mbit, 1.5gbit; left out: no limit."
+    mbps: float | None = typer.Option(
+        None, help="Bandwidth of every link in each direction, in Mbit/s; left out: no limit."
     ),
     aggregator: str | None = typer.Option(
         None, help="Aggregate in the switch: xdp (in the kernel) or user (in user space)."
@@ -41,7 +41,7 @@ def lab(
     json_file: JsonFile = None,
     check: bool = typer.Option(False, "--check", help="Say what this machine lacks for a lab, and stop."),
 ) -> None:
-    """Run COMMAND on every host of a network made of namespaces, as torchrun would, one rank per host.
+    """Run COMMAND on every host of a network of namespaces, as torchrun would: one rank per host.
 
     The exit code is that of the first host that failed.
     """
@@ -68,7 +68,7 @@ def lab(
     counters = None
     try:
         with Lab(
-            hosts=hosts, rate=rate, aggregator=aggregator, faults=faults if faults.any else None
+            hosts=hosts, mbps=mbps, aggregator=aggregator, faults=faults if faults.any else None
         ) as built:
             stream = sys.stderr if to_stdout else sys.stdout
             result = built.run(command, pin_cores=pin, stream=stream, grace_s=grace)
@@ -76,10 +76,11 @@ def lab(
     except KeyboardInterrupt:
         console.print("laconic lab: interrupted; every host was ended")
         raise typer.Exit(_INTERRUPTED) from None
-    _print_result(console, result, rate)
+    limit = None if mbps is None else f"{mbps:g}mbit"
+    _print_result(console, result, limit or "no limit")
     if counters is not None:
         console.print(f"aggregator: {', '.join(f'{name} {count:,}' for name, count in counters.items())}")
-    write_json({"rate": rate, **result.as_dict(), "aggregator": counters}, json_file)
+    write_json({"rate": limit, **result.as_dict(), "aggregator": counters}, json_file)
     raise typer.Exit(result.exit_code)
 
 
@@ -96,10 +97,10 @@ def _print_facts(console: Console, facts: list[Fact]) -> None:
     console.print(facts_table(rows))
 
 
-def _print_result(console: Console, result: Result, rate: str | None) -> None:
+def _print_result(console: Console, result: Result, limit: str) -> None:
     from rich.table import Table
 
-    title = f"{len(result.hosts)} hosts, {rate or 'no limit'}, {result.seconds:.2f} s"
+    title = f"{len(result.hosts)} hosts, {limit}, {result.seconds:.2f} s"
     table = Table(
         "host", "bytes sent", "bytes received", "seconds", "exit code", title=title, title_justify="left"
     )

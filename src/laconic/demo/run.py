@@ -31,7 +31,7 @@ from laconic.report.result import Comparison
 
 __all__ = ["run_demo"]
 
-_RATE_MBIT, _UNHURRIED = 200, "10gbit"
+_MBPS, _FAST_MBPS = 200, 10_000
 _PROGRAM = ("-m", "laconic.demo.rank")
 
 
@@ -60,7 +60,7 @@ def run_demo(say: Callable[[str], None]) -> Comparison:
     )
     setting = {
         "hosts": hosts,
-        "rate_mbit": _RATE_MBIT if not missing else "not limited",
+        "rate_mbit": _MBPS if not missing else "not limited",
         "wire": wire,
         "data": "generated, Criteo-shaped, 26 tables of up to 100,000 rows, Zipf 1.05",
         "model": "DLRM",
@@ -85,13 +85,13 @@ def run_demo(say: Callable[[str], None]) -> Comparison:
 @contextmanager
 def _ranks_in_lab(hosts: int) -> Iterator[Iterator[dict[str, Any]]]:
     """Let every host of a lab be a rank, and give what they note; links hurry once the first seed is trained."""
-    with _file() as file, Lab(hosts=hosts, rate=f"{_RATE_MBIT}mbit") as lab:
+    with _file() as file, Lab(hosts=hosts, mbps=_MBPS) as lab:
         job = lab.start([sys.executable, *_PROGRAM, str(file)], pin_cores=True)
 
         def events() -> Iterator[dict[str, Any]]:
             for event in _follow(file, lambda: job.running):
                 if event.get("seed") == 1:
-                    lab.set_rate(_UNHURRIED)
+                    lab.set_mbps(_FAST_MBPS)
                 yield event
             job.wait().check()
 

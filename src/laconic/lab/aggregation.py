@@ -1,6 +1,7 @@
 """The lab's aggregator: a process in the switch's namespace, which the keeper tells of jobs.
 
-A process of its own, because the keeper forks and may have no threads, and need not wait for imports.
+The aggregator is a process of its own: the keeper forks, so it may have no threads, and it
+need not wait for imports.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KINDS = ("xdp", "user")
 
 
 class Aggregation:
-    """The keeper's side: start the process, ask it."""
+    """The keeper's end: it starts the process and asks it."""
 
     def __init__(self, kind: str, interfaces: Sequence[int]) -> None:
         self._channel, theirs = socket.socketpair()

@@ -1,7 +1,7 @@
 """Messages between the lab and its keeper: one JSON object each, with descriptors attached.
 
-A message is its length (uint32, little-endian) and as many bytes of UTF-8. Descriptors travel with the
-length. The lab asks, the keeper answers, in turn.
+A message is its length (uint32, little-endian) and as many bytes of UTF-8. Descriptors travel with
+the length. The lab asks, and the keeper answers before the next question.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _exactly(channel: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = channel.recv(size - len(parts))
-        if not part:
+    body = bytearray()
+    while len(body) < size:
+        chunk = channel.recv(size - len(body))
+        if not chunk:
             raise EOFError
-        parts += part
-    return bytes(parts)
+        body += chunk
+    return bytes(body)

@@ -1,4 +1,4 @@
-"""The lab's side of its keeper: start it, ask it, let it go."""
+"""The lab's connection to its keeper: it starts the keeper, asks it and ends it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLOSE_S = 10.0
 
 
 class Connection:
-    """A running keeper. Threads may ask at the same time; answers come in turn."""
+    """A running keeper. Several threads may ask it; their questions are answered one by one."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         """Start a keeper and let it build; ``plan`` has what ``keeper.main`` reads."""
@@ -30,7 +30,7 @@ class Connection:
             )
         if find_spec("pyroute2") is None:
             raise PlanError("lab: pyroute2 is not installed; run \"pip install 'laconic[lab]'\"")
-        self._turn = threading.Lock()
+        self._asking = threading.Lock()
         self._channel, theirs = socket.socketpair()
         arguments = [str(theirs.fileno()), str(os.getpid()), json.dumps(plan)]
         with theirs:
@@ -58,7 +58,7 @@ class Connection:
 
     def ask(self, do: str, descriptors: Sequence[int] = (), **settings: Any) -> dict[str, Any]:
         """Send a message and wait for its answer."""
-        with self._turn:
+        with self._asking:
             try:
                 channel.send(self._channel, {"do": do, **settings}, descriptors)
                 answer = self._receive()
@@ -81,7 +81,7 @@ class Connection:
             raise CommError(f"lab: the keeper ended with exit code {code}; it said: {last!r}") from None
 
     def close(self) -> None:
-        """Let the keeper end all that runs, and wait until it has."""
+        """Let the keeper end everything that runs, and wait until it has."""
         self._channel.close()
         try:
             self._process.wait(_CLOSE_S)

@@ -1,4 +1,4 @@
-"""What a host is called, where it is reached and what its process finds in the environment."""
+"""Names, addresses and environments of a lab's hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIRST_PORT = 29500
 
 
 def addresses(hosts: int) -> list[str]:
-    """Address of every host; they exist inside the lab only."""
+    """Return the address of every host; they exist inside the lab only."""
     return [f"10.0.0.{host + 1}" for host in range(hosts)]
 
 
@@ -24,9 +24,9 @@ def environments(
     aggregation_job: str | None = None,
     own: Mapping[str, str] | None = None,
 ) -> list[dict[str, str]]:
-    """Environment of every host: the caller's, then what torchrun would set, then ``own``.
+    """Return the environment of every host: the caller's, then torchrun's, then ``own``.
 
-    Every run has another port, so that no socket of the last one is in the way.
+    Every run has another port, so that no socket of the last run is in the way.
     """
     together = {
         "WORLD_SIZE": str(hosts),

@@ -1,9 +1,9 @@
-"""A running job: one process per host, watched by a thread that keeps its output and ends it in order.
+"""A running job: one process per host, and a thread that keeps its output and ends it in order.
 
 ::
 
-    a host fails --grace_s--> SIGTERM to the others --kill_after_s--> SIGKILL
-    stop()       -----------> SIGTERM to all        --kill_after_s--> SIGKILL
+    a host fails --grace_s--> SIGTERM to the others --3 s--> SIGKILL
+    stop()       -----------> SIGTERM to all        --3 s--> SIGKILL
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from laconic.errors import CommError, ConfigError
 from laconic.lab.connection import Connection
 from laconic.lab.result import HostResult, Output, Result
 
+_KILL_AFTER_S = 3.0
+
 
 class Job:
     """A command that runs on every host of a lab; made by ``Lab.start``."""
@@ -35,19 +37,17 @@ class Job:
         events: int,
         counters: Sequence[Sequence[int]],
         grace_s: float,
-        kill_after_s: float,
     ) -> None:
         self.pids = tuple(pids)
-        """Process of every host, as seen from outside."""
+        """Number of every host's process, as seen from outside."""
         self._keeper = keeper
         self._outputs = outputs
         self._events = events
         self._before = counters
         self._grace_s = grace_s
-        self._kill_after_s = kill_after_s
         self._began = time.monotonic()
         self._exits: dict[int, tuple[int, float, bool]] = {}
-        """Exit code, time and whether the lab asked for it, of every host that ended."""
+        """Exit code, seconds, and whether the lab ended it, for every host that has ended."""
         self._first_failure: int | None = None
         self._end_at: float | None = None
         self._kill_at: float | None = None
@@ -65,11 +65,11 @@ class Job:
         return self._thread.is_alive()
 
     def output(self, host: int = 0) -> str:
-        """All that a host wrote so far."""
+        """Return all that a host has written so far."""
         return self._outputs[host].text
 
     def wait(self, timeout_s: float | None = None) -> Result:
-        """Wait until every host has ended; CommError if one has not by then, and the job goes on."""
+        """Wait until every host has ended; after ``timeout_s`` CommError, and the job goes on."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             slow = [host for host in range(len(self.pids)) if host not in self._exits]
@@ -83,7 +83,7 @@ class Job:
         return self._result
 
     def wait_for(self, text: str, host: int = 0, timeout_s: float | None = None) -> None:
-        """Wait until a host has written this; CommError if it has not by then or ended without."""
+        """Wait until a host has written this; CommError after ``timeout_s`` or if it ends first."""
 
         def settled() -> bool:
             return text in self.output(host) or not self._watching
@@ -175,10 +175,10 @@ class Job:
             self._end_at = None
             self._ended.update(left)
             if self._kill_at is None:
-                self._kill_at = now + self._kill_after_s
+                self._kill_at = now + _KILL_AFTER_S
             self._keeper.ask("signal", hosts=left, number=int(signal.SIGTERM))
         elif self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = now + self._kill_after_s
+            self._kill_at = now + _KILL_AFTER_S
             self._keeper.ask("signal", hosts=left, number=int(signal.SIGKILL))
 
     def _summary(self) -> Result:

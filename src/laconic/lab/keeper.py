@@ -1,8 +1,9 @@
 """The keeper: the process that holds a lab's namespaces and is parent to all that runs in them.
 
-It does what it is told over a socket and decides nothing. It ends when the lab does: when the socket closes
-or the lab's process is gone, by ``kill -9`` too. Then it kills its descendants, and with its
-descriptors the namespaces go. Should the keeper itself be killed, every host's process is killed with it.
+It does what it is told over a socket and decides nothing. It ends when the lab does: when the
+socket closes or the lab's process is gone, by ``kill -9`` too. Then it kills its descendants, and
+the namespaces go with its descriptors. If the keeper itself is killed, the process of every host is
+killed with it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from laconic.lab.aggregation import Aggregation
 from laconic.lab.faults import Faults
 from laconic.lab.hosts import addresses
 from laconic.lab.network import Network
-from laconic.lab.rate import Rate
 from laconic.lab.steps import StepError, step
 
 
 def separate(hosts: int) -> str:
     """Move this process into namespaces of its own; return ``'root'`` or ``'user namespace'``.
 
-    Without root's capabilities a user namespace gives them, over nothing but what is made inside. The user
-    keeps number and name there: files of a job belong to who started it.
+    Without root's capabilities, a user namespace gives them for what is made inside. The user keeps
+    number and name there, so files of a job belong to the user who started it.
     """
     privilege = "root"
     if not linux.may_administer_networks():
@@ -83,11 +83,11 @@ class Keeper:
         self._network = network
         self._aggregation = aggregation
         self._job: int | None = None
-        """What the aggregator knows the job as."""
+        """Number by which the aggregator knows the job."""
         self._running: dict[int, int] = {}
-        """Host of every process that leads one."""
+        """Host of every process that a job has started, by process."""
         self._events = -1
-        """Where the exit codes of the job go."""
+        """Descriptor to which exit codes of the job are written."""
 
     def serve(self) -> None:
         """Work until the lab is gone."""
@@ -134,20 +134,19 @@ class Keeper:
                 os.close(self._events)
 
     def do_start(self, events: int, *outputs: int, **settings: Any) -> dict[str, Any]:
-        """Start one process per host; its output, and the exit codes of all, go to the descriptors given."""
+        """Start one process per host; output and exit codes go to the descriptors given."""
         if self._aggregation is not None:
             self._register(settings["aggregation_job"], len(outputs))
         self._events = events
         pids = []
         for host, output in enumerate(outputs):
+            core = settings["cores"][host] if settings["cores"] else None
             pid = processes.spawn(
                 settings["command"],
-                name=f"host{host}",
-                namespace=self._network.namespaces[host],
+                processes.Host(f"host{host}", self._network.namespaces[host], core),
                 environment=settings["environments"][host],
                 folder=settings["folder"],
                 output=output,
-                core=settings["cores"][host] if settings["cores"] else None,
             )
             os.close(output)
             pids.append(pid)
@@ -162,7 +161,7 @@ class Keeper:
         self._job = job
 
     def do_aggregator(self) -> dict[str, Any]:
-        """Counters of the aggregator; it is there, the lab has checked."""
+        """Return the counters of the aggregator; the lab has checked that there is one."""
         assert self._aggregation is not None
         return {"counters": self._aggregation.ask("counters")}
 
@@ -172,21 +171,21 @@ class Keeper:
             if host in hosts:
                 processes.send_signal(pid, number)
 
-    def do_rate(self, rate: str | None) -> None:
-        """Set the rate of all links."""
-        self._network.set_rate(None if rate is None else Rate.parse(rate))
+    def do_mbps(self, mbps: float | None) -> None:
+        """Set the bandwidth of all links."""
+        self._network.set_mbps(mbps)
 
     def do_link(self, host: int, up: bool) -> None:
         """Let a link fail or come back."""
         self._network.set_link(host, up=up)
 
     def do_counters(self) -> dict[str, Any]:
-        """Bytes sent and received by every host."""
+        """Return the bytes sent and received by every host."""
         return {"counters": self._network.counters()}
 
 
 def main(control_descriptor: int, lab_pid: int, plan: dict[str, Any]) -> None:
-    """Build the network, say so or say what failed, and serve."""
+    """Build the network, report success or what failed, and serve."""
     control = socket.socket(fileno=control_descriptor)
     control.set_inheritable(False)
     try:
@@ -199,7 +198,7 @@ def main(control_descriptor: int, lab_pid: int, plan: dict[str, Any]) -> None:
     try:
         privilege = separate(plan["hosts"])
         network = Network(plan["hosts"], None if plan["faults"] is None else Faults(**plan["faults"]))
-        network.set_rate(None if plan["rate"] is None else Rate.parse(plan["rate"]))
+        network.set_mbps(plan["mbps"])
         aggregation = None
         if plan["aggregator"] is not None:
             network.add_aggregator(plan["aggregator"])

@@ -1,4 +1,4 @@
-"""The lab: hosts that a job runs on, one rank each, joined by links of a known rate."""
+"""The lab: hosts that a job runs on, one rank each, joined by links of a known bandwidth."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from laconic.lab.connection import Connection
 from laconic.lab.faults import Faults
 from laconic.lab.hosts import MOST_HOSTS, addresses, cores, environments
 from laconic.lab.job import Job
-from laconic.lab.rate import Rate
 from laconic.lab.result import Output, Result, Screen
-
-_KILL_AFTER_S = 3.0
+from laconic.lab.token_bucket import link_limit
 
 
 class Lab:
     """Hosts in network namespaces, joined by a switch; a context manager.
 
-    ``rate`` limits every link in each direction (``'200mbit'``, ``'1.5gbit'``); None leaves it to the
-    machine. ``aggregator`` puts one into the switch, in the kernel (``'xdp'``) or in user space (``'user'``);
-    jobs join it by ``InNetwork.from_environment``. ``faults`` makes links lose, double and reorder packets.
-    Needs root, or a kernel that allows user namespaces; root alone may have ``'xdp'`` and faults.
+    ``mbps`` limits every link in each direction, in Mbit/s; None sets no limit. ``aggregator`` puts
+    one into the switch, in the kernel (``'xdp'``) or in user space (``'user'``); jobs join it by
+    ``InNetwork.from_environment``. ``faults`` makes links lose, double and reorder packets. A lab
+    needs root, or a kernel that allows user namespaces; only root can have ``'xdp'`` and faults.
     """
 
     def __init__(
         self,
         *,
         hosts: int,
-        rate: str | None = None,
+        mbps: float | None = None,
         aggregator: str | None = None,
         faults: Faults | None = None,
     ) -> None:
         if isinstance(hosts, bool) or not isinstance(hosts, int) or not 1 <= hosts <= MOST_HOSTS:
             raise ConfigError(f"lab: hosts: expected a number from 1 to {MOST_HOSTS}, got {hosts!r}")
         self.hosts = hosts
-        self.rate = None if rate is None else Rate.parse(rate)
+        self.limit = link_limit(mbps)
+        """Limit of every link in each direction; None where there is none."""
         if aggregator is not None and aggregator not in KINDS:
             raise ConfigError(f"lab: aggregator: expected {' or '.join(KINDS)}, got {aggregator!r}")
         self.aggregator = aggregator
@@ -64,12 +63,12 @@ class Lab:
         self.close()
 
     def open(self) -> None:
-        """Build the network; PlanError says what the machine lacks."""
+        """Build the network; PlanError names what the machine lacks."""
         if self._keeper is not None:
             raise PlanError("lab: expected a closed lab to open, got one that is open; close it first")
         plan = {
             "hosts": self.hosts,
-            "rate": None if self.rate is None else str(self.rate),
+            "mbps": None if self.limit is None else self.limit.mbps,
             "aggregator": self.aggregator,
             "faults": None if self.faults is None else dataclasses.asdict(self.faults),
         }
@@ -88,7 +87,7 @@ class Lab:
 
     @property
     def addresses(self) -> list[str]:
-        """Address of every host, inside the lab."""
+        """Address of every host; they exist inside the lab only."""
         return addresses(self.hosts)
 
     @property
@@ -106,14 +105,16 @@ class Lab:
         command: Sequence[str | Path],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | Path | None = None,
         pin_cores: bool = False,
         timeout_s: float | None = None,
         stream: bool | TextIO = False,
         grace_s: float = 2.0,
     ) -> Result:
-        """Run a command on every host and wait; past ``timeout_s`` it is ended, and CommError raised."""
-        job = self.start(command, env=env, cwd=cwd, pin_cores=pin_cores, stream=stream, grace_s=grace_s)
+        """Run a command on every host and wait.
+
+        ``timeout_s`` ends it, and CommError is raised; ``start`` has the other arguments.
+        """
+        job = self.start(command, env=env, pin_cores=pin_cores, stream=stream, grace_s=grace_s)
         try:
             return job.wait(timeout_s)
         finally:
@@ -125,23 +126,23 @@ class Lab:
         command: Sequence[str | Path],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: str | Path | None = None,
         pin_cores: bool = False,
         stream: bool | TextIO = False,
         grace_s: float = 2.0,
     ) -> Job:
-        """Start a command on every host, with the environment that torchrun would give.
+        """Start a command on every host, in this folder, with the environment of torchrun.
 
-        ``pin_cores`` gives every host one core, in turn, and one thread. ``stream`` shows output as it
-        comes, on standard output or the file given. When a host fails, the others have ``grace_s`` to notice
-        by themselves before they are ended.
+        ``env`` is added to that environment. ``pin_cores`` gives every host one core, in turn, and
+        one thread. ``stream`` shows output as it is written, on standard output or on the file
+        given. When a host fails, the others have ``grace_s`` to notice by themselves before they
+        are ended.
         """
         keeper = self._connected()
         if self._job is not None and self._job.running:
             raise PlanError("lab: expected no job to run, got one that does; wait for it or stop it")
         found = _executable(command, env or {})
         self._runs += 1
-        job = secrets.randbits(64)  # a job of its own for every run: packets of the last one are unknown
+        job = secrets.randbits(64)  # every run has its own job: packets of the last one are dropped
         screen = Screen(sys.stdout if stream is True else stream or None, self.hosts)
         settings: dict[str, Any] = {
             "command": found,
@@ -153,7 +154,7 @@ class Lab:
                 own=env,
             ),
             "aggregation_job": job,
-            "folder": str(Path.cwd() if cwd is None else Path(cwd).absolute()),
+            "folder": os.getcwd(),
             "cores": cores(self.hosts) if pin_cores else None,
         }
         counters = keeper.ask("counters")["counters"]
@@ -168,19 +169,11 @@ class Lab:
             descriptors = [their_events, *(output.theirs for output in outputs)]
             pids = keeper.ask("start", descriptors, **settings)["pids"]
             ours.pop_all()  # the job closes them
-        self._job = Job(
-            keeper,
-            pids=pids,
-            outputs=outputs,
-            events=events,
-            counters=counters,
-            grace_s=grace_s,
-            kill_after_s=_KILL_AFTER_S,
-        )
+        self._job = Job(keeper, pids=pids, outputs=outputs, events=events, counters=counters, grace_s=grace_s)
         return self._job
 
     def aggregator_counters(self) -> dict[str, int]:
-        """Say what became of the packets that the aggregator got, since the lab was opened."""
+        """Return what became of the packets that the aggregator got since the lab was opened."""
         if self.aggregator is None:
             raise PlanError(
                 "lab: expected a lab with an aggregator, got one without; use Lab(aggregator='xdp')"
@@ -188,11 +181,11 @@ class Lab:
         counters: dict[str, int] = self._connected().ask("aggregator")["counters"]
         return counters
 
-    def set_rate(self, rate: str | None) -> None:
-        """Change the rate of all links, between runs or during one."""
-        parsed = None if rate is None else Rate.parse(rate)
-        self._connected().ask("rate", rate=None if parsed is None else str(parsed))
-        self.rate = parsed
+    def set_mbps(self, mbps: float | None) -> None:
+        """Change the bandwidth of all links, between runs or during one; None lifts the limit."""
+        limit = link_limit(mbps)
+        self._connected().ask("mbps", mbps=mbps)
+        self.limit = limit
 
     def link_down(self, host: int) -> None:
         """Pull a host's cable: packets are lost, connections stall until they time out."""
@@ -214,7 +207,7 @@ class Lab:
 
 
 def _executable(command: Sequence[str | Path], env: Mapping[str, str]) -> list[str]:
-    """Return the command as text, or raise if there is no such program."""
+    """Return the command as text; ConfigError if there is no such program."""
     words = [str(word) for word in command]
     if isinstance(command, str) or not words:
         raise ConfigError(f"lab: command: expected a list of a program and its arguments, got {command!r}")

@@ -22,7 +22,7 @@ dist.ProcessGroupGloo.create_device(interface={INTERFACE!r})
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that a lab needs."""
+    """One need of a lab, and whether this machine meets it."""
 
     name: str
     ok: bool | None
@@ -37,7 +37,7 @@ def check(*, gloo: bool = True) -> list[Fact]:
     if not all(fact.ok for fact in facts):
         return facts
     try:
-        with Lab(hosts=2, rate="100mbit") as lab:
+        with Lab(hosts=2, mbps=100) as lab:
             privilege = lab.privilege
             facts += [_privilege(privilege)]
             facts += [Fact(name, True, "works") for name in STEPS[1:]]

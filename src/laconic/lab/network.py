@@ -1,13 +1,13 @@
-"""The wires: a bridge in a namespace of its own, and one veth pair per host.
+"""The network of a lab: a bridge in a namespace of its own, and one veth pair per host.
 
 ::
 
     host0: eth0 =====tbf=====> port0 :switch: port1 <=====tbf===== eth0 :host1
                 <====tbf======                      ======tbf====>
 
-Each end limits what leaves it, so both directions have the full rate at the same time. Descriptors of this
-process are all that holds the namespaces: they are gone when it is gone. ``faults.py`` draws the stage that
-a lab with faults has between links and ports.
+Each end limits what leaves it, so both directions have the full bandwidth at the same time. Only
+descriptors of this process hold the namespaces: they are gone when it is gone. ``faults.py`` draws
+the fault stage that a lab with faults has between links and ports.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 from pyroute2 import IPRoute
 
 from laconic.lab import linux
-from laconic.lab.faults import Faults, Stage, Way
+from laconic.lab.faults import Direction, Faults, FaultStage
 from laconic.lab.hosts import AGGREGATOR_ADDRESS, INTERFACE, addresses
-from laconic.lab.rate import Rate
 from laconic.lab.steps import step
+from laconic.lab.token_bucket import TokenBucket, link_limit
 
 _HANDLE = 0x10000
 _ROOT = 0xFFFFFFFF
 _NO_LIMIT_PIECE_BYTES = 65536
 _LANE_SLOWER = 4
-_UNLIMITED_LANE = Rate(500e6)
+_UNLIMITED_LANE = TokenBucket(500)
 _ETHERNET_BYTES = 14
 _PACKET_BYTES = 1600  # a full one, and no second
 # an interface without an IPv6 address sends nothing by itself, so counters show the job alone
@@ -57,22 +57,22 @@ class Network:
         self._ports: list[int] = []
         self._cards: list[int] = []
         self._lanes: list[int] = []
-        self._ways: list[Way] = []
+        self._directions: list[Direction] = []
         self.bridge_ports: list[int] = []
         """Interfaces where packets of hosts enter the bridge."""
         for host in range(hosts):
-            self._connect(host, has_stage=faults is not None)
+            self._connect(host, has_faults=faults is not None)
         if faults is not None:
-            self._stage = Stage(faults, self._ways)
+            self._fault_stage = FaultStage(faults, self._directions)
         with step("addresses"):
             for host, address in enumerate(addresses(hosts)):
                 self._address(host, address)
         self._limited = False
         self._has_xdp = False
 
-    def _connect(self, host: int, *, has_stage: bool) -> None:
+    def _connect(self, host: int, *, has_faults: bool) -> None:
         inside, namespace = self._inside[host], self.namespaces[host]
-        name = f"cable{host}" if has_stage else f"port{host}"
+        name = f"cable{host}" if has_faults else f"port{host}"
         with step("veth"):
             peer = {"ifname": INTERFACE, "net_ns_fd": namespace}
             self._switch.link("add", ifname=name, kind="veth", peer=peer)
@@ -80,19 +80,22 @@ class Network:
             card = inside.link_lookup(ifname=INTERFACE)[0]
             self._switch.link("set", index=port, IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
             inside.link("set", index=card, IFLA_AF_SPEC=_NO_IPV6_ADDRESS)
-        bridge_port = self._add_stage(host, port) if has_stage else port
+        bridge_port = self._add_fault_stage(host, port) if has_faults else port
         with step("bridge"):
             self._switch.link("set", index=bridge_port, master=self._bridge)
         self._ports.append(port)
         self._cards.append(card)
         self.bridge_ports.append(bridge_port)
 
-    def _add_stage(self, host: int, cable: int) -> int:
-        """Wire the stage of a host's faults; return the port behind it."""
+    def _add_fault_stage(self, host: int, cable: int) -> int:
+        """Connect the fault stage of a host; return the port behind it."""
         with step("veth"):
             plug, port = self._pair(f"plug{host}", f"port{host}")
             lane, lane_exit = self._pair(f"lane{host}", f"exit{host}")
-        self._ways += [Way(cable, plug, lane, lane_exit), Way(plug, cable, lane, lane_exit)]
+        self._directions += [
+            Direction(cable, plug, lane, lane_exit),
+            Direction(plug, cable, lane, lane_exit),
+        ]
         self._lanes.append(lane)
         return port
 
@@ -122,27 +125,28 @@ class Network:
         ends = [(self._switch, port) for port in self._ports]
         return ends + list(zip(self._inside, self._cards, strict=True))
 
-    def set_rate(self, rate: Rate | None) -> None:
-        """Limit every link in both directions, or lift the limit; what waits in a queue stays there."""
+    def set_mbps(self, mbps: float | None) -> None:
+        """Limit every link in both directions, or lift the limit; queued packets stay queued."""
+        bucket = link_limit(mbps)
         with step("tbf"):
             for netlink, index in self._ends():
-                piece = _NO_LIMIT_PIECE_BYTES if rate is None else rate.piece_bytes
+                piece = _NO_LIMIT_PIECE_BYTES if bucket is None else bucket.piece_bytes
                 netlink.link("set", index=index, gso_max_size=piece)
-                if rate is not None:
-                    _limit(netlink, index, rate, burst=rate.burst_bytes)
+                if bucket is not None:
+                    _limit(netlink, index, bucket, bucket.burst_bytes)
                 elif self._limited:
                     netlink.tc("del", index=index, parent=_ROOT)
-            slow = _UNLIMITED_LANE if rate is None else Rate(rate.bits_per_s / _LANE_SLOWER)
+            slow = _UNLIMITED_LANE if bucket is None else TokenBucket(bucket.mbps / _LANE_SLOWER)
             for lane in self._lanes:
-                _limit(self._switch, lane, slow, burst=_PACKET_BYTES)
-        self._limited = rate is not None
+                _limit(self._switch, lane, slow, _PACKET_BYTES)
+        self._limited = bucket is not None
 
     def set_link(self, host: int, *, up: bool) -> None:
-        """Pull the cable of a host out of the switch, or put it back."""
+        """Take the link of a host down, or up again."""
         self._switch.link("set", index=self._ports[host], state="up" if up else "down")
 
     def counters(self) -> list[tuple[int, int]]:
-        """Bytes sent and received by every host since the beginning, counted at its port of the switch."""
+        """Return the bytes that every host has sent and received, counted at its switch port."""
         found = []
         for port in self._ports:
             statistics = self._switch.get_links(port)[0].get_attr("IFLA_STATS64")
@@ -151,13 +155,13 @@ class Network:
         return found
 
 
-def _limit(netlink: Any, index: int, rate: Rate, burst: int) -> None:
+def _limit(netlink: Any, index: int, bucket: TokenBucket, burst: int) -> None:
     netlink.tc(
         "replace",
         "tbf",
         index=index,
         handle=_HANDLE,
-        rate=f"{round(rate.bits_per_s)}bit",
+        rate=f"{round(bucket.mbps * 1e6)}bit",
         burst=burst,
-        limit=rate.queue_bytes,
+        limit=bucket.queue_bytes,
     )

@@ -1,4 +1,4 @@
-"""Processes of a job: born in a host's namespaces, gone with the keeper."""
+"""Processes of a job: started in a host's namespaces, and gone with the keeper."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from laconic.lab import linux
 
@@ -13,17 +14,25 @@ _NOT_FOUND, _NOT_RUNNABLE = 127, 126  # as a shell would say
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where a process of a job runs."""
+
+    name: str
+    """Name that the process sees as its host's."""
+    namespace: int
+    """Descriptor of the host's network namespace."""
+    core: int | None
+    """The only core that the process may use; None: any."""
+
+
 def spawn(
-    command: Sequence[str],
-    *,
-    name: str,
-    namespace: int,
-    environment: Mapping[str, str],
-    folder: str,
-    output: int,
-    core: int | None,
+    command: Sequence[str], host: Host, *, environment: Mapping[str, str], folder: str, output: int
 ) -> int:
-    """Start a command on a host; its process leads a session, so that a signal reaches all it starts."""
+    """Start a command on a host and return its process.
+
+    The process leads a session, so that a signal reaches everything it starts.
+    """
     keeper = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the child has dropped the keeper's handlers
     pid = os.fork()
@@ -38,11 +47,11 @@ def spawn(
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() != keeper:  # it ended before it was asked
             os._exit(1)
-        linux.enter(namespace)
+        linux.enter(host.namespace)
         linux.unshare(linux.CLONE_NEWUTS)
-        linux.set_hostname(name)
-        if core is not None:
-            os.sched_setaffinity(0, {core})
+        linux.set_hostname(host.name)
+        if host.core is not None:
+            os.sched_setaffinity(0, {host.core})
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -56,7 +65,7 @@ def spawn(
 
 
 def send_signal(leader: int, number: int) -> None:
-    """Signal a process and its group; before it leads one, the process alone."""
+    """Signal a process and its group; before it leads a group, the process alone."""
     with suppress(ProcessLookupError, PermissionError):
         try:
             os.killpg(leader, number)
@@ -65,10 +74,10 @@ def send_signal(leader: int, number: int) -> None:
 
 
 def reap() -> list[tuple[int, int]]:
-    """Collect processes that ended, with their exit codes; what their groups left behind ends too.
+    """Collect processes that ended, with their exit codes, and end the rest of their groups.
 
-    The kernel does not say which of several ended first. Who was killed comes first: the death of a peer
-    makes others exit or abort, it does not kill them.
+    The kernel does not say which of several ended first. A killed one comes first in the list: the
+    death of a peer makes others exit or abort, but does not kill them.
     """
     ended: list[tuple[int, int]] = []
     while (pid := _next_ended()) is not None:
@@ -87,7 +96,7 @@ def _next_ended() -> int | None:
 
 
 def end_all() -> None:
-    """Kill every descendant: children of the killed become ours, so look again until there are none."""
+    """Kill every descendant; children of a killed one become ours, so look until none is left."""
     while found := linux.children():
         for pid in found:
             with suppress(ProcessLookupError):

@@ -1,8 +1,8 @@
-"""What a run gave: exit codes, bytes over the wire, output, time.
+"""The result of a job in the lab: exit codes, bytes over the links, output, time.
 
-Output is kept for the result, and shown while it comes. On a terminal, host 0 has a terminal too, so that its
-progress bars work, and writes as if it were alone; a line of another host carries its name. In a file or a
-pipe every line does, unless there is one host.
+Output is kept for the result, and shown as it is written. On a terminal, host 0 has a terminal too,
+so that its progress bars work, and its output is shown as it is; a line of another host begins with
+the host's name. In a file or a pipe every line does, unless there is only one host.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _LAST_LINES = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostResult:
-    """What one host did."""
+    """Exit code, time, bytes and output of one host."""
 
     host: int
     exit_code: int
-    """As ``subprocess`` counts: negative for the signal that ended it."""
+    """Exit code as in ``subprocess``: negative for the signal that ended the process."""
     seconds: float
-    """From the start of the run to the end of this host's process."""
+    """Seconds from the start of the run to the end of this host's process."""
     bytes_sent: int
-    """Into the link during the run, by the interface's counter: payload, headers, repeated packets."""
+    """Bytes sent during the run, by the interface's counter: payload, headers, repeated packets."""
     bytes_received: int
     output: str
     """Standard output and error, in the order of writing."""
@@ -40,12 +40,12 @@ class HostResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """What a run gave."""
+    """Results of all hosts of a run."""
 
     hosts: tuple[HostResult, ...]
     seconds: float
     first_failure: int | None
-    """Host that failed first, by itself; None where none did."""
+    """Host that was the first to fail by itself; None where none did."""
 
     @property
     def exit_codes(self) -> list[int]:
@@ -71,7 +71,7 @@ class Result:
         return 0 if not failed else failed[0] if failed[0] > 0 else 128 - failed[0]
 
     def check(self) -> Result:
-        """Return this result, or raise with the last lines of the host that failed first."""
+        """Return this result, or raise CommError with the last lines of the first host to fail."""
         if self.ok:
             return self
         failed = next(host.host for host in self.hosts if host.exit_code)
@@ -83,7 +83,7 @@ class Result:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Numbers for a result file; the output is left out."""
+        """Return the figures for a result file, without the output."""
         fields = ("host", "exit_code", "seconds", "bytes_sent", "bytes_received", "ended_by_lab")
         return {
             "seconds": self.seconds,
@@ -109,7 +109,7 @@ class Screen:
         self._in_line = False
 
     def show(self, host: int, text: str) -> None:
-        """Show what a host wrote: at once for the one that writes plainly, line by line for others."""
+        """Show what a host wrote: at once for a host shown as it is, line by line for others."""
         if self._stream is None or not text:
             return
         if host in self._plain:
@@ -126,7 +126,7 @@ class Screen:
         self._stream.flush()
 
     def finish(self, host: int) -> None:
-        """Show a last line that has no end."""
+        """Show a last line that does not end with a newline."""
         if self._partial[host]:
             self.show(host, "\n")
 
@@ -144,7 +144,7 @@ class Output:
         self.host = host
         self._screen = screen
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._parts: list[str] = []
+        self._chunks: list[str] = []
         self._size: bytes | None = None
         self._is_terminal = host == 0 and screen.terminal
         if self._is_terminal:
@@ -164,7 +164,7 @@ class Output:
             fcntl.ioctl(self.source, termios.TIOCSWINSZ, size)
 
     def read(self) -> bool | None:
-        """Take what is there; None when nothing is yet, False when there will be nothing more."""
+        """Read what is there; None where there is nothing yet, False at the end."""
         try:
             data = os.read(self.source, _CHUNK_BYTES)
         except BlockingIOError:
@@ -177,7 +177,7 @@ class Output:
         return bool(data)
 
     def drain(self) -> None:
-        """Take the rest without waiting for writers."""
+        """Read the rest without waiting for writers."""
         while self.read():
             pass
         self._screen.finish(self.host)
@@ -188,10 +188,10 @@ class Output:
 
     def _take(self, text: str) -> None:
         if text:
-            self._parts.append(text)
+            self._chunks.append(text)
             self._screen.show(self.host, text)
 
     @property
     def text(self) -> str:
         """All that was written so far."""
-        return "".join(self._parts)
+        return "".join(self._chunks)

@@ -1,4 +1,4 @@
-"""What must succeed before a lab stands, in order, and what to do where it does not."""
+"""Steps of building a lab, in order, and the remedy where one fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = (
     "addresses",
     "tbf",
 )
-"""The steps in the order in which the keeper takes them; the first is skipped with root's capabilities."""
+"""Steps in the order in which the keeper takes them; root's capabilities skip the first."""
 
 _RESTRICTED = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _MODULES = {"bridge": "bridge", "veth": "veth", "tbf": "sch_tbf"}
