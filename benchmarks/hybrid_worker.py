@@ -47,7 +47,7 @@ from benchmarks.workers import MeasuredCalls, MethodFigures, fingerprint, measur
 from laconic.codecs.threshold import Threshold
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_source
-from laconic.demo.measure import turns
+from laconic.demo.measure import rotated
 from laconic.exchange import SGD, Table
 from laconic.exchange.world import GroupWorld, World, one_rank
 from laconic.integrations.ddp import Compressor, register_ddp
@@ -289,7 +289,7 @@ class _Worker:
         """Time steps, in turns."""
         self._prepare(job)
         all_figures = [_Figures(self._parts[name]) for name in job.methods]
-        for figures in turns(all_figures, job.rounds):
+        for figures in rotated(all_figures, job.rounds):
             self._time(figures, job.steps)
         return [self._answer(figures, name) for name, figures in zip(job.methods, all_figures, strict=True)]
 

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.demo.measure import turns
+from laconic.demo.measure import rotated
 
 Times = NDArray[np.float64]
 _LONG_NS = 10_000_000
@@ -62,7 +62,7 @@ def best_times(
     """Time all trials, interleaved; ``tick(i)`` after each turn of trial ``i``."""
     best_ns = [(1 << 62, 1 << 62)] * len(trials)
     with one_thread(), _no_collection():
-        for i in turns(range(len(trials)), rounds):
+        for i in rotated(range(len(trials)), rounds):
             best_ns[i] = _take_turn(trials[i], int(turn_s * 1e9), best_ns[i])
             tick(i)
     return [BestTimes(encode / 1e9, decode / 1e9) for encode, decode in best_ns]

@@ -26,7 +26,7 @@ from benchmarks.reduction.models import AnyTask, Task, TaskBatch
 from benchmarks.reduction.sums import METHODS, AnyWorkload, Setting, Sum, Summed, Truth
 from benchmarks.workers import MeasuredCalls, MethodFigures, fingerprint, measure, serve
 from laconic.config import Settings
-from laconic.demo.measure import turns
+from laconic.demo.measure import rotated
 from laconic.errors import ConfigError
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.reduce import Exact, Reducer
@@ -98,7 +98,7 @@ def _sum_by_turns(ranks: Ranks, reducer: Reducer, job: Sums) -> list[SumAnswer]:
     setting = Setting(reducer, job.workload.shapes)
     sums = {name: _Sums(METHODS[name].make(setting), METHODS[name].averages) for name in job.methods}
     copy = torch.empty_like(own)
-    for name in turns(job.methods, 1 + job.repeats):
+    for name in rotated(job.methods, 1 + job.repeats):
         copy.copy_(own)
         sums[name].take_turn(copy, ranks, truth)
     return [
@@ -173,7 +173,7 @@ def _iterate_by_turns(ranks: Ranks, job: Iterations) -> list[SumAnswer]:
     for trained in both.values():
         trained.exact = truth.allows(trained.mean_gradient())
     sparsity = ranks.gather(1 - int(own.count_nonzero()) / max(own.numel(), 1))[0]
-    for trained in turns(list(both.values()), job.rounds):
+    for trained in rotated(list(both.values()), job.rounds):
         trained.measured.append(measure(ranks, trained.step, job.steps, skip=1))
     answers = [trained.answer(name, sparsity, ranks) for name, trained in both.items()]
     for trained in both.values():

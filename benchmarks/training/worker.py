@@ -42,7 +42,15 @@ from laconic.adapt.settings import ExchangeSettings, effective_exchange
 from laconic.codecs import BoundedRows, Cast, Hybrid
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, Source, open_source
-from laconic.demo.measure import Pass, RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
+from laconic.demo.measure import (
+    Pass,
+    RunFigures,
+    first_batches,
+    measure_pass,
+    rotated,
+    run_figures,
+    time_steps,
+)
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.world import GroupWorld
 from laconic.train.ranks import Ranks, process_group
@@ -197,7 +205,7 @@ class _Timed:
                 self._settle(self._trainers[key, method], batches, job.settling)
             self._trainers[key, method].embeddings.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
-        for method in turns(job.methods, job.rounds):
+        for method in rotated(job.methods, job.rounds):
             rounds[method].append(self._turn(self._trainers[key, method], batches, job.steps))
         return [
             run_figures(method, self._trainers[key, method], self.ranks, round_ms=tuple(rounds[method]))

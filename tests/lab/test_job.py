@@ -60,7 +60,7 @@ while True:
 
 
 def test_a_host_that_ignores_the_request_to_end_is_killed(pair, monkeypatch):
-    monkeypatch.setattr("laconic.lab.lab._KILL_AFTER_S", 0.3)
+    monkeypatch.setattr("laconic.lab.job._KILL_AFTER_S", 0.3)
     script = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + WAIT
     job = pair.start(python(script))
     for host in range(2):

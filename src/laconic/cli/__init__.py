@@ -1,4 +1,8 @@
-"""The command line. Heavy imports stay inside commands, so that ``--help`` answers at once."""
+"""The command line: every module has the command of its name, and ``output`` what they share.
+
+Heavy imports stay inside commands, so that ``--help`` answers at once. A command exits with 2 for a
+user's mistake, be it a wrong option or a wrong setting, and with 1 for what failed while running.
+"""
 
 from __future__ import annotations
 
@@ -74,12 +78,9 @@ def main() -> None:
 
 
 def run(commands: typer.Typer) -> None:
-    """Run a command; an error is one line, and an exit code."""
+    """Run a command; an error becomes one line and an exit code."""
     try:
         commands()
-    except LaconicError as error:
-        typer.echo(f"laconic: {error}", err=True)
-        sys.exit(1)
     except ModuleNotFoundError as error:
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "laconic")
         text = output.remedy(error, command)
@@ -87,9 +88,7 @@ def run(commands: typer.Typer) -> None:
             raise
         typer.echo(f"laconic: {text}", err=True)
         sys.exit(1)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # the reader of a pipe has seen enough
+    except (LaconicError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(141)
-        typer.echo(f"laconic: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
-        sys.exit(1)
+        sys.exit(output.report_error(error))

@@ -1,4 +1,4 @@
-"""``laconic aggregator``: add integers of many workers in the network, in user space or in the kernel."""
+"""``laconic aggregator``: add integers of many workers in the network, in the kernel or not."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _index(name: str) -> int:
 
 
 def _show(console: Console, running: Aggregator) -> NoReturn:
-    """Keep the counters on a terminal up to date; elsewhere, wait."""
+    """Show the counters on a terminal until interrupted; elsewhere, only wait."""
     from rich.live import Live
 
     if not console.is_terminal:

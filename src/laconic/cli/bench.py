@@ -11,7 +11,7 @@ from laconic.errors import ConfigError
 
 app = typer.Typer(help="Measure Laconic against what you would pick instead.", no_args_is_help=True)
 _CHECKOUT = Path(__file__).parents[3]
-"""Where an editable install is from."""
+"""Root of the checkout from which an editable install was made."""
 
 
 @app.callback()

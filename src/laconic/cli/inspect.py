@@ -1,4 +1,4 @@
-"""``laconic info`` and ``laconic codec``: look at what is installed, and into encoded bytes."""
+"""``laconic info`` shows what is installed, ``laconic codec inspect`` explains encoded bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def info(json_file: JsonFile = None) -> None:
 
 
 def gather() -> dict[str, Any]:
-    """Facts that a bug report needs."""
+    """Return the facts that a bug report needs."""
     import os
     import platform
 

@@ -1,7 +1,8 @@
-"""What commands share: options, what must be installed and writable, tables for people, JSON, a progress bar."""
+"""What commands share: options, checks of packages and files, tables, JSON, progress, errors."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, LaconicError
 from laconic.files import json_text
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ EXTRAS = {
     "serve": ("fastapi", "prometheus_client", "safetensors", "uvicorn"),
     "bench": ("blosc2", "lz4", "onnx", "onnxruntime", "pysz", "torchao", "zfpy", "zstandard"),
 }
-"""What ``pip install 'laconic[EXTRA]'`` brings, by the names one imports; a test compares it with pyproject.toml."""
+"""Packages that ``pip install 'laconic[EXTRA]'`` brings, by the names under which they are imported.
+
+A test compares them with pyproject.toml.
+"""
 
 JsonFile = Annotated[
     Path | None,
@@ -52,7 +56,7 @@ RunFile = Annotated[Path, typer.Argument(metavar="RUN.TOML", help="Settings of t
 
 
 def need(package: str) -> None:
-    """Say at the beginning of a command what would be missing at its end."""
+    """Raise at the beginning of a command if a package is missing that its end needs."""
     if find_spec(package) is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
@@ -68,7 +72,7 @@ def remedy(error: ModuleNotFoundError, command: str) -> str | None:
 
 
 def check_outputs(**files: Path | None) -> None:
-    """Refuse files that cannot be written now, not after the run; names are those of the options."""
+    """Refuse files that cannot be written before the run, not after; names are the options'."""
     for option, file in files.items():
         if file is None or str(file) == "-":
             continue
@@ -81,7 +85,7 @@ def check_outputs(**files: Path | None) -> None:
 
 
 def check_new_toml(out: Path, *, force: bool, why: str = "") -> None:
-    """Refuse a file to write that is not named ``*.toml``, which ``why`` explains, or that is there already."""
+    """Refuse a file to write that exists, or is not named ``*.toml``, which ``why`` explains."""
     if out.suffix != ".toml":
         raise ConfigError(f"--out: expected a file named *.toml, got {str(out)!r}{why}")
     if out.exists() and not force:
@@ -115,7 +119,7 @@ def write_result(result: AnyResult, json_file: Path | None, report: Path | None)
 
 
 def plain_table(*names: str, right: Collection[str] = ()) -> Table:
-    """Make a table without frames; columns named in ``right`` are figures, others are text that may be folded."""
+    """Make a table without frames; columns in ``right`` are figures, others text that may fold."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -129,7 +133,7 @@ def plain_table(*names: str, right: Collection[str] = ()) -> Table:
 
 
 def facts_table(rows: Iterable[Sequence[str]]) -> Table:
-    """Make a table of names and what there is to say of each, in rich's markup."""
+    """Make a table without a header from rows of text in rich's markup."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None, padding=(0, 2))
@@ -140,7 +144,7 @@ def facts_table(rows: Iterable[Sequence[str]]) -> Table:
 
 @contextmanager
 def work_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Give a function that is told what is being done, and how much of how much of it: a bar for each kind of work."""
+    """Show progress bars; give the function to call with the work, how much is done, and the total."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -154,6 +158,20 @@ def work_bars() -> Iterator[Callable[[str, int, int], None]]:
             shown.update(tasks[what], completed=done, total=total)
 
         yield tell
+
+
+def report_error(error: LaconicError | OSError) -> int:
+    """Print an error in one line and return the exit code: 2 for a user's mistake, else 1.
+
+    If the reader of a pipe has seen enough, there is nothing to print, and the code is the shell's.
+    """
+    if isinstance(error, BrokenPipeError):
+        return 128 + signal.SIGPIPE
+    text = str(error)
+    if isinstance(error, OSError):
+        text = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+    typer.echo(f"laconic: {text}", err=True)
+    return 2 if isinstance(error, ConfigError) else 1
 
 
 def leave(number: int, _frame: object) -> NoReturn:

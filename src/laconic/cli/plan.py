@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What options say of the run; None where its settings, or defaults, count."""
+    """Sizes that options give; None where the run's settings, or defaults, count."""
 
     batch: int | None
     dim: int | None
@@ -185,7 +185,7 @@ def _ratios(settings: RunSettings, cluster_file: Path) -> Ratios:
 
 
 def _what_codecs_do(workload: Workload, ratios: Ratios | None) -> str:
-    """Say where the ratios of the prediction are from."""
+    """Say where the prediction has its compression ratios from."""
     if all(table.forward.ratio == table.backward.ratio == 1 for table in workload.tables):
         return (
             "rows and gradients are taken to travel exactly; --run, --tuned, or --forward-ratio and --backward-ratio, "
@@ -208,7 +208,7 @@ def _what_codecs_do(workload: Workload, ratios: Ratios | None) -> str:
 def _codings(
     tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
 ) -> dict[str, tuple[RowCoding, RowCoding]]:
-    """RowCoding of tables by name; that of all others under an empty one."""
+    """Return the coding of rows and gradients by table; under an empty name, that of others."""
     from laconic.adapt.tune.result import TuneResult
     from laconic.config import read_json
     from laconic.cost.workload import RowCoding
@@ -237,7 +237,7 @@ def _workload(
     sizes: _Sizes,
     codings: dict[str, tuple[RowCoding, RowCoding]],
 ) -> Workload:
-    """Put together what was given; a run's settings count where an option does not say otherwise."""
+    """Put the workload together; options take precedence over the settings of the run."""
     from laconic.cost.frequencies import Frequencies
     from laconic.cost.workload import TableLoad, Workload
     from laconic.plan.access.access import access_load
@@ -280,7 +280,7 @@ def _problem(cluster_file: Path, workload: Workload, measured: Path | None, over
 def _ids(
     access: Access | None, explained: list[Explained], ranks: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Ids of hot and of warm rows, by table."""
+    """Return the ids of hot and of warm rows, by table."""
     from laconic.plan.access.access import hottest_ids, warm_ids
 
     hot: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What ``laconic plan`` shows and writes."""
+"""The tables that ``laconic plan`` shows, and the JSON that it writes."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def show_plan(console: Console, problem: Problem, planned: Planned, explained: l
                 f"{share(table.kept)} of lookups; a step reads and writes {bytes_text(table.file_bytes)} of them",
                 markup=False,
             )
-    rate = problem.ranks * workload.batch / time.step_s if time.step_s else float("inf")
+    samples_per_s = problem.ranks * workload.batch / time.step_s if time.step_s else float("inf")
     console.print(
-        f"step: {milliseconds(1e3 * time.step_s)} ({rate:,.0f} samples/s) = "
+        f"step: {milliseconds(1e3 * time.step_s)} ({samples_per_s:,.0f} samples/s) = "
         f"{milliseconds(1e3 * time.compute_s)} computation + {milliseconds(1e3 * (time.busy_s - time.compute_s))} "
         f"codecs and rows + {milliseconds(1e3 * (time.step_s - time.busy_s))} waiting"
     )
-    parts = ", ".join(f"{name} {milliseconds(1e3 * s)}" for name, s in time.phases.items() if s)
-    if parts:
-        console.print(f"wire: {milliseconds(1e3 * time.wire_s)} in all, hidden or not: {parts}")
+    phases = ", ".join(f"{name} {milliseconds(1e3 * s)}" for name, s in time.phases.items() if s)
+    if phases:
+        console.print(f"wire: {milliseconds(1e3 * time.wire_s)} in all, hidden or not: {phases}")
     console.print(f"bottleneck: {time.bottleneck}")
     unless = ""
     if planned.look_ahead:

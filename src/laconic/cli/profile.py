@@ -41,7 +41,7 @@ def profile(
     report: ReportFile = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Count lookups of the training samples in one pass, in memory that does not grow with the data."""
+    """Count lookups of the training samples in one pass, in memory independent of their number."""
     from laconic.plan.access.access_file import write_access
     from laconic.report import write_report
 
@@ -81,7 +81,7 @@ def _settings(data: Path, columns: Path | None, overrides: list[str]) -> Parquet
 
 
 def _profiled(settings: ParquetSettings | SyntheticSettings, name: str) -> Access:
-    """Pass over all samples under a progress bar."""
+    """Profile all training samples under a progress bar."""
     from laconic.data import open_source
     from laconic.plan.access.profile import Profiler
 

@@ -1,4 +1,4 @@
-"""``laconic quantize``: a precision for every table and layer of a trained model, within a budget of accuracy."""
+"""``laconic quantize``: a precision for every table and layer, within a budget of accuracy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from laconic.quantize.search.workbench import Tell, Workbench
 
 REFUSED = 3
-"""Exit code where a recipe breaks its budget."""
+"""Exit code of ``--refresh`` where the recipe breaks its budget."""
 
 _MEASUREMENTS = "quantize.jsonl"
 _BUDGET = 0.0005
@@ -40,7 +40,7 @@ _BUDGET = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What a search, a refresh and the debugger are all told."""
+    """Options that a search, a refresh and the debugger share."""
 
     console: Console
     run: Path
@@ -74,7 +74,7 @@ def quantize(
         None,
         help="Largest increase of normalized entropy, as a share of it: 0.05% or 0.0005. Default: 0.05%.",
     ),
-    objective: str = typer.Option("size", metavar="size|latency", help="What to make small."),
+    objective: Literal["size", "latency"] = typer.Option("size", help="What to make small."),
     out: Path = typer.Option(Path("artifact"), help="Folder of the artifact to write."),
     refresh: Path | None = typer.Option(
         None,
@@ -102,7 +102,7 @@ def quantize(
     json_file: JsonFile = None,
     report: ReportFile = None,
 ) -> None:
-    """Search the precision of every table and layer, verify it on unseen samples, and write an artifact."""
+    """Search a precision for every table and layer, verify it on unseen samples, write an artifact."""
     from laconic.cli.tune import parse_budget
     from laconic.quantize.search.run import SearchSettings
 
@@ -128,7 +128,7 @@ def quantize(
     if refresh is not None:
         _refresh(options, run, allowed)
         return
-    settings = SearchSettings(allowed or _BUDGET, _objective(objective), probe, batch, seed)
+    settings = SearchSettings(allowed or _BUDGET, objective, probe, batch, seed)
     _search(options, settings, measurements, fresh)
 
 
@@ -149,14 +149,6 @@ def _search(options: _Options, settings: SearchSettings, measurements: Path | No
         console.print(f"{known} measurements were taken from {file.path}", soft_wrap=True)
     write_result(quantized.result, options.json_file, options.report)
     _show(console, quantized.result, options.out)
-
-
-def _objective(text: str) -> Literal["size", "latency"]:
-    if text == "size":
-        return "size"
-    if text == "latency":
-        return "latency"
-    raise ConfigError(f"--objective: expected size or latency, got {text!r}")
 
 
 def _show(console: Console, result: QuantizeResult, out: Path) -> None:
@@ -206,14 +198,14 @@ def _table(result: QuantizeResult) -> Table:
     shown = plain_table("table, layer", "precision", *figures, "next in line", right=figures)
     shown.columns[-1].style = "dim"
     for part in result.parts:
-        choice = part.precision
+        chosen = part.precision
         shown.add_row(
             Text(part.name),
-            choice.label,
+            chosen.label,
             bytes_text(part.candidates[0].bytes),
-            bytes_text(choice.bytes),
-            f"{choice.us:+.1f}",
-            f"+{choice.estimate or 0:.4%}",
+            bytes_text(chosen.bytes),
+            f"{chosen.us:+.1f}",
+            f"+{chosen.estimate or 0:.4%}",
             part.reason.partition("; ")[2],
         )
     return shown
@@ -294,7 +286,7 @@ def _show_debugged(console: Console, debugged: Debugged) -> None:
 
 
 def _refresh(options: _Options, old: Path, allowed: float | None) -> None:
-    """Apply an artifact's recipe to a new run; exit with ``REFUSED`` where that breaks the budget."""
+    """Apply an artifact's recipe to a new run; exit with ``REFUSED`` if that breaks the budget."""
     from laconic.quantize.formats import read_artifact
     from laconic.quantize.search.run import refresh, refresh_budget
 

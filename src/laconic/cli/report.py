@@ -1,4 +1,4 @@
-"""``laconic report`` and ``laconic demo``: a page to look at, from a result or from a training that is run for it."""
+"""``laconic report`` makes a page of a result, ``laconic demo`` trains and makes one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def demo(
     out: Path = typer.Option(Path("report.html"), help="Page to write."),
     json_file: JsonFile = None,
 ) -> None:
-    """Train a DLRM over a rate-limited network, plain and with Laconic: a table and a page. Two minutes."""
+    """Train a DLRM on a rate-limited network, plain and with Laconic: a table and a page. Two minutes."""
     from rich.table import Table
 
     from laconic.demo.run import run_demo

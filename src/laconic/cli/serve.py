@@ -38,8 +38,9 @@ def serve(
 ) -> None:
     """Serve a quantized model until SIGTERM, which lets it answer what it has accepted.
 
-    SIGHUP loads the artifact again without failing a request. A share of the traffic is scored in fp32 as well, and
-    a table or layer that harms scores too much is switched to fp32; see docs/guides/serving.md.
+    SIGHUP loads the artifact again without failing a request. A share of the traffic is scored in
+    fp32 as well, and a table or layer that harms scores too much is switched to fp32; see
+    docs/guides/serving.md.
     """
     from laconic.config import load, parse
     from laconic.serve.engine import Engine
@@ -74,7 +75,7 @@ def serve(
 
 
 def _read_token(file: Path | None) -> str | None:
-    """Never an argument: those are for everyone on the machine to see."""
+    """Read the token; it is never an argument, which everyone on the machine could see."""
     where = _TOKEN if file is None else str(file)
     token = os.environ.get(_TOKEN) if file is None else file.read_text(encoding="utf-8").strip()
     if token is None:

@@ -1,4 +1,4 @@
-"""``laconic simulate``: what steps would take on clusters of any size, and where each method stops paying."""
+"""``laconic simulate``: predict steps on clusters of any size, and where each method pays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def simulate(
 
 
 def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
-    """Simulate under a progress bar."""
+    """Simulate all clusters under a progress bar."""
     from laconic.plan.simulate import simulate as cells_of
 
     cells = cells_of(
@@ -138,7 +138,7 @@ def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> Simu
 
 
 def _table(result: SimulateResult) -> Table:
-    """One line for each number of ranks and bandwidth."""
+    """Make a table with a row for each number of ranks and each bandwidth."""
     from laconic.numerals import bytes_text, plain, times
 
     names = [name for name, _ in result.methods]

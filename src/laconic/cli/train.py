@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 
-from laconic.cli.output import JsonFile, Overrides, RunFile, check_outputs, console_for, write_json
+from laconic.cli.output import JsonFile, Overrides, RunFile, check_outputs, console_for, report_error, write_json
 from laconic.errors import LaconicError
 
 
@@ -45,17 +46,9 @@ def train(
         write_json(asdict(result), json_file)
 
 
-def _leave(error: BaseException) -> NoReturn:
-    """End at once: threads may be waiting for peers that are gone."""
-    code = 1
-    if isinstance(error, KeyboardInterrupt):
-        code = 130
-    elif isinstance(error, BrokenPipeError):
-        code = 141
-    elif isinstance(error, OSError):
-        typer.echo(f"laconic: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
-    else:
-        typer.echo(f"laconic: {error}", err=True)
-    if code != 141:
+def _leave(error: LaconicError | OSError | KeyboardInterrupt) -> NoReturn:
+    """End the process at once: threads may be waiting for peers that are gone."""
+    code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else report_error(error)
+    if not isinstance(error, BrokenPipeError):
         sys.stdout.flush()
     os._exit(code)

@@ -71,7 +71,7 @@ def tune(
 
 
 def parse_budget(text: str) -> float:
-    """Read a share, in percent or as it is."""
+    """Read a share, in percent or as a fraction; ConfigError for what is neither."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -82,7 +82,7 @@ def parse_budget(text: str) -> float:
 
 
 def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
-    """Measure under a progress bar."""
+    """Measure all tables under a progress bar."""
     from laconic.adapt.tune.measure import measure, work_of
     from laconic.data import open_source
     from laconic.train.rehearse import rehearse
@@ -121,7 +121,7 @@ def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) 
 
 
 def _table(result: TuneResult) -> Table:
-    """Two lines for every table: rows, gradients."""
+    """Make a table with two rows for every table: its rows and its gradients."""
     from rich.text import Text
 
     from laconic.numerals import bytes_text

@@ -1,11 +1,11 @@
-"""``laconic demo``: plain training against Laconic's, over a wire of ordinary speed.
+"""``laconic demo``: plain training against Laconic's, over an ordinary network.
 
 ========= ====================================================================
 module    what it holds
 ========= ====================================================================
-measure   steps in turns, a pass over the data, and what they sent and learned
+run       starts the hosts and makes the result for the report; begin here
 rank      what each host runs, and the settings of every run
-run       starts the hosts, and makes a result for the report of what they say
+measure   times steps and measures a pass over the data
 ========= ====================================================================
 
 Benchmarks measure training with ``measure`` too.

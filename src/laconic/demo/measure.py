@@ -1,4 +1,4 @@
-"""What a rank measures of training: steps in turns, a pass over the data, and what they sent and learned."""
+"""What a rank measures of training: times of steps, a pass over the data, bytes and accuracy."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
     "RunFigures",
     "first_batches",
     "measure_pass",
+    "rotated",
     "run_figures",
     "step_ms",
     "time_steps",
-    "turns",
 ]
 
 T = TypeVar("T")
 
-_BATCHES = 64  # generated before the clock starts, used in turn: few of them would be learnt by heart
+_BATCHES = 64  # generated before the clock starts; a model would learn a few of them by heart
 
 
 class RunFigures(Settings):
@@ -37,21 +37,21 @@ class RunFigures(Settings):
 
     method: str
     round_ms: tuple[tuple[float, ...], ...] = ()
-    """Milliseconds of each step of each round."""
+    """Milliseconds of each step, round by round."""
     seconds: float = 0.0
     steps: int = 0
     bytes_forward: float = 0.0
-    """Sent per step and rank, as all bytes here."""
+    """Bytes that a rank sent per step; all bytes here are per step and rank."""
     bytes_backward: float = 0.0
     bytes_ids: float = 0.0
     bytes_dense: float = 0.0
     before_forward: float = 0.0
-    """The same exchange uncompressed."""
+    """Bytes of the same exchange without compression."""
     before_backward: float = 0.0
     before_ids: float = 0.0
     before_dense: float = 0.0
     ms_forward: float = 0.0
-    """Encoding, the wire and decoding, per step; ``ms_ids`` and ``ms_backward`` likewise."""
+    """Milliseconds of encoding, sending and decoding per step, as in the two fields below."""
     ms_backward: float = 0.0
     ms_ids: float = 0.0
     auc: float | None = None
@@ -61,28 +61,31 @@ class RunFigures(Settings):
 
 
 def step_ms(found: RunFigures) -> float:
-    """Median over all steps."""
-    return statistics.median(time for turn in found.round_ms for time in turn)
+    """Return the median over all steps."""
+    return statistics.median(time for round_ in found.round_ms for time in round_)
 
 
-def turns(everybody: Sequence[T], rounds: int) -> Iterator[T]:
-    """Give everybody a turn in each round. Another one begins each time, so that what disturbs one disturbs all."""
+def rotated(items: Sequence[T], rounds: int) -> Iterator[T]:
+    """Give all items in each round, each round beginning with another one.
+
+    So a disturbance of the machine does not always hit the same item.
+    """
     for round_ in range(rounds):
-        for k in range(len(everybody)):
-            yield everybody[(round_ + k) % len(everybody)]
+        for k in range(len(items)):
+            yield items[(round_ + k) % len(items)]
 
 
 def first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
-    """Make this rank's part of the batches that steps are timed with."""
-    parts = source.batches("train", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
-    return [samples for samples, _ in zip(parts, range(_BATCHES), strict=False)]
+    """Make this rank's samples of the batches with which steps are timed."""
+    batches = source.batches("train", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
+    return [samples for samples, _ in zip(batches, range(_BATCHES), strict=False)]
 
 
 def time_steps(trainer: Trainer, batches: Sequence[Samples], first: int, steps: int) -> tuple[float, ...]:
     """Time some steps, in milliseconds, from batch ``first`` on.
 
-    One more before them, which finds caches full of others' data, is not counted. Ids and rows of the next batch travel
-    in every step, the last of a turn included: the next turn begins with it.
+    One more step before them, which finds caches full of other data, is not counted. Ids and rows of
+    the next batch are prefetched in every step, also in the last one: the next round begins with it.
     """
     times = []
     for step in range(first, first + steps + 1):
@@ -95,37 +98,37 @@ def time_steps(trainer: Trainer, batches: Sequence[Samples], first: int, steps: 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pass:
-    """How data is gone through once."""
+    """Settings of a pass over the data."""
 
     batch: int
-    """Samples of a rank in a step."""
+    """Number of samples of a rank in a step."""
     epoch: int
-    """Number that the order of samples follows from."""
+    """Number of the epoch, which determines the order of samples."""
     steps: int | None = None
-    """Steps to end after; None: all of the data."""
+    """Number of steps after which to end; None: all of the data."""
     evaluates: bool = True
     """Whether the model is evaluated at the end."""
     curve_every: int = 0
-    """Steps between two evaluations on the way; 0: none."""
+    """Steps between two evaluations during the pass; 0: none."""
 
 
 def measure_pass(method: str, trainer: Trainer, source: Source, how: Pass) -> RunFigures:
     """Train once through the data; the trainer's embeddings are closed at the end."""
     ranks: Ranks = trainer.ranks
     global_batch, steps, curve_every = how.batch * ranks.count, how.steps, how.curve_every
-    parts = source.batches(
+    batches = source.batches(
         "train", global_batch=global_batch, rank=ranks.rank, ranks=ranks.count, epoch=how.epoch
     )
     curve: list[dict[str, float | None]] = []
     trained_s, step, losses = 0.0, 0, 0.0
-    ahead = next(parts, None)
-    while ahead is not None and (steps is None or step < steps):
-        samples, ahead = ahead, next(parts, None)
+    following = next(batches, None)
+    while following is not None and (steps is None or step < steps):
+        samples, following = following, next(batches, None)
         step += 1
         pauses = bool(curve_every) and step % curve_every == 0
-        last = ahead is None or step == steps
+        last = following is None or step == steps
         start = perf_counter()
-        loss, _ = trainer.step(samples, None if ahead is None or pauses or last else ahead.lookups)
+        loss, _ = trainer.step(samples, None if following is None or pauses or last else following.lookups)
         trained_s += perf_counter() - start
         losses += float(loss)
         if pauses:
@@ -152,7 +155,7 @@ def run_figures(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> 
     """Add to these figures what a trainer sent, as the mean of all ranks; every rank calls it."""
     ledger = trainer.embeddings.ledger
     everyone = ranks.gather({row["direction"]: _figures(row) for row in ledger.summary()})
-    sums = {d: [sum(part[d][i] for part in everyone) / ranks.count for i in range(3)] for d in everyone[0]}
+    sums = {d: [sum(figures[d][i] for figures in everyone) / ranks.count for i in range(3)] for d in everyone[0]}
     return RunFigures(
         method=method,
         bytes_dense=trainer.dense_bytes,
@@ -166,7 +169,7 @@ def run_figures(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> 
 
 
 def _figures(row: dict[str, Any]) -> tuple[float, float, float]:
-    """Bytes sent and before, and milliseconds, of one direction per step."""
+    """Return bytes sent, bytes before compression and milliseconds of one direction per step."""
     taken = row["encode_ms"] + row["wire_ms"] + row["decode_ms"]
     return row["bytes_sent"], row["bytes_before"], taken
 

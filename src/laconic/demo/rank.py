@@ -1,7 +1,7 @@
 """One rank of the demonstration: ``python -m laconic.demo.rank FILE``.
 
-The leading rank adds a line of JSON to the file whenever there is something to say: ``doing``, a text; ``timing``, figures
-of all methods; ``trained``, those of one run. The settings of runs are here too: what is trained, and what travels.
+The leading rank adds a line of JSON to the file for each event: ``doing`` is a text, ``timing`` has
+figures of all methods, and ``trained`` has those of one run. The settings of runs are here too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ import torch
 
 from laconic.adapt.settings import ExchangeSettings
 from laconic.data import Source, SyntheticSettings, open_source
-from laconic.demo.measure import Pass, RunFigures, first_batches, measure_pass, run_figures, time_steps, turns
+from laconic.demo.measure import (
+    Pass,
+    RunFigures,
+    first_batches,
+    measure_pass,
+    rotated,
+    run_figures,
+    time_steps,
+)
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
@@ -27,15 +35,16 @@ METHODS = ("plain", "laconic")
 BATCH, STEPS, SEEDS = 1024, 100, 3
 _CURVE_EVERY = 25
 WARMUP = 40
-"""Steps over which learning rates rise: without them first steps decide where a run ends, and any perturbation at all may
-change that."""
+"""Steps over which learning rates rise. Without them the first steps decide where a run ends, and any
+perturbation may change that."""
 _ROW_BOUND, _GRADIENT_BOUND = 0.005, 0.1
-"""Narrower than the defaults: nine pairs of runs show no loss, and send a fifth more."""
-_ROUNDS, _STEPS_A_TURN = 4, 4
+"""Bounds that are narrower than the defaults: nine pairs of runs show no loss, with a fifth more
+bytes."""
+_ROUNDS, _STEPS_A_ROUND = 4, 4
 
 
 def run_settings(method: str, hosts: int, seed: int) -> RunSettings:
-    """Return the settings of one run; plain ones keep whole tables and send pooled vectors, as the DLRM paper does."""
+    """Return the settings of one run; a plain one is table-wise and pooled, as in the DLRM paper."""
     plain = method == "plain"
     data = SyntheticSettings(
         kind="synthetic", cap=100_000, samples=STEPS * BATCH * hosts, eval_samples=20_000
@@ -52,7 +61,7 @@ def run_settings(method: str, hosts: int, seed: int) -> RunSettings:
 
 
 def what_laconic_sends() -> str:
-    """Say in words which bounds are used."""
+    """Say in words which bounds Laconic uses."""
     return (
         f"rows within {_ROW_BOUND:g} of the range of their block, gradients of rows within {_GRADIENT_BOUND:g} of its "
         "root mean square, gradients of layers within a ninth of each entry"
@@ -77,17 +86,17 @@ def main() -> None:
 
 
 def _timing(source: Source, ranks: Ranks) -> list[RunFigures]:
-    """Time the methods in turns; ``alone`` is a rank's batch on that rank, with nothing sent."""
+    """Time the methods in alternation; ``alone`` is a rank's batch on one rank that sends nothing."""
     trainers = {"alone": Trainer(run_settings("plain", ranks.count, 0), source.schema, Ranks(0, 1))}
     for method in METHODS:
         trainers[method] = Trainer(run_settings(method, ranks.count, 0), source.schema, ranks)
     batches = first_batches(source, BATCH, ranks)
     names = list(trainers)
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
-    for name in turns(names, _ROUNDS):
+    for name in rotated(names, _ROUNDS):
         ranks.barrier()
-        first = len(rounds[name]) * (_STEPS_A_TURN + 1)
-        rounds[name].append(time_steps(trainers[name], batches, first, _STEPS_A_TURN))
+        first = len(rounds[name]) * (_STEPS_A_ROUND + 1)
+        rounds[name].append(time_steps(trainers[name], batches, first, _STEPS_A_ROUND))
     found = [run_figures(name, trainers[name], ranks, round_ms=tuple(rounds[name])) for name in names]
     for trainer in trainers.values():
         trainer.embeddings.close()
@@ -100,7 +109,7 @@ def _note(file: Path, **event: Any) -> None:
 
 
 def _nothing(**_: Any) -> None:
-    """Other ranks have nothing to say."""
+    """Write nothing: only the leading rank notes events."""
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The demonstration: plain against Laconic on generated data, over a wire of ordinary speed.
+"""The demonstration: plain training against Laconic's on generated data, over an ordinary network.
 
-The AUC of so short a run is partly luck: change the seed, and it moves by more than compression moves it. So both methods
-are trained with several seeds, and the page shows each difference. Only the first seed needs the slow wire, for its seconds;
-bytes and AUC are the same on any.
+The AUC of so short a run is partly luck: another seed moves it by more than compression does. So
+both methods are trained with several seeds, and the page shows each difference. Only the first seed
+needs the slow network, for its seconds; bytes and AUC are the same on any.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PROGRAM = ("-m", "laconic.demo.rank")
 
 
 def run_demo(say: Callable[[str], None]) -> Comparison:
-    """Train both ways on as many hosts as there are cores, and return what the report shows."""
+    """Train with both methods on as many hosts as there are cores; return the report's result."""
     hosts = max(2, cores())
     missing = [fact for fact in check(gloo=False) if fact.ok is False]
     timing: dict[str, RunFigures] = {}
@@ -84,7 +84,7 @@ def run_demo(say: Callable[[str], None]) -> Comparison:
 
 @contextmanager
 def _ranks_in_lab(hosts: int) -> Iterator[Iterator[dict[str, Any]]]:
-    """Let every host of a lab be a rank, and give what they note; links hurry once the first seed is trained."""
+    """Run a rank on every host of a lab, and give their events; links are fast from seed 1 on."""
     with _file() as file, Lab(hosts=hosts, mbps=_MBPS) as lab:
         job = lab.start([sys.executable, *_PROGRAM, str(file)], pin_cores=True)
 
@@ -100,7 +100,7 @@ def _ranks_in_lab(hosts: int) -> Iterator[Iterator[dict[str, Any]]]:
 
 @contextmanager
 def _ranks_on_loopback(hosts: int) -> Iterator[Iterator[dict[str, Any]]]:
-    """Let processes of this machine be the ranks, and give what they note."""
+    """Run the ranks as processes of this machine, and give their events."""
     alike = ("--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(hosts))
     with _file() as file, (file.parent / "log").open("w") as log:
         command = [sys.executable, "-m", "torch.distributed.run", *alike, *_PROGRAM, str(file)]
@@ -129,13 +129,13 @@ def _file() -> Iterator[Path]:
 
 
 def _follow(file: Path, runs: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Give the lines of a file as they come, until whoever writes it has ended."""
+    """Give the lines of a file as they are written, until the writer has ended."""
     with file.open() as lines:
         rest, more = "", True
         while more:
             more = runs()  # asked before reading: what is written last is read
-            *whole, rest = (rest + lines.read()).split("\n")
-            yield from map(json.loads, whole)
+            *complete, rest = (rest + lines.read()).split("\n")
+            yield from map(json.loads, complete)
             if more:
                 time.sleep(0.05)
 
@@ -152,7 +152,7 @@ def _machine() -> dict[str, str]:
 
 def _method(name: str, timing: dict[str, RunFigures], seeds: list[RunFigures]) -> dict[str, Any]:
     trained = seeds[0]
-    alone, times = step_ms(timing["alone"]), [t for turn in timing[name].round_ms for t in turn]
+    alone, times = step_ms(timing["alone"]), [t for round_ in timing[name].round_ms for t in round_]
     sizes = {}
     for direction in ("forward", "backward", "ids", "dense"):
         sizes[f"bytes_{direction}"] = getattr(trained, f"bytes_{direction}")
