@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from laconic.cli import run
 from laconic.cli.output import JsonFile, check_outputs, console_for, write_json
+
+if TYPE_CHECKING:
+    pass
 
 app = typer.Typer(
     help="Measure Laconic against what you would pick instead.",
@@ -78,7 +81,8 @@ def train(
     data: Path | None = _DATA,
     rates: str = typer.Option(
         "1000",
-        help="Rates of the links to time at, in Mbit/s, separated by commas; the matched one comes first.",
+        "--mbps",
+        help="Bandwidths of the links to time at, in Mbit/s, separated by commas; the matched one comes first.",
     ),
     hosts: int | None = typer.Option(None, min=2, help="Hosts to time on; left out: one for each core."),
     seeds: int = typer.Option(1, min=1, help="Paired runs for accuracy."),
@@ -100,7 +104,9 @@ def train(
 
 @app.command("switch")
 def switch(
-    rates: str = typer.Option("200,1000", help="Rates of the links, in Mbit/s, separated by commas."),
+    rates: str = typer.Option(
+        "200,1000", "--mbps", help="Bandwidths of the links, in Mbit/s, separated by commas."
+    ),
     hosts: int = typer.Option(4, min=2, max=32, help="Number of hosts."),
     values: int = typer.Option(4_000_000, min=1, help="Integers of 32 bits that each host contributes."),
     rounds: int = typer.Option(5, min=1, help="Sums of every run; the fastest counts."),
@@ -124,6 +130,7 @@ def adapt(
     seeds: int | None = typer.Option(None, min=1, help="Paired runs; left out: 2, or 5 with --full."),
     rates: str = typer.Option(
         "200,loopback",
+        "--mbps",
         help="Links to time at, in Mbit/s or loopback, separated by commas; empty: none.",
     ),
     full: bool = typer.Option(False, help="All bounds, budgets and decays: an hour or two."),
@@ -159,7 +166,7 @@ def placement(
 @app.command("reduce")
 def reduce(
     hosts: int = typer.Option(2, min=2, help="Hosts to time on; cores should suffice for a core each."),
-    rate: float = typer.Option(1000, min=1, help="Rate of the links, in Mbit/s."),
+    rate: float = typer.Option(1000, "--mbps", min=1, help="Bandwidth of the links, in Mbit/s."),
     data: Path | None = typer.Option(
         None, help="Folder with book_crossing.parquet, for the NCF model; left out: generated ids."
     ),
@@ -180,8 +187,9 @@ def reduce(
 def hybrid(
     rate: float | None = typer.Option(
         None,
+        "--mbps",
         min=1,
-        help="Rate of the links, in Mbit/s; left out: where plain communicates for 60 % of a step.",
+        help="Bandwidth of the links, in Mbit/s; left out: where plain communicates for 60 % of a step.",
     ),
     full: bool = typer.Option(False, help="Three times as many rounds: a quarter of an hour."),
     json_file: JsonFile = None,
@@ -230,7 +238,7 @@ def _rates(text: str, *words: str) -> list[Any]:
         return [part if part in words else float(part) for part in parts]
     except ValueError as error:
         allowed = " or ".join(("numbers", *words)) + ("," if words else "")
-        raise ConfigError(f"--rates: expected {allowed} separated by commas, got {text!r}") from error
+        raise ConfigError(f"--mbps: expected {allowed} separated by commas, got {text!r}") from error
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_forced_kernels_are_used():
 
 def test_unknown_forced_kernels_are_an_error_with_the_known_ones():
     done = laconic("info", LACONIC_KERNELS="avx9000")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.strip() == (
         "laconic: LACONIC_KERNELS: no such kernels 'avx9000' (known: avx2, scalar, reference)"
     )
@@ -70,6 +70,13 @@ def test_errors_are_one_line_and_an_exit_code(tmp_path, frame_file):
     assert broken.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("wrong", [("--hots", "2"), ("--hosts", "two"), ("--hosts", "0", "--", "true")])
+def test_every_mistake_of_a_user_exits_with_2(wrong):
+    done = laconic("lab", *wrong)
+    assert done.returncode == 2
+    assert done.stderr
+
+
 def test_version_is_the_package_version():
     from laconic import __version__
 
@@ -78,7 +85,7 @@ def test_version_is_the_package_version():
 
 def test_a_result_file_that_cannot_be_written_is_an_error_before_the_run(tmp_path):
     done = laconic("bench", "codecs", "--json", tmp_path / "no" / "file.json")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert (
         done.stderr.strip() == f"laconic: --json: no folder '{tmp_path / 'no'}' to write into; make it first"
     )
@@ -86,7 +93,7 @@ def test_a_result_file_that_cannot_be_written_is_an_error_before_the_run(tmp_pat
 
 def test_an_installed_wheel_says_where_benchmarks_are(tmp_path):
     done = laconic("bench", "codecs", "--quick", cwd=tmp_path, hidden="benchmarks")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("laconic: bench: no benchmarks here")
     assert done.stderr.count("\n") == 1
 

@@ -122,7 +122,7 @@ def test_a_policy_file_is_replaced_only_by_force(tuned):
 )
 def test_what_cannot_work_is_said_before_measuring(folder, arguments, message):
     done = tune(folder, *arguments)
-    assert (done.returncode, done.stderr.strip()) == (1, f"laconic: {message}")
+    assert (done.returncode, done.stderr.strip()) == (2, f"laconic: {message}")
     assert os.listdir(folder) == ["run.toml"]
 
 

@@ -96,4 +96,4 @@ def test_errors_are_one_line_and_an_exit_code(tmp_path):
         ),
     ]:
         done = lab(*arguments)
-        assert (done.returncode, done.stderr) == (1, f"laconic: {message}\n")
+        assert (done.returncode, done.stderr) == (2, f"laconic: {message}\n")

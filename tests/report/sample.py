@@ -1,4 +1,4 @@
-"""A result as a benchmark would write it: six methods, Criteo's 26 tables. The figures are invented."""
+"""A result as a benchmark would write it: six methods, 26 tables. The figures are invented."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from laconic.errors import ConfigError, LaconicError
+from laconic.errors import BackendError, ConfigError, LaconicError
 from laconic.files import json_text
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EXTRAS = {
     "serve": ("fastapi", "prometheus_client", "safetensors", "uvicorn"),
     "bench": ("blosc2", "lz4", "onnx", "onnxruntime", "pysz", "torchao", "zfpy", "zstandard"),
 }
-"""Packages that ``pip install 'laconic[EXTRA]'`` brings, by the names under which they are imported.
+"""Packages that ``pip install 'laconic[EXTRA]'`` brings, by the names that one imports.
 
 A test compares them with pyproject.toml.
 """
@@ -144,7 +144,7 @@ def facts_table(rows: Iterable[Sequence[str]]) -> Table:
 
 @contextmanager
 def work_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress bars; give the function to call with the work, how much is done, and the total."""
+    """Show progress bars; give the function to call with the work, what is done, and the total."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -171,7 +171,7 @@ def report_error(error: LaconicError | OSError) -> int:
     if isinstance(error, OSError):
         text = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
     typer.echo(f"laconic: {text}", err=True)
-    return 2 if isinstance(error, ConfigError) else 1
+    return 2 if isinstance(error, ConfigError | BackendError) else 1
 
 
 def leave(number: int, _frame: object) -> NoReturn:

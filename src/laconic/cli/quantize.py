@@ -102,7 +102,7 @@ def quantize(
     json_file: JsonFile = None,
     report: ReportFile = None,
 ) -> None:
-    """Search a precision for every table and layer, verify it on unseen samples, write an artifact."""
+    """Search a precision for each table and layer, verify it on unseen samples and write it."""
     from laconic.cli.tune import parse_budget
     from laconic.quantize.search.run import SearchSettings
 

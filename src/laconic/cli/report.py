@@ -27,7 +27,7 @@ def demo(
     out: Path = typer.Option(Path("report.html"), help="Page to write."),
     json_file: JsonFile = None,
 ) -> None:
-    """Train a DLRM on a rate-limited network, plain and with Laconic: a table and a page. Two minutes."""
+    """Train a DLRM plain and with Laconic on a slow network: a table and a page. Two minutes."""
     from rich.table import Table
 
     from laconic.demo.run import run_demo

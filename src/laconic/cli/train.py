@@ -10,7 +10,15 @@ from typing import NoReturn
 
 import typer
 
-from laconic.cli.output import JsonFile, Overrides, RunFile, check_outputs, console_for, report_error, write_json
+from laconic.cli.output import (
+    JsonFile,
+    Overrides,
+    RunFile,
+    check_outputs,
+    console_for,
+    report_error,
+    write_json,
+)
 from laconic.errors import LaconicError
 
 

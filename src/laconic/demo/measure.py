@@ -84,8 +84,8 @@ def first_batches(source: Source, batch: int, ranks: Ranks) -> list[Samples]:
 def time_steps(trainer: Trainer, batches: Sequence[Samples], first: int, steps: int) -> tuple[float, ...]:
     """Time some steps, in milliseconds, from batch ``first`` on.
 
-    One more step before them, which finds caches full of other data, is not counted. Ids and rows of
-    the next batch are prefetched in every step, also in the last one: the next round begins with it.
+    One more step before them, which finds caches full of other data, is not counted. Ids and rows
+    of the next batch are prefetched in every step, also in the last: the next round begins with it.
     """
     times = []
     for step in range(first, first + steps + 1):
@@ -155,7 +155,9 @@ def run_figures(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> 
     """Add to these figures what a trainer sent, as the mean of all ranks; every rank calls it."""
     ledger = trainer.embeddings.ledger
     everyone = ranks.gather({row["direction"]: _figures(row) for row in ledger.summary()})
-    sums = {d: [sum(figures[d][i] for figures in everyone) / ranks.count for i in range(3)] for d in everyone[0]}
+    sums = {
+        d: [sum(figures[d][i] for figures in everyone) / ranks.count for i in range(3)] for d in everyone[0]
+    }
     return RunFigures(
         method=method,
         bytes_dense=trainer.dense_bytes,

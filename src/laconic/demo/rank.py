@@ -35,8 +35,8 @@ METHODS = ("plain", "laconic")
 BATCH, STEPS, SEEDS = 1024, 100, 3
 _CURVE_EVERY = 25
 WARMUP = 40
-"""Steps over which learning rates rise. Without them the first steps decide where a run ends, and any
-perturbation may change that."""
+"""Steps over which learning rates rise. Without them the first steps decide where a run ends, and
+any perturbation may change that."""
 _ROW_BOUND, _GRADIENT_BOUND = 0.005, 0.1
 """Bounds that are narrower than the defaults: nine pairs of runs show no loss, with a fifth more
 bytes."""
@@ -44,7 +44,7 @@ _ROUNDS, _STEPS_A_ROUND = 4, 4
 
 
 def run_settings(method: str, hosts: int, seed: int) -> RunSettings:
-    """Return the settings of one run; a plain one is table-wise and pooled, as in the DLRM paper."""
+    """Return the settings of a run; a plain one is table-wise and pooled, as in the DLRM paper."""
     plain = method == "plain"
     data = SyntheticSettings(
         kind="synthetic", cap=100_000, samples=STEPS * BATCH * hosts, eval_samples=20_000
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _timing(source: Source, ranks: Ranks) -> list[RunFigures]:
-    """Time the methods in alternation; ``alone`` is a rank's batch on one rank that sends nothing."""
+    """Time the methods in alternation; ``alone`` is a rank's batch on a rank that sends nothing."""
     trainers = {"alone": Trainer(run_settings("plain", ranks.count, 0), source.schema, Ranks(0, 1))}
     for method in METHODS:
         trainers[method] = Trainer(run_settings(method, ranks.count, 0), source.schema, ranks)
