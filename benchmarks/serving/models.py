@@ -107,7 +107,7 @@ def trained_case(
         source,
         most=source.samples_in("eval") // 2,
         seed=0,
-        tell=lambda what, done, total: say(f"{name}: {what}, {done} of {total}"),
+        progress=lambda what, done, total: say(f"{name}: {what}, {done} of {total}"),
         left=lambda samples: parts.extend(_parts(samples)),
     )
     return ServedModel(_title(name, source), model, parts), bench

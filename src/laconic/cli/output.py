@@ -152,12 +152,12 @@ def work_bars() -> Iterator[Callable[[str, int, int], None]]:
     tasks: dict[str, TaskID] = {}
     with Progress(*bars, console=Console(stderr=True), transient=True) as shown:
 
-        def tell(what: str, done: int, total: int) -> None:
+        def progress(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what)
             shown.update(tasks[what], completed=done, total=total)
 
-        yield tell
+        yield progress
 
 
 def report_error(error: LaconicError | OSError) -> int:

@@ -44,14 +44,14 @@ def prepare(
     if eval_last or eval_fraction is not None:
         fraction = 0.1 if eval_fraction is None else eval_fraction
         split = TimeSplit(kind="time", fraction=fraction) if eval_last else RandomSplit(fraction=fraction)
-    with work_bars() as tell:
+    with work_bars() as progress:
         result = run(
             RawLogs(inputs, form, columns, skip_bad_lines),
             out,
             min_count=min_count,
             buckets=buckets,
             split=split,
-            progress=tell,
+            progress=progress,
         )
     facts = {"folder": str(result.folder), **result.facts()}
     write_json(facts, json_file)

@@ -85,18 +85,18 @@ def _profiled(settings: ParquetSettings | SyntheticSettings, name: str) -> Acces
     from laconic.data import open_source
     from laconic.plan.access.profile import Profiler
 
-    with work_bars() as tell:
-        tell("opening", 0, 1)
+    with work_bars() as progress:
+        progress("opening", 0, 1)
         source = open_source(settings)
         samples, done = source.samples_in("train"), 0
-        tell("opening", 1, 1)
+        progress("opening", 1, 1)
         profiler = Profiler(
             [(feature.name, feature.rows) for feature in source.schema.categorical], samples, source=name
         )
         for lookups in source.lookups_in_order("train"):
             profiler.add(lookups)
             done += lookups.samples
-            tell("counting lookups", done, samples)
+            progress("counting lookups", done, samples)
         return profiler.finish()
 
 

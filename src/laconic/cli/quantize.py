@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from laconic.quantize.formats.result import QuantizeResult
     from laconic.quantize.search.debugger import Debugged, PartError
     from laconic.quantize.search.run import Refreshed, SearchSettings
-    from laconic.quantize.search.workbench import Tell, Workbench
+    from laconic.quantize.search.workbench import Progress, Workbench
 
 REFUSED = 3
 """Exit code of ``--refresh`` where the recipe breaks its budget."""
@@ -53,11 +53,11 @@ class _Options:
     json_file: Path | None
     report: Path | None
 
-    def open_workbench(self, tell: Tell) -> Workbench:
+    def open_workbench(self, progress: Progress) -> Workbench:
         """Load the model and the samples that it is measured on."""
         from laconic.quantize.search.workbench import open_workbench
 
-        return open_workbench(self.run, most=self.samples, seed=self.seed, tell=tell)
+        return open_workbench(self.run, most=self.samples, seed=self.seed, progress=progress)
 
     def write(self, artifact: Artifact, bench: Workbench) -> None:
         """Write an artifact, with the model in fp32 beside it where that is wanted."""
@@ -137,11 +137,11 @@ def _search(options: _Options, settings: SearchSettings, measurements: Path | No
 
     need("scipy")
     console, run = options.console, options.run
-    with work_bars() as tell:
-        bench = options.open_workbench(tell)
+    with work_bars() as progress:
+        bench = options.open_workbench(progress)
         file = measurement_file(bench, settings, measurements or run / _MEASUREMENTS, fresh=fresh)
         known = len(file)
-        quantized = quantize_run(bench, settings, file, run.resolve().name, tell)
+        quantized = quantize_run(bench, settings, file, run.resolve().name, progress)
         options.write(quantized.artifact, bench)
     if file.forgotten:
         console.print(f"{file.forgotten} measurements of another model or other samples were replaced")
@@ -220,21 +220,21 @@ def _debug(options: _Options, what: Path) -> None:
         raise ConfigError(
             f"--debug: no {str(what)!r}; expected the folder of an artifact or a recipe, *.toml"
         )
-    with work_bars() as tell:
-        bench = options.open_workbench(tell)
-        artifact = _artifact(what, options.run, bench, tell)
-        debugged = debug(bench.trained, artifact, thinned(bench.halves.search, options.probe), tell)
+    with work_bars() as progress:
+        bench = options.open_workbench(progress)
+        artifact = _artifact(what, options.run, bench, progress)
+        debugged = debug(bench.trained, artifact, thinned(bench.halves.search, options.probe), progress)
     write_json(asdict(debugged), options.json_file)
     _show_debugged(options.console, debugged)
 
 
-def _artifact(what: Path, run: Path, bench: Workbench, tell: Tell) -> Artifact:
+def _artifact(what: Path, run: Path, bench: Workbench, progress: Progress) -> Artifact:
     from laconic.config import load
     from laconic.quantize.formats import Recipe, read_artifact
     from laconic.quantize.search.search import Drafts
 
     if not what.is_dir():
-        return Drafts(bench.trained, bench.observed, tell).artifact(load(what, Recipe))
+        return Drafts(bench.trained, bench.observed, progress).artifact(load(what, Recipe))
     artifact = read_artifact(what)
     if (artifact.shape, artifact.features.table_names) != (
         bench.trained.shape,
@@ -297,9 +297,9 @@ def _refresh(options: _Options, old: Path, allowed: float | None) -> None:
         )
     artifact = read_artifact(old)
     budget = refresh_budget(artifact, allowed)
-    with work_bars() as tell:
-        bench = options.open_workbench(tell)
-        refreshed = refresh(bench, artifact, budget, tell)
+    with work_bars() as progress:
+        bench = options.open_workbench(progress)
+        refreshed = refresh(bench, artifact, budget, progress)
         if refreshed.within:
             options.write(refreshed.artifact, bench)
     write_json(_refreshed(refreshed), options.json_file)

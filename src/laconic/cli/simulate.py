@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from laconic.plan.simulate_result import SimulateResult
 
 _METHODS = {
-    "dedup": "rows dealt to all, each distinct row once",
+    "dedup": "row-wise tables, each distinct row sent once",
     "bounded": "rows and gradients within an error bound",
     "dense": "dense gradients compressed",
     "hot": "the hottest rows on every rank",
@@ -73,10 +73,10 @@ def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
         all_to_all=scenario.all_to_all,
     )
     found, total = [], len(scenario.ranks) * len(scenario.gbps)
-    with work_bars() as tell:
+    with work_bars() as progress:
         for cell in cells:
             found.append(cell)
-            tell("simulating", len(found), total)
+            progress("simulating", len(found), total)
     return found
 
 
@@ -85,7 +85,7 @@ def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> Simu
     from laconic.plan.simulate import METHODS, Methods, stops_paying
     from laconic.plan.simulate_result import SimulateResult
 
-    def told(cell: Cell) -> dict[str, object]:
+    def summary(cell: Cell) -> dict[str, object]:
         best = cell.costs[cell.best]
         return {
             "ranks": cell.ranks,
@@ -131,7 +131,7 @@ def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> Simu
             "title": f"A step on {over}, on paper",
             "facts": facts,
             "methods": [(name, _METHODS[name]) for name in METHODS],
-            "cells": [told(cell) for cell in cells],
+            "cells": [summary(cell) for cell in cells],
             "stops": [{"ranks": n, "gbps": [stop(n, method) for method in METHODS]} for n in ranks],
         }
     )

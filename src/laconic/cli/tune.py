@@ -90,12 +90,12 @@ def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
     source = open_source(settings.data)
     trained, work = work_of(source, settings.train.batch, ranks, steps)
     pieces = count(1)
-    with work_bars() as tell:
+    with work_bars() as progress:
 
         def done() -> None:
             piece = next(pieces)
-            tell(f"training exactly as {ranks} ranks", min(piece, trained), trained)
-            tell("measuring tables", max(piece - trained, 0), work - trained)
+            progress(f"training exactly as {ranks} ranks", min(piece, trained), trained)
+            progress("measuring tables", max(piece - trained, 0), work - trained)
 
         return measure(rehearse(settings, source, ranks, done), trained)
 

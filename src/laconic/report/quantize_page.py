@@ -167,7 +167,7 @@ def _harm_map(parts: Sequence[QuantizePart]) -> Figure:
             ]
             for part in parts
         ],
-        [[_told(part, c) for c in part.candidates] for part in parts],
+        [[_hover(part, c) for c in part.candidates] for part in parts],
     )
     layout = {
         "height": max(110 + 26 * len(parts), 240),
@@ -178,7 +178,7 @@ def _harm_map(parts: Sequence[QuantizePart]) -> Figure:
     return {"data": [cells], "layout": layout}
 
 
-def _told(part: QuantizePart, candidate: QuantizeCandidate) -> str:
+def _hover(part: QuantizePart, candidate: QuantizeCandidate) -> str:
     about = f"{label(part.name)} as {candidate.label}<br>{bytes_text(candidate.bytes)}, {candidate.us:+,.1f} µs a batch"
     if candidate.harm is None:
         return f"{about}<br>cannot hold its values"

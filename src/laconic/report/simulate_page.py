@@ -113,7 +113,7 @@ def _gain_map(result: SimulateResult, method: int) -> Figure:
     trace = heat(
         [[max(-_FULL_COLOR, min(_FULL_COLOR, math.log2(gain))) for gain in row] for row in gains],
         [[f"{gain:.2f}" for gain in row] for row in gains],
-        [[_told(each, method) for each in row] for row in cells],
+        [[_hover(each, method) for each in row] for row in cells],
         zmin=-_FULL_COLOR,
         zmax=_FULL_COLOR,
         colorscale=[[0, "--backward"], [0.5, "--raised"], [1, "--forward"]],
@@ -130,7 +130,7 @@ def _gain_map(result: SimulateResult, method: int) -> Figure:
     return {"data": [trace], "layout": layout}
 
 
-def _told(each: SimulatedCell, method: int) -> str:
+def _hover(each: SimulatedCell, method: int) -> str:
     return (
         f"{each.ranks:,} ranks, {plain(each.gbps)} Gbit/s<br>{times(each.gains[method])} beside the others<br>"
         f"{times(each.alone[method])} alone"

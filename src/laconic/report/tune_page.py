@@ -105,7 +105,7 @@ def _harm_map(tables: Sequence[TunedTable], side: Literal["forward", "backward"]
         [[None, *d.harm] for d in directions],
         [["", *(_ratio(d, i) for i in range(len(bounds)))] for d in directions],
         [
-            [_as_it_is(each, d), *(_told(each, d, i) for i in range(len(bounds)))]
+            [_as_it_is(each, d), *(_hover(each, d, i) for i in range(len(bounds)))]
             for each, d in zip(tables, directions, strict=True)
         ],
     )
@@ -148,7 +148,7 @@ def _ratio(direction: TunedDirection, i: int) -> str:
     return text if direction.offered[i] else f"({text})"
 
 
-def _told(each: TunedTable, direction: TunedDirection, i: int) -> str:
+def _hover(each: TunedTable, direction: TunedDirection, i: int) -> str:
     sent, before = bytes_text(direction.bytes_sent[i]), bytes_text(direction.bytes_exact)
     refused = "" if direction.offered[i] else "<br>not offered: the error rivals the signal"
     return (

@@ -59,7 +59,7 @@ _FULL = (
     b"content-length: %d\r\n\r\n%s" % (len(_MESSAGE), _MESSAGE)
 )
 _REFUSED = b"HTTP/1.1 429 Too Many Requests\r\n"
-_PARTING_S = 1.0
+_LEAVING_S = 1.0
 """Seconds that a client has to read a refusal. A connection that is closed while bytes arrive is
 reset, and the client would not see the answer."""
 
@@ -150,7 +150,7 @@ class _Connection(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _refused = False
-    _parting = False
+    _leaving = False
     _dropping = 0
     """Bytes of a refused body that have not arrived yet."""
     _asked = False
@@ -170,7 +170,7 @@ class _Connection(H11Protocol):
         if self.transport.is_closing():
             return
         if self._refused:
-            self._part()
+            self._leave()
             return
         if self._dropping:
             data = self._drop(data)
@@ -244,14 +244,14 @@ class _Connection(H11Protocol):
             )
         return data[dropped:]
 
-    def _part(self) -> None:
+    def _leave(self) -> None:
         """Answer 429, and close when the client has had time to read it."""
-        if not self._parting:
-            self._parting = True
+        if not self._leaving:
+            self._leaving = True
             self.transport.write(_FULL)
             self.transport.write_eof()
             self._stop(self._timer)
-            self._timer = self.loop.call_later(_PARTING_S, self.transport.abort)
+            self._timer = self.loop.call_later(_LEAVING_S, self.transport.abort)
 
     @staticmethod
     def _stop(timer: asyncio.TimerHandle | None) -> None:

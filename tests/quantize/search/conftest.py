@@ -44,4 +44,4 @@ def run_folder(tmp_path_factory):
 def bench(run_folder):
     """The run, ready to be quantized."""
     torch.manual_seed(0)
-    return open_workbench(run_folder, most=10**9, seed=0, tell=lambda *_: None)
+    return open_workbench(run_folder, most=10**9, seed=0, progress=lambda *_: None)

@@ -28,7 +28,7 @@ from laconic.quantize.formats.layers import captured
 from laconic.quantize.formats.trained_model import linear_layers
 from laconic.quantize.search.candidates import ModelPart, described
 from laconic.quantize.search.probe import EmulatedModel
-from laconic.quantize.search.workbench import Tell, labels, select
+from laconic.quantize.search.workbench import Progress, labels, select
 
 __all__ = ["Debugged", "HurtId", "HurtSample", "PartError", "debug"]
 
@@ -127,7 +127,9 @@ class _Gathered:
     logits: list[Tensor] = field(default_factory=list)
 
 
-def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...], tell: Tell) -> Debugged:
+def debug(
+    trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...], progress: Progress
+) -> Debugged:
     """Compare on these samples. The artifact may be of another snapshot of the same model."""
     shadow = _Shadow(trained, artifact)
     exact, low = [], []
@@ -136,7 +138,7 @@ def debug(trained: TrainedModel, artifact: Artifact, batches: tuple[Samples, ...
             exact_B, low_B = shadow.compare(samples)
         exact.append(exact_B)
         low.append(low_B)
-        tell("comparing with the shadow", k + 1, len(batches))
+        progress("comparing with the shadow", k + 1, len(batches))
     exact_B, low_B, label_B = torch.cat(exact), torch.cat(low), labels(batches)
     parts = [
         _part_error(part, precision, shadow.gathered[part], exact_B, batches, t)

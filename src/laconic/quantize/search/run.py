@@ -25,7 +25,7 @@ from laconic.quantize.search.latency import Stopwatch, engine_us
 from laconic.quantize.search.probe import Probe
 from laconic.quantize.search.search import Drafts, Found, Half, Scored, search
 from laconic.quantize.search.sensitivity import MeasuredCandidate, MeasurementFile, measure_candidates
-from laconic.quantize.search.workbench import Tell, Workbench, thinned
+from laconic.quantize.search.workbench import Progress, Workbench, thinned
 from laconic.serve.query import Query
 from laconic.serve.watch.input_drift import InputDrift
 from laconic.train.metrics import Evaluation
@@ -110,35 +110,37 @@ def measurement_file(
 
 
 def quantize_run(
-    bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, tell: Tell
+    bench: Workbench, settings: SearchSettings, file: MeasurementFile, title: str, progress: Progress
 ) -> QuantizedRun:
     """Search, time the engine, and put together the result."""
-    searched = search_run(bench, settings, file, tell)
-    us = _engine_times(bench, searched.artifact, settings.batch, tell)
+    searched = search_run(bench, settings, file, progress)
+    us = _engine_times(bench, searched.artifact, settings.batch, progress)
     return QuantizedRun(searched.artifact, _result(bench, settings, searched, us, title))
 
 
-def search_run(bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell) -> Searched:
+def search_run(
+    bench: Workbench, settings: SearchSettings, file: MeasurementFile, progress: Progress
+) -> Searched:
     """Search, and return the artifact that was found."""
-    parts = _measure(bench, settings, file, tell)
-    drafts = Drafts(bench.trained, bench.observed, tell)
-    tell("scoring in fp32", 0, 2)
+    parts = _measure(bench, settings, file, progress)
+    drafts = Drafts(bench.trained, bench.observed, progress)
+    progress("scoring in fp32", 0, 2)
     search_half = Half(drafts, bench.halves.search)
-    tell("scoring in fp32", 1, 2)
+    progress("scoring in fp32", 1, 2)
     verification_half = Half(drafts, bench.halves.verification)
-    tell("scoring in fp32", 2, 2)
-    found = search(parts, settings.budget, settings.objective, search_half, verification_half, tell)
+    progress("scoring in fp32", 2, 2)
+    found = search(parts, settings.budget, settings.objective, search_half, verification_half, progress)
     artifact = with_figures(bench, drafts.artifact(found.chosen.recipe), found.verified, settings.budget)
     return Searched(artifact, found, parts)
 
 
 def _measure(
-    bench: Workbench, settings: SearchSettings, file: MeasurementFile, tell: Tell
+    bench: Workbench, settings: SearchSettings, file: MeasurementFile, progress: Progress
 ) -> list[list[MeasuredCandidate]]:
     some = thinned(bench.halves.search, settings.probe)
     probe = Probe(bench.trained, some, bench.observed)
     stopwatch = Stopwatch(bench.trained, bench.halves.search, bench.observed, settings.batch)
-    return measure_candidates(probe, stopwatch, file, tell)
+    return measure_candidates(probe, stopwatch, file, progress)
 
 
 def with_figures(bench: Workbench, artifact: Artifact, scored: Scored, budget: float) -> Artifact:
@@ -158,13 +160,13 @@ def with_figures(bench: Workbench, artifact: Artifact, scored: Scored, budget: f
     return replace(artifact, metrics=metrics, population=population_of(artifact.features, some))
 
 
-def _engine_times(bench: Workbench, artifact: Artifact, batch: int, tell: Tell) -> tuple[float, ...]:
+def _engine_times(bench: Workbench, artifact: Artifact, batch: int, progress: Progress) -> tuple[float, ...]:
     """Return the microseconds of a batch in fp32 and in low precision."""
-    tell("timing the engine", 0, 1)
+    progress("timing the engine", 0, 1)
     recipe = Recipe.uniform(artifact.recipe.tables, artifact.recipe.layers)
     exact = quantize_model(bench.trained, recipe)
     times = engine_us((exact, artifact), bench.halves.search, batch)
-    tell("timing the engine", 1, 1)
+    progress("timing the engine", 1, 1)
     return times
 
 
@@ -234,15 +236,15 @@ def refresh_budget(old: Artifact, given: float | None) -> float:
     return old.metrics["budget"]
 
 
-def refresh(bench: Workbench, old: Artifact, budget: float, tell: Tell) -> Refreshed:
+def refresh(bench: Workbench, old: Artifact, budget: float, progress: Progress) -> Refreshed:
     """Apply an artifact's recipe to the workbench's model; ``ConfigError`` for another model's."""
     old.recipe.check(bench.trained.features.table_names, bench.trained.shape.layer_names())
-    drafts = Drafts(bench.trained, bench.observed, tell)
+    drafts = Drafts(bench.trained, bench.observed, progress)
     half = Half(drafts, bench.halves.verification)
-    scored = half.score(old.recipe, "verifying with the engine", tell)
+    scored = half.score(old.recipe, "verifying with the engine", progress)
     artifact = with_figures(bench, drafts.artifact(old.recipe), scored, budget)
     offenders: tuple[PartError, ...] = ()
     if not scored.harm.within(budget):
         some = thinned(bench.halves.search, _PROBE)
-        offenders = debug(bench.trained, artifact, some, tell).parts[:3]
+        offenders = debug(bench.trained, artifact, some, progress).parts[:3]
     return Refreshed(artifact, scored, budget, offenders)

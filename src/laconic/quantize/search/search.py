@@ -30,7 +30,7 @@ from laconic.quantize.formats.rows import quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel
 from laconic.quantize.search.choose import Chosen, choose, harm_figures
 from laconic.quantize.search.sensitivity import MeasuredCandidate
-from laconic.quantize.search.workbench import Tell, check_finite, labels, silent
+from laconic.quantize.search.workbench import Progress, check_finite, labels, no_progress
 from laconic.serve import Engine
 from laconic.train.metrics import Evaluation, Predictions
 
@@ -44,8 +44,8 @@ _CARE = 0.98  # a little less than would have sufficed
 class Drafts:
     """Makes the artifacts that a search tries; the last one is what it decides for."""
 
-    def __init__(self, trained: TrainedModel, observed: Mapping[str, Observed], tell: Tell) -> None:
-        self.trained, self._observed, self._tell = trained, observed, tell
+    def __init__(self, trained: TrainedModel, observed: Mapping[str, Observed], progress: Progress) -> None:
+        self.trained, self._observed, self._tell = trained, observed, progress
         self._tables: dict[str, tuple[TablePrecision, Tensor]] = {}
         self._last: tuple[Recipe, Engine] | None = None
 
@@ -102,14 +102,14 @@ class Half:
         check_finite(self.exact_B)
         self._exact = _evaluate(self.exact_B, self.label_B)
 
-    def score(self, recipe: Recipe, what: str = "scoring", tell: Tell = silent) -> Scored:
-        """Compare a recipe with fp32; ``what`` names this work to ``tell``."""
+    def score(self, recipe: Recipe, what: str = "scoring", progress: Progress = no_progress) -> Scored:
+        """Compare a recipe with fp32; ``what`` names this work to ``progress``."""
         engine, scores, done = self.drafts.engine(recipe), [], 0
         for samples in self.batches:
             dense_BF = samples.dense_BF.contiguous().numpy()
             scores.append(torch.from_numpy(engine.logits(dense_BF, samples.lookups)))
             done += len(samples)
-            tell(what, done, len(self.label_B))
+            progress(what, done, len(self.label_B))
         changed_B = torch.cat(scores)
         harm = measure_harm(self.exact_B, changed_B, self.label_B)
         return Scored(harm, self._exact, _evaluate(changed_B, self.label_B))
@@ -140,7 +140,7 @@ def search(
     objective: Objective,
     search_half: Half,
     verification_half: Half,
-    tell: Tell = silent,
+    progress: Progress = no_progress,
 ) -> Found:
     """Find the combination that takes least and keeps the budget on both halves.
 
@@ -150,10 +150,10 @@ def search(
     allowed = budget
     for _ in range(_MOST_ATTEMPTS):
         chosen = choose(parts, allowed, objective)
-        found = search_half.score(chosen.recipe, "measuring a combination", tell)
+        found = search_half.score(chosen.recipe, "measuring a combination", progress)
         verified = None
         if found.harm.within(budget):
-            verified = verification_half.score(chosen.recipe, "verifying it on unseen samples", tell)
+            verified = verification_half.score(chosen.recipe, "verifying it on unseen samples", progress)
         attempts.append(
             Attempt(
                 budget=allowed,

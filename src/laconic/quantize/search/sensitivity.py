@@ -28,7 +28,7 @@ from laconic.quantize.formats.rows import quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import Candidate, ModelPart, candidates
 from laconic.quantize.search.probe import Probe
-from laconic.quantize.search.workbench import Tell, silent
+from laconic.quantize.search.workbench import Progress, no_progress
 
 __all__ = ["MeasuredCandidate", "MeasurementFile", "measure_candidates", "stored_bytes"]
 
@@ -114,7 +114,7 @@ def measure_candidates(
     probe: Probe,
     latency_us: Callable[[Candidate], float],
     file: MeasurementFile,
-    tell: Tell = silent,
+    progress: Progress = no_progress,
 ) -> list[list[MeasuredCandidate]]:
     """Measure what the file does not have yet; return the candidates of each part in one list."""
     trained = probe.trained
@@ -128,7 +128,7 @@ def measure_candidates(
             )
             file.add(found)
         parts.setdefault(candidate.part, []).append(found)
-        tell("measuring candidates", done, len(wanted))
+        progress("measuring candidates", done, len(wanted))
     return list(parts.values())
 
 

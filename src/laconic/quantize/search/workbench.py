@@ -27,16 +27,16 @@ from laconic.train.load_trained import load_trained, run_settings
 __all__ = [
     "BATCH",
     "HeldOut",
-    "Tell",
+    "Progress",
     "Workbench",
     "check_finite",
     "divide",
     "joined",
     "labels",
     "make_workbench",
+    "no_progress",
     "open_workbench",
     "select",
-    "silent",
     "thinned",
 ]
 
@@ -48,12 +48,12 @@ _LEAST = 200  # samples of a half below which no figure of it means anything
 
 _CALIBRATION = 8192  # samples that ranges of inputs are taken from
 
-Tell = Callable[[str, int, int], None]
-"""Is told about progress: what is being done, how much of it is done, and how much there is."""
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """Tell nobody about progress."""
+def no_progress(what: str, done: int, total: int) -> None:
+    """Report progress to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def divide(
     *,
     most: int,
     seed: int = 0,
-    tell: Tell = silent,
+    progress: Progress = no_progress,
     left: Callable[[Samples], None] | None = None,
 ) -> HeldOut:
     """Draw up to about ``most`` of the evaluation samples, and put half of them into each half.
@@ -90,7 +90,7 @@ def divide(
         if left is not None:
             left(select(samples, torch.from_numpy(np.flatnonzero(drawn_B >= taken))))
         read += len(samples)
-        tell("reading samples", read, total)
+        progress("reading samples", read, total)
     for name, half in zip(("search", "verification"), halves, strict=True):
         _check(name, half, total)
     return HeldOut(*(thinned(tuple(half), sum(map(len, half))) for half in halves))
@@ -164,13 +164,13 @@ class Workbench:
     """Checksum of the model and of the samples."""
 
 
-def open_workbench(run: Path, *, most: int, seed: int, tell: Tell) -> Workbench:
+def open_workbench(run: Path, *, most: int, seed: int, progress: Progress) -> Workbench:
     """Load the newest checkpoint of a run and up to ``most`` of its evaluation samples."""
     settings = run_settings(run)
-    tell("loading the model", 0, 1)
+    progress("loading the model", 0, 1)
     trained = load_trained(run, settings)
-    tell("loading the model", 1, 1)
-    return make_workbench(trained, open_source(settings.data), most=most, seed=seed, tell=tell)
+    progress("loading the model", 1, 1)
+    return make_workbench(trained, open_source(settings.data), most=most, seed=seed, progress=progress)
 
 
 def make_workbench(
@@ -179,14 +179,14 @@ def make_workbench(
     *,
     most: int,
     seed: int,
-    tell: Tell,
+    progress: Progress,
     left: Callable[[Samples], None] | None = None,
 ) -> Workbench:
     """Draw up to ``most`` evaluation samples of the source that a model was trained on.
 
     ``left`` is called with the others, batch by batch.
     """
-    halves = divide(source, most=most, seed=seed, tell=tell, left=left)
+    halves = divide(source, most=most, seed=seed, progress=progress, left=left)
     some = thinned(halves.search, _CALIBRATION)
     observed = observe(trained, [(samples.dense_BF, samples.lookups) for samples in some])
     return Workbench(trained, halves, observed, _digest(trained, halves))
