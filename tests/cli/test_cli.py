@@ -70,9 +70,18 @@ def test_errors_are_one_line_and_an_exit_code(tmp_path, frame_file):
     assert broken.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("wrong", [("--hots", "2"), ("--hosts", "two"), ("--hosts", "0", "--", "true")])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("lab", "--hots", "2"),
+        ("lab", "--hosts", "two"),
+        ("lab", "--hosts", "0", "--", "true"),
+        ("quantize", "run", "--objective", "fun"),
+        ("train", "no.toml"),
+    ],
+)
 def test_every_mistake_of_a_user_exits_with_2(wrong):
-    done = laconic("lab", *wrong)
+    done = laconic(*wrong)
     assert done.returncode == 2
     assert done.stderr
 

@@ -148,7 +148,6 @@ def test_artifacts_and_recipes_are_debugged_alike(quantized):
             ("{run}", "--out", "{low}"),
             "--out: '{low}' exists, and artifacts are never changed; choose another folder",
         ),
-        (("{run}", "--objective", "fun"), "--objective: expected size or latency, got 'fun'"),
         (
             ("{run}", "--budget", "much"),
             "--budget: expected a share of the loss, as 0.05% or 0.0005, got 'much'",
