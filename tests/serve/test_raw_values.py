@@ -236,7 +236,7 @@ def test_a_refreshed_artifact_scores_raw_values_within_its_budget(worlds, artifa
     here, budget = worlds(name), 0.01
     trained = load_trained(here.folder)
     source = open_source(run_settings(here.folder).data)
-    bench = make_workbench(trained, source, most=EVAL, seed=0, tell=lambda *_: None)
+    bench = make_workbench(trained, source, most=EVAL, seed=0, progress=lambda *_: None)
     recipe = Recipe.uniform(
         trained.features.table_names, trained.shape.layer_names(), table=TablePrecision(format="int8")
     )
