@@ -62,7 +62,9 @@ def write_small_artifact(
     model = small_model(seed)
     recipe = Recipe.uniform(ROWS, model.shape.layer_names(), table=TablePrecision(format=RowFormat.INT8))
     recipe.layers["top.0"] = LayerPrecision(kind="bf16")
-    write_artifact(folder, dataclasses.replace(quantize_model(model, recipe), metrics=metrics or {}), shadow=model)
+    write_artifact(
+        folder, dataclasses.replace(quantize_model(model, recipe), metrics=metrics or {}), shadow=model
+    )
     return model
 
 
