@@ -109,7 +109,7 @@ def wide(name: str, figure: Figure, description: str) -> str:
 
 
 def legend(keys: Sequence[tuple[str, str, str]], hides: Sequence[str] = ()) -> str:
-    """Names and their colors; with ``hides``, buttons that hide the trace of their place in these figures."""
+    """List names and colors; with ``hides``, as buttons that hide a trace of these figures."""
     items = []
     for index, (symbol, color, name) in enumerate(keys):
         inner = (

@@ -61,8 +61,7 @@ class Looked(nn.Module):
         ({"method": laconic.LargeFirst}, "got the class LargeFirst; write laconic.LargeFirst(0.01)"),
         ({"method": laconic.InNetwork}, "got the class InNetwork"),
         ({"reduction": "max"}, "reduction: expected 'mean' or 'sum', got 'max'"),
-        ({"include": "0.weight"}, "include: expected a list of names, got '0.weight'; write ['0.weight']"),
-        ({"exclude": "*.bias"}, "exclude: expected a list of names, got '*.bias'; write ['*.bias']"),
+        ({"method": laconic.Compression}, "got the class Compression"),
         ({"warmup": -1}, "warmup: expected at least 0 steps, got -1"),
         ({"warmup": 2.5}, "warmup: expected at least 0 steps, got 2.5"),
     ],
@@ -71,6 +70,31 @@ def test_what_cannot_be_done_is_refused_when_it_is_registered(arguments, message
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         laconic.register_ddp(wrapped(), **arguments)
     assert str(caught.value).startswith("register_ddp: ")
+
+
+@each(
+    ("patterns", "parameters"),
+    [({"include": "0.weight"}, 1), ({"exclude": "*.bias"}, 2), ({"include": ["0.*", "1.bias"]}, 3)],
+)
+def test_a_text_is_one_pattern(patterns, parameters):
+    compressor = laconic.register_ddp(wrapped(), laconic.Levels(), **patterns)
+    assert f"parameters={parameters}," in repr(compressor)
+    compressor.close()
+
+
+@each(
+    ("arguments", "exact_steps"),
+    [({}, 2), ({"warmup": 1}, 1)],
+)
+def test_a_compression_says_the_method_and_the_warm_up(arguments, exact_steps):
+    model = wrapped()
+    compression = laconic.Compression(dense=laconic.Levels(), warmup=2)
+    compressor = laconic.register_ddp(model, compression, bypass=False, **arguments)
+    assert repr(compressor).startswith("Compressor(Levels(), parameters=4,")
+    for _ in range(4):
+        model(torch.ones(2, 4)).sum().backward()
+    assert reasons(compressor) == {"warm-up": exact_steps}
+    compressor.close()
 
 
 METHODS = [laconic.Levels(), laconic.LargeFirst(), laconic.Rounded()]

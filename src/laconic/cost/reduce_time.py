@@ -2,7 +2,8 @@
 
 ::
 
-    seconds = rounds x latency + bytes / bandwidth + words read / speed of compacting + words summed / speed of adding
+    seconds = rounds x latency + bytes / bandwidth
+            + words read / speed of compacting + words summed / speed of adding
 
 Bytes are those that the busiest rank sends; all of a round's bytes must be there before the next
 begins, so nothing overlaps.

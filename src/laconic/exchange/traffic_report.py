@@ -128,7 +128,7 @@ class TrafficReport:
     def from_ledger(
         cls, ledger: Ledger, *, rank: int, ranks: int, bypassed: Iterable[Bypass] = ()
     ) -> TrafficReport:
-        """Report what a ledger of tables has counted; ``bypassed`` says which of them travel exactly."""
+        """Report what a ledger of tables has counted; ``bypassed``: tables that travel exactly."""
         accounts = [(flow, ledger.accounts[direction]) for direction, flow in _FLOWS.items()]
         rows = [
             Traffic(name, flow, int(account.before_T[t]), int(account.after_T[t]))
@@ -171,7 +171,7 @@ class TrafficReport:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the report: ``.html`` is one page with everything in it, ``.json`` the dictionary."""
+        """Write ``.html``, one page with everything in it, or ``.json``, the dictionary."""
         path = Path(path)
         if path.suffix not in (".html", ".json"):
             raise ConfigError(f"report: expected a file that ends in .html or .json, got {str(path)!r}")

@@ -15,22 +15,24 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
 from laconic.cost.link import HEADER_NUMBERS as _HEADER
-from laconic.cost.link import message_bytes
 from laconic.errors import CommError
+from laconic.exchange.worker import Worker
 
 __all__ = [
     "Buffers",
+    "Channel",
     "Head",
     "Heads",
     "Message",
@@ -43,6 +45,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
+Result = TypeVar("Result")
 _SIGNS_OF_A_LOST_PEER = (
     *(
         "gloo",
@@ -127,7 +130,7 @@ class Transport(ABC):
         heads_NH[:, _HEADER + blocks :] = head.bytes_NK
         self._head = head
         self._own.extend(message.part(self.rank) for message in messages)
-        self.bytes_sent += message_bytes(blocks, self.ranks)
+        self.bytes_sent += heads_NH.nbytes - heads_NH[self.rank].nbytes
         self.bytes_sent += sum(message.sent_bytes(self.rank) for message in messages)
         with self._waiting():
             self._send(heads_NH, messages)
@@ -229,6 +232,78 @@ class Buffers:
         skip = -kept.__array_interface__["data"][0] % 64
         reserved: Values = kept[skip : skip + size].view(dtype).reshape(shape)
         return reserved
+
+
+class Channel:
+    """A transport for one sum after the other, with memory by name and a thread.
+
+    Every round of messages says which sum it belongs to and what that is, so that ranks that sum
+    different things all raise, and none hangs.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.rank, self.ranks = transport.rank, transport.ranks
+        self.receive, self.swap = transport.receive, transport.swap
+        self._turn, self._digest, self._elsewhere = 0, 0, 0
+        self.encode_s = 0.0
+        """Seconds from the begin of each sum to its first message, so far."""
+        self._began_s: float | None = None
+        self._buffers = Buffers()
+        self._worker: Worker | None = None
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank sent for sums, so far."""
+        return self.transport.bytes_sent + self._elsewhere
+
+    def count(self, nbytes: int) -> None:
+        """Add bytes that left by another way, or take off some that were for no sum."""
+        self._elsewhere += nbytes
+
+    def begin(self, digest: int) -> None:
+        """Go on to the next sum; ``digest`` stands for all that must be the same on every rank."""
+        self._turn += 1
+        self._digest = digest
+        self._began_s = perf_counter()
+
+    def buffer(self, name: str, count: int, dtype: Any) -> Values:
+        """Return memory of this name, overwritten every time it is asked for."""
+        return self._buffers.reserve(name, count, dtype)
+
+    def later(self, task: Callable[..., Result], *args: Any) -> Future[Result]:
+        """Do this in the channel's thread, after what was asked before.
+
+        Nothing else may use the channel meanwhile.
+        """
+        if self._worker is None:
+            self._worker = Worker("laconic-all-reduce")
+        return self._worker.submit(task, *args)
+
+    def announce(self, numbers_NK: Ints, *messages: Message) -> Ints:
+        """Tell each rank K numbers, and hear those of each.
+
+        Messages leave at once; the others receive them in the same order.
+        """
+        if self._began_s is not None:
+            self.encode_s += perf_counter() - self._began_s
+            self._began_s = None
+        head = Head(self._turn, self._digest, 0, numbers_NK, np.zeros_like(numbers_NK))
+        return self.transport.announce(head, *messages).counts_NK
+
+    def announce_to_all(self, *numbers: int, messages: Sequence[Message] = ()) -> Ints:
+        """Tell every rank the same numbers."""
+        return self.announce(np.tile(np.array(numbers, np.int64), (self.ranks, 1)), *messages)
+
+    def to_all(self, values: Values) -> Message:
+        """Make a message of the same values for all ranks."""
+        return Message.same(values, self.ranks)
+
+    def close(self) -> None:
+        """End the thread and leave."""
+        if self._worker is not None:
+            self._worker.close()
+        self.transport.close()
 
 
 def _part(values: Values, sizes_N: Ints, rank: int) -> Values:

@@ -1,21 +1,23 @@
-"""``DistributedDataParallel``: gradients that travel as little as they can, for one line in a script.
+"""``DistributedDataParallel``: gradients that travel in fewer bytes, for one line in a script.
 
 ::
 
     model = DistributedDataParallel(model)
-    compressor = laconic.register_ddp(model)                                # lossless
-    compressor = laconic.register_ddp(model, laconic.Levels())              # within a ninth of each entry
-    compressor = laconic.register_ddp(model, laconic.LargeFirst(0.01)) # large entries first (DCT)
+    compressor = laconic.register_ddp(model)                            # lossless
+    compressor = laconic.register_ddp(model, laconic.Levels())          # within a ninth of a value
+    compressor = laconic.register_ddp(model, laconic.LargeFirst(0.01))  # large entries first (DCT)
+    compressor = laconic.register_ddp(model, laconic.Compression())     # what its field dense says
 
-Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression does not pay, a
-bucket travels as DDP would send it, and is counted as bypassed; ``compressor.report()`` says why. What thresholding holds
-back is in ``compressor.state_dict()``: each rank saves and loads its own.
+Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression
+does not pay, a bucket travels as DDP would send it, and is counted as bypassed;
+``compressor.report()`` says why. What thresholding holds back is in ``compressor.state_dict()``:
+each rank saves and loads its own.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -23,87 +25,100 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.codecs.codec import expect_codec
+from laconic.adapt.compression import Compression
 from laconic.errors import ConfigError
 from laconic.exchange.world import World
-from laconic.integrations.ddp_hook import Compressor, HookSettings, Method, ddp_hook
-from laconic.reduce import Exact, LargeFirst, Levels, Rounded
+from laconic.integrations.ddp_hook import Compressor, HookSettings, ddp_hook
+from laconic.reduce import Exact
+from laconic.reduce.gradient_method import GradientMethod, expect_gradient_method
 
-__all__ = ["Compressor", "Method", "register_ddp"]
+__all__ = ["Compressor", "register_ddp"]
 
 
 def register_ddp(
     model: DistributedDataParallel,
-    method: Method | None = None,
+    method: GradientMethod | Compression | None = None,
     *,
-    include: Sequence[str] = ("*",),
-    exclude: Sequence[str] = (),
-    warmup: int = 0,
+    include: str | Sequence[str] = "*",
+    exclude: str | Sequence[str] = (),
+    warmup: int | None = None,
     reduction: Literal["mean", "sum"] = "mean",
     bypass: bool = True,
     world: World | None = None,
 ) -> Compressor:
     """Let a model's gradients travel compressed; every rank calls it, after wrapping the model.
 
-    Without a ``method`` nothing is lost: zeros are left out, or bytes coded losslessly, whichever is faster. ``Exact()``
-    leaves out zeros only. A codec makes every parameter a block of it: ``Lossless()`` changes no bit, ``Levels()`` suits
-    any optimizer, bounded ones should round without bias (``rounding="unbiased"``). ``LargeFirst()``: large entries are
-    sent, the rest waits in memory. ``Rounded()``: gradients are summed as int32 multiples of a shared step, by the ranks, or by
-    a network that adds (``InNetwork``); the result is the same bits.
+    Without a ``method`` nothing is lost: zeros are left out, or bytes coded losslessly, whichever
+    is faster. On two ranks gradients have the bits of DDP's. ``Exact()`` leaves out zeros only. A
+    codec makes every parameter a block of it: ``Lossless()`` changes no bit, ``Levels()`` suits
+    any optimizer, bounded ones should round without bias (``rounding="unbiased"``).
+    ``LargeFirst()`` sends large entries, and the rest waits in memory. ``Rounded()`` sums gradients
+    as int32 multiples of a shared step; the ranks add them, or a network does (``InNetwork``), and
+    the result is the same bits. A ``Compression`` says both the method (its field ``dense``) and
+    the warm-up.
 
-    Parameters whose names do not match ``include``, or match ``exclude``, stay exact, and so do all in the first
-    ``warmup`` steps. ``reduction="sum"``: for a loss that is already divided by the global batch.
-    ``bypass=False``: compress even where the link is so fast that it does not pay.
+    ``include``, ``exclude``: one shell pattern of parameter names, or several. Parameters that no
+    pattern of ``include`` matches, or one of ``exclude`` does, stay exact, and so do all in the
+    first ``warmup`` steps (None: those of the ``Compression``, or 0). ``reduction="sum"`` is for a
+    loss that is already divided by the global batch. ``bypass=False`` compresses even where the
+    link is so fast that it does not pay. ``world`` replaces the ranks of the model's process group.
 
-    Parameters that a method compresses need dense float32 gradients on the CPU; others that were not excluded are a
-    ``ConfigError``. Without a method they travel as DDP sends them, and a warning says so.
+    Parameters that a method compresses need dense float32 gradients on the CPU; others that were
+    not excluded are a ``ConfigError``. Without a method they travel as DDP sends them, and a
+    warning says so.
+
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    >>> compressor = laconic.register_ddp(model, laconic.Levels(), exclude="bias")
+    >>> model(torch.ones(4, 8)).sum().backward()
+    >>> compressor
+    Compressor(Levels(), parameters=1, ranks=1, step=1)
+    >>> compressor.report().steps
+    1
+    >>> compressor.close()
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given
     if not isinstance(model, DistributedDataParallel):
         raise ConfigError(
             f"register_ddp: expected a DistributedDataParallel model, got {type(model).__name__}; wrap it first"
         )
-    _check_arguments(method=method, include=include, exclude=exclude, warmup=warmup, reduction=reduction)
+    if isinstance(method, Compression):
+        warmup = method.warmup if warmup is None else warmup
+        method = method.dense
+    else:
+        expect_gradient_method("register_ddp: method", method)
+    warmup = 0 if warmup is None else warmup
+    if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
+        raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
+    if reduction not in ("mean", "sum"):
+        raise ConfigError(f"register_ddp: reduction: expected 'mean' or 'sum', got {reduction!r}")
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
-    chosen = {name for name in names.values() if _matches(name, include) and not _matches(name, exclude)}
-    if method is not None and not isinstance(method, Exact) and not chosen:
-        raise ConfigError(
-            f"register_ddp: include={list(include)!r} and exclude={list(exclude)!r} leave no parameter of "
-            f"{', '.join(sorted(names.values())[:5])}, ..."
-        )
+    chosen = _chosen(names.values(), include, exclude)
     if method is None or isinstance(method, Exact):
         _warn_of_foreign_parameters(model.module)
         chosen -= _names_of_others(model.module)
+    elif not chosen:
+        raise ConfigError(
+            f"register_ddp: include={include!r} and exclude={exclude!r} leave no parameter of "
+            f"{', '.join(sorted(names.values())[:5])}, ..."
+        )
     else:
-        _check_lossy_parameters(model.module, frozenset(chosen), type(method).__name__)
-    settings = HookSettings(method, frozenset(chosen), warmup, reduction == "mean", bypass)
+        _check_lossy_parameters(model.module, chosen, type(method).__name__)
+    settings = HookSettings(method, chosen, warmup, reduction == "mean", bypass)
     compressor = Compressor(settings, names, model.process_group, world)
     model.register_comm_hook(compressor, ddp_hook)
     return compressor
 
 
-def _check_arguments(
-    *, method: object, include: object, exclude: object, warmup: object, reduction: object
-) -> None:
-    """Refuse what is of another kind than the argument's."""
-    if isinstance(method, type) and issubclass(method, LargeFirst):
-        raise ConfigError("register_ddp: method: got the class LargeFirst; write laconic.LargeFirst(0.01)")
-    adds = hasattr(method, "unite") and not isinstance(method, type)
-    if not isinstance(method, Exact | LargeFirst | Rounded) and not adds:
-        expect_codec("register_ddp: method", method, Levels)
-    if reduction not in ("mean", "sum"):
-        raise ConfigError(f"register_ddp: reduction: expected 'mean' or 'sum', got {reduction!r}")
-    for name, patterns in (("include", include), ("exclude", exclude)):
-        if isinstance(patterns, str):
-            raise ConfigError(
-                f"register_ddp: {name}: expected a list of names, got {patterns!r}; write [{patterns!r}]"
-            )
-    if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
-        raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
+def _chosen(
+    names: Iterable[str], include: str | Sequence[str], exclude: str | Sequence[str]
+) -> frozenset[str]:
+    """Names that a pattern includes and none excludes; a text is one pattern."""
+    wanted, left_out = ([given] if isinstance(given, str) else given for given in (include, exclude))
+    return frozenset(name for name in names if _matches(name, wanted) and not _matches(name, left_out))
 
 
 def _check_lossy_parameters(model: nn.Module, chosen: frozenset[str], how: str) -> None:
-    """Refuse parameters that were chosen and cannot travel so; ``how`` is the method that was asked for."""
+    """Refuse parameters that were chosen and cannot travel so; ``how`` is the method's name."""
     foreign = [(name, kind) for name, kind, _ in _foreign(model, (torch.float32,)) if name in chosen]
     if foreign:
         name, kind = foreign[0]
@@ -115,7 +130,7 @@ def _check_lossy_parameters(model: nn.Module, chosen: frozenset[str], how: str) 
 
 
 def _names_of_others(model: nn.Module) -> set[str]:
-    """Names of parameters whose gradients are not dense float32 on the CPU: no codec takes them."""
+    """Return the names of parameters that no codec takes: their gradients are not dense float32."""
     return {name for name, _, _ in _foreign(model, (torch.float32,))}
 
 
@@ -134,7 +149,7 @@ def _warn_of_foreign_parameters(model: nn.Module) -> None:
 
 
 def _foreign(model: nn.Module, types: Sequence[torch.dtype]) -> Iterator[tuple[str, str, bool]]:
-    """Names of trained parameters that are of no such type, what their gradients are, and whether they are sparse."""
+    """Yield trained parameters of other types: name, what its gradients are, and whether sparse."""
     sparse = _sparse_parameters(model)
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:

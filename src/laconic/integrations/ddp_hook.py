@@ -20,30 +20,27 @@ import torch.distributed as dist
 from torch import Tensor
 
 from laconic.codecs import Lossless
-from laconic.codecs.batch import BlockCodec
 from laconic.cost.link import DENSE_SHARE, ring_bytes
 from laconic.errors import ConfigError
 from laconic.exchange.traffic_report import Bypass, FlowTotal, Traffic, TrafficReport
 from laconic.exchange.worker import Worker
 from laconic.exchange.world import GroupWorld, World, one_rank
-from laconic.integrations.held_back import HeldBack
-from laconic.reduce import Choice, Exact, LargeFirst, LayerMemory, Levels, Network, Reducer, Rounded
+from laconic.reduce import Choice, Exact, LargeFirst, LayerMemory, Reducer, Rounded
+from laconic.reduce.gradient_method import GradientMethod
+from laconic.reduce.ways.large_first import HeldBack
 
-__all__ = ["Compressor", "HookSettings", "Method", "ddp_hook"]
+__all__ = ["Compressor", "HookSettings", "ddp_hook"]
 
 _LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
 _NO_GAIN = "no faster than DDP"  # the link is fast, or little is zero
-
-Method = Exact | BlockCodec | Levels | LargeFirst | Rounded | Network
-"""What gradients travel as."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
     """How gradients travel."""
 
-    method: Method | None
+    method: GradientMethod | None
     """What gradients travel as; None: without loss, by what is faster."""
     chosen: frozenset[str]
     """Names of the parameters that travel by the method."""
@@ -66,7 +63,7 @@ class _Account:
 
     name: str
     before: int = 0
-    """Bytes that a ring all-reduce would have sent."""
+    """Bytes that a ring all-reduce would have sent, so far."""
     sent: int = 0
     """Bytes that were sent, those that DDP itself sends for a bypassed bucket included."""
     messages: int = 0
@@ -80,11 +77,16 @@ class _Bucket:
     """What is known of the parameters that DDP sends together."""
 
     account: _Account
+    ring: int
+    """Bytes that a rank sends of it when DDP sums it along a ring."""
     chosen: list[bool]
+    """Whether each parameter travels by the method."""
     layers: Any
     """Where its chosen parameters begin, side by side, and end."""
-    memory: LayerMemory
+    memory: LayerMemory | None
+    """What its chosen parameters hold back, where large entries go first."""
     choice: Choice | None = None
+    """How it travels, once somebody looked."""
     looked: int = 0
     """Step of the last look."""
 
@@ -120,41 +122,40 @@ class Compressor:
         self._counting = Lock()
         self._buckets: dict[tuple[int, ...], _Bucket] = {}
         self._accounts: dict[str, _Account] = {}
-        # by bucket: its values, the step until which DDP's way is best, and its account; the same on
-        # every rank, as choices must be
-        self._dense: dict[int, tuple[int, int, _Account]] = {}
+        # by index: values of a bucket, the step until which DDP's way is best, and the bucket; the
+        # same on every rank, as choices must be
+        self._dense: dict[int, tuple[int, int, _Bucket]] = {}
         self._sum = dist.AllreduceOptions()
         self._held_back = HeldBack(dist.get_rank(group), self._ranks)
         self.step = 0
         """Backward passes that were synchronized."""
         self.work_s = 0.0
-        """Time that this rank computed for buckets that were not bypassed: codecs and sums."""
+        """Seconds that this rank computed for buckets that were not bypassed: codecs and sums."""
         self._seconds = np.zeros(3)  # encoding, on the wire, decoding
         self._failure: BaseException | None = None
 
     def __repr__(self) -> str:
-        method = self._settings.method or "lossless"
-        return f"Compressor({method!s}, {len(self._settings.chosen)} parameters, {self._ranks} ranks, step {self.step})"
+        method, parameters = self._settings.method or "lossless", len(self._settings.chosen)
+        return f"Compressor({method!s}, {parameters=}, ranks={self._ranks}, step={self.step})"
 
     def reduce(self, bucket: Any) -> Any:
         """Sum one bucket over all ranks; what DDP calls."""
         buffer, index, step = bucket.buffer(), bucket.index(), self.step
         self.step += bool(bucket.is_last())
         # what is not worth compressing is not worth a second thought either
-        values, until, account = self._dense.get(index, (0, 0, None))
+        values, until, state = self._dense.get(index, (0, 0, None))
         reason: str | None = _NO_GAIN
-        if account is None or step >= until or buffer.numel() != values:
+        if state is None or step >= until or buffer.numel() != values:
             state = self._state_of(bucket)
-            account = state.account
             reason = self._why_plain(state, buffer, step)
             if reason is not None and state.choice is not None:
-                self._dense[index] = (buffer.numel(), state.looked + _LOOK_EVERY, account)
-        ring = _plain_bytes(buffer, self._ranks)
-        account.before += ring
-        account.messages += 1
+                self._dense[index] = (buffer.numel(), state.looked + _LOOK_EVERY, state)
+        ring = _sparse_bytes(buffer, self._ranks) if buffer.is_sparse else state.ring
+        state.account.before += ring
+        state.account.messages += 1
         if reason is not None:
-            account.bypassed[reason] += 1
-            account.sent += ring
+            state.account.bypassed[reason] += 1
+            state.account.sent += ring
             return self._plain(buffer)
         future: Any = torch.futures.Future()
         if self._measured is None and not self._rounded:  # before anything else travels
@@ -177,7 +178,10 @@ class Compressor:
             bucket.choice, bucket.account = None, self._account_of(bucket.account.name)
 
     def look_again(self) -> None:
-        """Measure the link anew before the next step, and choose by that; every rank alike, while nothing is on its way."""
+        """Measure the link anew before the next step, and choose by that.
+
+        Every rank calls it alike, while nothing is on its way.
+        """
         self._measured = None
         self._dense.clear()
         for lane in self._lanes:
@@ -223,10 +227,11 @@ class Compressor:
         return sum(account.bypassed.total() for account in self._accounts.values())
 
     def report(self) -> TrafficReport:
-        """Return what traveled so far, by bucket; seconds are those of buckets that were not bypassed.
+        """Return what traveled so far, by bucket.
 
-        Encoding is what comes before a bucket's first message, decoding what is neither that nor a
-        message; with more than two ranks that includes encoding sums.
+        Seconds are those of buckets that were not bypassed. Encoding is what comes before a
+        bucket's first message, decoding what is neither that nor a message; with more than two
+        ranks that includes encoding sums.
         """
         accounts = self._accounts.values()
         rows = [Traffic(account.name, "dense", account.before, account.sent) for account in accounts]
@@ -255,7 +260,7 @@ class Compressor:
         return _NO_GAIN if state.choice.method == "dense" else None
 
     def _plain(self, buffer: Tensor) -> Any:
-        """Send as DDP does: scaled before, while the buffer is in cache, so that sums have its bits."""
+        """Send as DDP does: scaled before, while it is in cache, so that sums have its bits."""
         if self._settings.average and self._ranks > 1:
             buffer.mul_(1 / self._ranks)
         # below dist.all_reduce, whose checks and log take as long as a small bucket does
@@ -270,7 +275,7 @@ class Compressor:
         buffer: Tensor,
         step: int,
     ) -> None:
-        """Sum a bucket, in the thread of its lane: one after the other, in the same order on every rank."""
+        """Sum a bucket in the thread of its lane, in the same order on every rank."""
         before, worked_s = reducer.channel.bytes_sent, thread_time()
         x = buffer.numpy()
         if state.choice is None or step - state.looked >= _LOOK_EVERY:
@@ -294,12 +299,12 @@ class Compressor:
             self._seconds += (encode_s, wire_s, decode_s)
 
     def _hand_over(self, future: Any, buffer: Tensor, work: Future[None]) -> None:
-        """Let DDP go on; an error that it were given would come out as a tensor that it cannot read."""
+        """Let DDP go on; it cannot read an error, so that comes out at the end of backward."""
         self._failure = self._failure or work.exception()
         future.set_result(buffer)
 
     def _raise_failure(self) -> None:
-        """Raise what went wrong in this backward, or before: no step is taken with such gradients."""
+        """Raise what went wrong in this backward or before: its gradients are no good."""
         if self._failure is not None:
             raise self._failure
 
@@ -322,7 +327,7 @@ class Compressor:
 
     def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""
-        if self._large is not None:
+        if self._large is not None and state.memory is not None:
             reducer.sum_large(x, state.memory, self._large)
         elif self._rounded:
             reducer.sum_rounded(x, self._network)
@@ -344,18 +349,22 @@ class Compressor:
                 gradient.copy_(total.view_as(gradient))
 
     def _state_of(self, bucket: Any) -> _Bucket:
-        """Find what is known of a bucket; DDP makes others after the first step, and memory moves with its parameter."""
-        parameters = bucket.parameters()
+        """Find what is known of a bucket, or begin to know it.
+
+        DDP makes other buckets after the first step, and memory moves with its parameter.
+        """
+        parameters, buffer = bucket.parameters(), bucket.buffer()
         key = tuple(id(parameter) for parameter in parameters)
         if key in self._buckets:
             return self._buckets[key]
         names = [self._names[i] for i in key]
         chosen = [name in self._settings.chosen for name in names]
         layers = [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
-        memory = self._held_back.lay_out(layers if self._large is not None else [])
+        memory = None if self._large is None else self._held_back.lay_out(layers)
         ends = np.cumsum([0, *(size for _, size in layers)])
         account = self._account_of(_name_of([name for name in self._names.values() if name in names]))
-        state = _Bucket(account, chosen, ends, memory)
+        ring = 0 if buffer.is_sparse else int(ring_bytes(buffer.nbytes, self._ranks))
+        state = _Bucket(account, ring, chosen, ends, memory)
         self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}
         self._buckets[key] = state
         return state
@@ -373,11 +382,9 @@ def _at_the_end_of_backward(call: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
-def _plain_bytes(buffer: Tensor, ranks: int) -> int:
-    """Bytes that a rank sends of a bucket when DDP does it: in a ring, or, what is sparse, all to everyone."""
-    if buffer.is_sparse:
-        return (ranks - 1) * (buffer._indices().nbytes + buffer._values().nbytes)
-    return int(ring_bytes(buffer.nbytes, ranks))
+def _sparse_bytes(buffer: Tensor, ranks: int) -> int:
+    """Bytes that a rank sends of a sparse bucket when DDP sums it: all of it to everyone."""
+    return (ranks - 1) * (buffer._indices().nbytes + buffer._values().nbytes)
 
 
 def _first(done: torch.futures.Future[list[Tensor]]) -> Tensor:

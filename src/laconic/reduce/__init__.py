@@ -1,4 +1,4 @@
-"""All-reduce: sums of tensors over all ranks, exact, by the way that takes least.
+"""Sums of tensors over all ranks, exact unless asked otherwise, by the way that takes least.
 
 ::
 
@@ -6,7 +6,8 @@
     laconic.all_reduce(tensor, method="owners")      # forced stays forced
     laconic.all_reduce(tensor, group=group, async_op=True).wait()
 
-The names below load on first use: ``laconic.reduce.network`` needs no torch and does not wait for it.
+The names below load on first use: ``laconic.reduce.network`` needs no torch, and does not wait for
+it.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
     from laconic.reduce.ways.coded import Levels
     from laconic.reduce.ways.dense import Exact
     from laconic.reduce.ways.large_first import LargeFirst, LayerMemory
-    from laconic.reduce.ways.rounded import Network, Rounded
+    from laconic.reduce.ways.rounded import Adder, Rounded
 
 _HOMES = {
+    "Adder": "laconic.reduce.ways.rounded",
     "Choice": "laconic.cost.reduce_time",
     "Exact": "laconic.reduce.ways.dense",
     "LargeFirst": "laconic.reduce.ways.large_first",
     "LayerMemory": "laconic.reduce.ways.large_first",
     "Levels": "laconic.reduce.ways.coded",
     "Method": "laconic.reduce.reducer",
-    "Network": "laconic.reduce.ways.rounded",
     "Reducer": "laconic.reduce.reducer",
     "Report": "laconic.reduce.reducer",
     "Rounded": "laconic.reduce.ways.rounded",
@@ -38,13 +39,13 @@ _HOMES = {
 }
 
 __all__ = [
+    "Adder",
     "Choice",
     "Exact",
     "LargeFirst",
     "LayerMemory",
     "Levels",
     "Method",
-    "Network",
     "Reducer",
     "Report",
     "Rounded",

@@ -37,7 +37,10 @@ class SumWork:
         self._tensor, self._done = tensor, done
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the tensor has the sum; ``CommError`` where that takes longer than ``timeout``."""
+        """Wait until the tensor has the sum, then return True.
+
+        ``CommError`` where a peer is lost, or where it takes longer than ``timeout``.
+        """
         seconds = None if timeout is None else timeout.total_seconds()
         try:
             refused = self._done.result(seconds)

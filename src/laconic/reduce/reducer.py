@@ -17,15 +17,14 @@ from laconic.cost.measure import measure_kernels
 from laconic.cost.reduce_time import Addends, Choice, KernelSpeeds, choose, reduce_s
 from laconic.errors import ConfigError
 from laconic.exchange.link_probe import probe_link
+from laconic.exchange.transport import Channel
 from laconic.exchange.world import GroupWorld, World
-from laconic.reduce.channel import Channel
-from laconic.reduce.sample import UNITS, Fullness, sample_fullness
 from laconic.reduce.ways.coded import Levels, sum_coded
 from laconic.reduce.ways.dense import sum_dense
 from laconic.reduce.ways.large_first import LargeFirst, LayerMemory, sum_large
-from laconic.reduce.ways.rounded import Network, sum_rounded
+from laconic.reduce.ways.rounded import Adder, sum_rounded
 from laconic.reduce.ways.sketched import sum_sketched, to_codes
-from laconic.reduce.ways.sparse import sum_by_owners, sum_gathered
+from laconic.reduce.ways.sparse import UNITS, Fullness, sample_fullness, sum_by_owners, sum_gathered
 
 __all__ = ["Method", "Reducer", "Report", "check_sum"]
 
@@ -41,15 +40,17 @@ class Report:
     """What a sum did."""
 
     method: str
+    """The way that was taken."""
     unit: int
+    """Number of neighboring words that stand or fall together."""
     bytes_sent: int
-    """By this rank."""
+    """Bytes that this rank sent."""
     stalls: int = 0
-    """Sketches that did not peel, and were made again; 2: the sum was made by owners."""
+    """Number of sketches that did not peel; after 2 the sum was made by owners."""
 
 
 class Reducer:
-    """One channel on which tensors are summed, one after the other, in the same order on every rank."""
+    """A channel on which tensors are summed one after the other, alike on every rank."""
 
     def __init__(self, world: World | None = None, name: str = "all-reduce") -> None:
         self.channel = Channel((world or GroupWorld()).transport(name))
@@ -63,9 +64,9 @@ class Reducer:
     def sum(self, tensor: Tensor, method: Method = "auto", *, step: float | None = None) -> Report:
         """Sum a tensor over all ranks, in place.
 
-        Integers are what any all-reduce makes of them. Floats are ``0 + x0 + x1 + ...`` in rank order,
-        the same bits on every rank and by every method. ``step``: floats are rounded to multiples of it first, and
-        the multiples summed as integers, as a sketch or a switch needs.
+        Integers are what any all-reduce makes of them. Floats are ``0 + x0 + x1 + ...`` in rank
+        order, the same bits on every rank and by every method. With ``step``, floats are rounded to
+        multiples of it first, and the multiples summed as integers, as a sketch needs.
         """
         check_sum(tensor, method, step)
         flat = tensor.detach().reshape(-1)  # a copy where memory is not contiguous
@@ -95,7 +96,10 @@ class Reducer:
             way(self.channel, x, choice.unit)
 
     def sum_large(self, gradient: NDArray[np.float32], memory: LayerMemory, how: LargeFirst) -> int:
-        """Sum what ranks send of their gradients, and keep the rest; returns how many entries this one sent."""
+        """Sum what ranks send of their gradients, and keep the rest.
+
+        Returns the number of entries that this rank sent.
+        """
         self._begin("large", gradient)
         return sum_large(self.channel, gradient, memory, how)
 
@@ -106,8 +110,8 @@ class Reducer:
         self._begin("coded", x)
         sum_coded(self.channel, x, layers, codec, step)
 
-    def sum_rounded(self, x: NDArray[np.float32], network: Network | None = None) -> None:
-        """Sum gradients as integers of a step that ranks share: by hosts, or by a network that adds."""
+    def sum_rounded(self, x: NDArray[np.float32], network: Adder | None = None) -> None:
+        """Sum gradients as multiples of a shared step; ranks add them, or a network does."""
         self._begin("rounded", x)
         if self.channel.ranks > 1:
             sum_rounded(self.channel, x, network)
@@ -123,7 +127,7 @@ class Reducer:
         return choose(Addends(len(x), self.channel.ranks, x.itemsize), full_U, link, speeds)
 
     def pays(self, words: int, share: float) -> Choice:
-        """Decide whether sending this share of a gradient, as ``coded``, is faster than sending all of it."""
+        """Decide whether sending this share of a gradient, coded, is faster than all of it."""
         if self.channel.ranks == 1:
             return Choice("dense")
         link, speeds = self.measure()
@@ -156,7 +160,7 @@ class Reducer:
         self.channel.begin(zlib.crc32(f"{what} {x.dtype} {len(x)}".encode()))
 
     def _unit(self, x: Values, method: str) -> int:
-        """Words that stand or fall together, where the method is forced: what takes fewest bytes."""
+        """Words that stand or fall together where the method is forced: the fewest bytes."""
         if method == "dense" or self.channel.ranks == 1 or len(x) <= _SMALL:
             return 1
         self._begin(f"look for {method}", x)

@@ -17,10 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 from laconic.adapt.settings import effective_exchange
 from laconic.codecs import Bounded, Cast, Lossless
 from laconic.data import Schema
-from laconic.integrations.ddp import Compressor, Method, register_ddp
+from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import sum_gradients
 from laconic.reduce import LargeFirst, Levels, Rounded
+from laconic.reduce.gradient_method import GradientMethod
 from laconic.reduce.network import InNetwork
 from laconic.train.settings import ModelSettings, RunSettings
 
@@ -83,11 +84,11 @@ def compress_gradients(replica: DistributedDataParallel, settings: RunSettings) 
     )
 
 
-def _method(settings: RunSettings) -> Method:
+def _method(settings: RunSettings) -> GradientMethod:
     """Return what ``dense.send`` calls for."""
     dense = settings.dense
     rounded = Bounded(dense.bound, relative_to="rms")
-    simple: dict[str, Method] = {
+    simple: dict[str, GradientMethod] = {
         "lossless": Lossless(),
         "bf16": Cast("bf16"),
         "levels": Levels(),

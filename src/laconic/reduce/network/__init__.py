@@ -1,4 +1,4 @@
-"""In-network aggregation: workers send integers once, the network adds them up and sends back the sum.
+"""In-network aggregation: workers send integers once, the network adds and sends back the sum.
 
 ====================== ==================================================================
 file                   what it holds
@@ -7,7 +7,7 @@ client                 ``InNetwork``: one worker's end
 server                 the aggregator in user space
 xdp                    the aggregator in the kernel, on the ports of a switch
 aggregator             what both have in common: jobs come and go, counters
-address, job           ``host:port``; 64-bit names of jobs
+job                    ``host:port``; 64-bit names of jobs
 packet.h switch.bpf.c  the packet, for every language; the program for the kernel
 ====================== ==================================================================
 

@@ -1,4 +1,4 @@
-"""What an aggregator is, in the kernel or in user space: jobs are told to it, the rest it does by itself."""
+"""What every aggregator does, in the kernel or in user space: it knows jobs and adds for them."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
         network.add(values)      # int32: the sum over all workers, in place
         network.unite(words)     # uint32: the bitwise OR
 
-All workers call the same operations on arrays of the same length, in the same order. Packets are sent and
-received by ``csrc/network/packets.cpp``.
+All workers call the same operations on arrays of the same length, in the same order. Packets are
+sent and received by ``csrc/network/packets.cpp``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,24 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 
 class InNetwork:
-    """One worker's end; after an error other than an overflow it is of no more use."""
+    """A network that adds: one worker's end of an aggregator, which sums what all workers send.
+
+    After an error other than an overflow it is of no more use. ``address`` is the aggregator's
+    ``host`` or ``host:port``, ``job`` a number of 64 bits that all workers share, ``worker`` this
+    one's number out of ``workers``. ``timeout_s`` is how long an operation waits for the others.
+
+    >>> import numpy as np
+    >>> from laconic.reduce.network import UserAggregator
+    >>> with UserAggregator("127.0.0.1:29479") as aggregator:
+    ...     aggregator.register(job=7, workers=1)
+    ...     with laconic.InNetwork("127.0.0.1:29479", job=7, worker=0, workers=1) as network:
+    ...         values = np.array([1, -2, 3], np.int32)
+    ...         network.add(values)  # the sum over all workers, in place
+    >>> values.tolist()
+    [1, -2, 3]
+
+    ``laconic.register_ddp(model, network)`` lets it sum a model's gradients.
+    """
 
     def __init__(self, address: str, *, job: int, worker: int, workers: int, timeout_s: float = 20.0) -> None:
         self._address = Address.parse(address)
@@ -86,7 +103,10 @@ class InNetwork:
         self.close()
 
     def add(self, values: NDArray[np.int32]) -> None:
-        """Replace the values by their sum over all workers; CommError where one does not fit in int32."""
+        """Replace the values by their sum over all workers.
+
+        ``CommError`` where a sum does not fit in int32.
+        """
         self._reduce(self._worker.add, _checked(values, np.dtype(np.int32)))
 
     def unite(self, words: NDArray[np.uint32]) -> None:
@@ -156,7 +176,7 @@ class InNetwork:
         return int(self._worker.repeated)
 
     def close(self) -> None:
-        """Leave; a second call does nothing. Others are not waited for: they need nothing more of us."""
+        """Leave without waiting for others; a second call does nothing."""
         self._broken = "closed"
         self._socket.close()
 

@@ -1,6 +1,7 @@
-"""Where an aggregator listens, and names and sizes of jobs: a random number of 64 bits that only workers know, and how many they are.
+"""Where an aggregator listens, and names and sizes of jobs.
 
-Whoever knows the name can take part, and nobody can guess it; packets are not encrypted.
+A job's name is a random number of 64 bits that only its workers know. Whoever knows it can take
+part, and nobody can guess it; packets are not encrypted.
 """
 
 from __future__ import annotations

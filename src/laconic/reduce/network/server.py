@@ -1,4 +1,4 @@
-"""The aggregator in user space: a thread that answers datagrams in C++ (``csrc/network/aggregator.cpp``)."""
+"""The aggregator in user space: a thread that answers datagrams in C++."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUFFER_BYTES = 4 << 20
 
 
 class UserAggregator:
-    """Listens on an address of this machine; port 0 of ``Address`` is not known, so tests find a free one."""
+    """An aggregator that listens on an address of this machine; port 0 is refused."""
 
     def __init__(self, address: str) -> None:
         self.address = Address.parse(address)

@@ -1,7 +1,7 @@
-"""The aggregator in the kernel: eBPF programs on the ports of a switch, or on the only card of a machine.
+"""The aggregator in the kernel: eBPF programs on the ports of a switch or on a machine's card.
 
-Packets are added where they arrive and never reach user space; this process only holds the programs and tells
-them of jobs. Needs root outside of any user namespace, libbpf, and clang or zig.
+Packets are added where they arrive and never reach user space; this process only holds the programs
+and tells them of jobs. It needs root outside of any user namespace, libbpf, and clang or zig.
 """
 
 from __future__ import annotations

@@ -5,10 +5,13 @@
     two ranks     each sends all it has, coded                                 bytes b
     more          segments to their owners, coded; their sums to all, coded    bytes 2 (N - 1) / N b
 
-``Lossless`` blocks make the sum that ``sum_dense`` makes, bit for bit. ``Levels`` make every entry as precise as any
-other, which optimizers with a divisor for each entry need. Bounded codecs round without bias, with a seed that is another
-for every step and rank, so nothing needs to be remembered: errors average out as the noise of batches does. All ranks sum
-decoded values in rank order, their own included, and so stay equal to the bit. Shape legend: ``N`` ranks, ``P`` pieces of layers.
+``Lossless`` blocks make the sum that ``sum_dense`` makes, bit for bit. ``Levels`` make every entry
+as precise as any other, which optimizers with a divisor for each entry need. Bounded codecs round
+without bias, with another seed for every step and rank, so nothing needs to be remembered: errors
+average out as the noise of batches does. All ranks sum decoded values in rank order, their own
+included, and so stay equal to the bit.
+
+Shape legend: ``N`` ranks, ``P`` pieces of layers, ``S`` values of a segment.
 """
 
 from __future__ import annotations
@@ -23,8 +26,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded, BoundedRows, Lossless
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.exchange.transport import Message, bounds_of, even_bounds
-from laconic.reduce.channel import Channel
+from laconic.exchange.transport import Channel, Message, bounds_of, even_bounds
 
 __all__ = ["Levels", "decode_pieces", "encode_pieces", "sum_coded"]
 
@@ -35,9 +37,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Floats of two bits behind the leading one, entropy-coded: every value within a ninth of itself, about 6 bits each.
+    """Gradients travel as floats of two bits behind the leading one, entropy-coded.
 
-    Values that are 25 octaves smaller than their layer's largest become 0; a layer that is not finite becomes NaN.
+    Every value arrives within a ninth of itself, in about 6 bits. Values that are 25 octaves
+    smaller than their layer's largest become 0; a layer that is not finite becomes NaN.
+
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    >>> compressor = laconic.register_ddp(model, laconic.Levels())
+    >>> compressor.close()
     """
 
 
@@ -127,7 +134,7 @@ def _announce(channel: Channel, sizes_P: Ints, bases_P: Ints, message: Message) 
 
 
 def _sum_of_two(channel: Channel, x: Floats, counts_P: Ints, codec: BlockCodec | Levels) -> None:
-    """Add what the other rank decodes of this one's values to what this one decodes of the other's."""
+    """Add what both ranks decode: the other's values of this rank, and this rank's of the other."""
     message, sizes_P, bases_P = encode_pieces(channel, codec, x, counts_P)
     sizes_NP, bases_NP = _announce(
         channel, sizes_P, bases_P, Message.same(message, channel.ranks, but=channel.rank)

@@ -4,8 +4,9 @@
 
     segment r of every rank --> rank r: 0 + x0 + x1 + ... --> all
 
-It sends what a ring does, ``2 (N - 1) / N`` of the tensor. Unlike gloo's, where the order depends on a
-value's place, the result is the same bits whatever the tensor was cut into, and what all other methods return.
+It sends what a ring does, ``2 (N - 1) / N`` of the tensor. In gloo's ring the order of addition
+depends on a value's place. Here the result is the same bits whatever the tensor was cut into, and
+all other exact ways return them too.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.exchange.transport import Message, even_bounds
-from laconic.reduce.channel import Channel
+from laconic.exchange.transport import Channel, Message, even_bounds
 
 __all__ = ["Exact", "sum_dense", "unite_dense"]
 
@@ -26,7 +26,15 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Gradients travel as they are, but for those that are zero where leaving them out is faster."""
+    """Gradients travel as they are; zeros are left out where that is faster.
+
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    >>> compressor = laconic.register_ddp(model, laconic.Exact())
+    >>> model(torch.ones(4, 8)).sum().backward()
+    >>> model.module.bias.grad
+    tensor([4.])
+    >>> compressor.close()
+    """
 
 
 def sum_dense(channel: Channel, x: Values) -> None:
@@ -35,7 +43,7 @@ def sum_dense(channel: Channel, x: Values) -> None:
 
 
 def unite_dense(channel: Channel, words: Values) -> None:
-    """Bitwise or over all ranks, in place."""
+    """Replace words by their bitwise or over all ranks."""
     _reduce(channel, words, np.bitwise_or)
 
 

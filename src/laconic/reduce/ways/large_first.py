@@ -1,4 +1,4 @@
-"""Dynamic communication thresholding (DCT): send the large entries of every layer; the rest waits in memory.
+"""Dynamic communication thresholding (DCT): large entries of a layer are sent, the rest waits.
 
 After the KDD'21 method for data parallelism::
 
@@ -6,17 +6,20 @@ After the KDD'21 method for data parallelism::
     send entries of at least the layer's threshold; they leave memory
     gradient = sum of what all ranks sent, in rank order
 
-Different here: values travel within a bound, what that bound cost returns to memory, and places are coded near
-their entropy. A threshold is a quantile of ``|memory + gradient|``; between two looks memory fills up and more and
-more entries pass, so besides every ``refresh`` steps there is a look when the share that is sent has drifted.
+Different here: values travel within a bound, what that bound cost returns to memory, and places are
+coded near their entropy. A threshold is a quantile of ``|memory + gradient|``. Between two looks
+memory fills up and more and more entries pass, so besides every ``refresh`` steps there is a look
+when the share that is sent has drifted. Shape legend: ``N`` ranks, ``L`` layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
@@ -24,11 +27,10 @@ from laconic.codecs import Bounded
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
-from laconic.exchange.transport import bounds_of
-from laconic.reduce.channel import Channel
+from laconic.exchange.transport import Channel, bounds_of
 from laconic.reduce.ways.coded import decode_pieces, encode_pieces
 
-__all__ = ["LargeFirst", "LayerMemory", "sum_large"]
+__all__ = ["HeldBack", "LargeFirst", "LayerMemory", "sum_large"]
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -39,7 +41,21 @@ _TINY, _HUGE = (
 
 @dataclass(frozen=True, slots=True)
 class LargeFirst:
-    """Which entries are large, and how they travel."""
+    """The largest entries of every layer are sent; the rest waits for the next gradient.
+
+    Meant for SGD: optimizers that divide by the size of gradients take shorter steps for sums that
+    waited.
+
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    >>> how = laconic.LargeFirst(0.25, least=2, values=None)  # values in float32
+    >>> compressor = laconic.register_ddp(model, how, bypass=False)
+    >>> model(torch.arange(8.0)).sum().backward()
+    >>> model.module.weight.grad  # the two largest of eight
+    tensor([[0., 0., 0., 0., 0., 0., 6., 7.]])
+    >>> compressor.state_dict()["memory"]["weight"]
+    tensor([0., 1., 2., 3., 4., 5., 0., 0.])
+    >>> compressor.close()
+    """
 
     keep: float = 0.01
     """Share of entries to send, of every layer."""
@@ -47,13 +63,15 @@ class LargeFirst:
     _: KW_ONLY
 
     least: int = 256
-    """Entries to send of a small layer, if it has so many: biases and last layers matter more than their size."""
+    """Entries to send of a small layer, or all it has: biases and last layers matter more than
+    their size."""
 
     refresh: int = 1000
     """Steps after which thresholds are looked for again, at the latest."""
 
     drift: float | None = 1.5
-    """Look again when this many times more, or fewer, entries than ``keep`` are sent; None: never before."""
+    """Look again when this many times more, or fewer, entries than ``keep`` are sent; None: never
+    before ``refresh`` steps."""
 
     sample: int | None = 1 << 16
     """Most entries of a layer to look at; None: all."""
@@ -75,7 +93,7 @@ class LargeFirst:
             raise ConfigError(f"large_first.sample: expected at least 1 entry, or None, got {self.sample!r}")
 
     def kept(self, words: int) -> int:
-        """Entries to send out of so many."""
+        """Return the number of entries to send of a layer of ``words``."""
         return min(max(round(self.keep * words), self.least), words)
 
 
@@ -110,8 +128,76 @@ class LayerMemory:
             self.ages[(counts_L > how.drift * wanted_L) | (counts_L * how.drift < wanted_L)] = 0
 
 
+class HeldBack:
+    """What one rank's parameters have not sent yet, by name, and their thresholds.
+
+    DDP makes other buckets after the first step; memory moves with its parameter.
+    """
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self._rank, self._ranks = rank, ranks
+        self._memory: dict[str, NDArray[Any]] = {}
+        self._thresholds: dict[str, tuple[float, int]] = {}
+        self._parts: list[LayerMemory] = []  # of the buckets that there are now
+
+    def lay_out(self, layers: Sequence[tuple[str, int]]) -> LayerMemory:
+        """Bring together what parameters of these names and sizes hold back.
+
+        It is one array, which they use from now on.
+        """
+        self._thresholds = self._current_thresholds()
+        memory = LayerMemory([size for _, size in layers], [name for name, _ in layers])
+        for layer, name in enumerate(memory.names):
+            place = memory.values[memory.bounds[layer] : memory.bounds[layer + 1]]
+            if name in self._memory:
+                place[:] = self._memory[name].reshape(-1)
+            self._memory[name] = place
+            memory.thresholds[layer], memory.ages[layer] = self._thresholds.get(name, (0.0, 0))
+        self._parts = [part for part in self._parts if not set(part.names) & set(memory.names)]
+        self._parts += [memory] if layers else []
+        return memory
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy, and whose it is."""
+        return {
+            "rank": self._rank,
+            "ranks": self._ranks,
+            "memory": {name: torch.from_numpy(values.copy()) for name, values in self._memory.items()},
+            "thresholds": self._current_thresholds(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], known: Collection[str]) -> None:
+        """Take back what the same rank of as many saved.
+
+        A state from before ranks were in it is anybody's.
+        """
+        mine = (self._rank, self._ranks)
+        saved = (state.get("rank", self._rank), state.get("ranks", self._ranks))
+        if state["memory"] and saved != mine:
+            raise ConfigError(
+                f"register_ddp: expected what rank {mine[0]} of {mine[1]} held back, got that of rank {saved[0]} of "
+                f"{saved[1]}; save compressor.state_dict() on every rank, in a file of its own, and load it there"
+            )
+        for name, values in state["memory"].items():
+            if name not in known:
+                raise ConfigError(f"register_ddp: the saved memory is of {name!r}, which this model has not")
+            self._memory[name] = values.numpy().copy()
+        self._thresholds = dict(state["thresholds"])
+        self._parts.clear()
+
+    def _current_thresholds(self) -> dict[str, tuple[float, int]]:
+        found = dict(self._thresholds)
+        for part in self._parts:
+            now = zip(part.thresholds.tolist(), part.ages.tolist(), strict=True)
+            found.update(zip(part.names, now, strict=True))
+        return found
+
+
 def sum_large(channel: Channel, gradient: Floats, memory: LayerMemory, how: LargeFirst) -> int:
-    """Replace the gradient by the sum of what ranks send of theirs; returns how many entries this one sent."""
+    """Replace the gradient by the sum of what ranks send of theirs.
+
+    Returns the number of entries that this rank sent.
+    """
     active = kernels.active()
     memory.look(gradient, how)
     index = channel.buffer("index", active.sparse_index_room(len(gradient), 1), np.uint8)

@@ -1,9 +1,10 @@
-"""Sums of sparse integers by sketches: cells add as integers, indices by bitwise or, and everyone peels the sum.
+"""Sums of sparse integers by sketches: cells add, indices unite, and everyone peels the sum.
 
-Between hosts alone the other ways send less; this one adds up inside the network, where a switch knows no index.
-A sketch is sized for the union that a sample promises. If the sum does not peel, the next attempt is sized for what
-cannot be exceeded, with other hashes; after that the sum is made by owners. Whatever happens, it is the exact sum:
-all ranks decode the same bytes, so they decide alike.
+Between hosts alone the other ways send less; this one adds up inside the network, where a switch
+knows no index. A sketch is sized for the union that a sample promises. If the sum does not peel,
+the next attempt is sized for what cannot be exceeded, with other hashes; after that the sum is made
+by owners. Whatever happens, it is the exact sum: all ranks decode the same bytes, so they decide
+alike.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from numpy.typing import NDArray
 
 from laconic.codecs import Sketch
 from laconic.errors import ConfigError, PeelingError
-from laconic.reduce.channel import Channel
-from laconic.reduce.sample import sample_fullness
+from laconic.exchange.transport import Channel
 from laconic.reduce.ways.dense import sum_dense, unite_dense
-from laconic.reduce.ways.sparse import sum_by_owners
+from laconic.reduce.ways.sparse import sample_fullness, sum_by_owners
 
 __all__ = ["sum_sketched", "to_codes"]
 
@@ -54,7 +54,10 @@ def sum_sketched(channel: Channel, x: NDArray[Any]) -> int:
 
 
 def to_codes(channel: Channel, x: NDArray[Any], step: float) -> NDArray[np.int32]:
-    """Round floats to multiples of a step that all ranks share; ``ConfigError`` on all where that cannot be."""
+    """Round floats to multiples of a step that all ranks share.
+
+    ``ConfigError`` on all ranks where a value of one does not fit.
+    """
     with np.errstate(all="ignore"):
         codes: NDArray[Any] = np.multiply(x, x.dtype.type(1 / step))
         np.rint(codes, out=codes)

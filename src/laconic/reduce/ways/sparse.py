@@ -1,18 +1,23 @@
-"""Sums of tensors that are mostly zero: two ways, one result.
+"""Sums of tensors that are mostly zero: two ways, one result, and a look at how full tensors are.
 
-========  ===============================================  =======================================  ======
-method    what travels                                     bytes sent, of r there and u in the union rounds
-========  ===============================================  =======================================  ======
-gather    what each rank has, to everyone                  (N - 1) r                                2
-owners    segments to their owners, their sums to all      (N - 1) / N (r + u)                      4
-========  ===============================================  =======================================  ======
+======  =============================================  ===================  ======
+method  what travels                                   bytes sent           rounds
+======  =============================================  ===================  ======
+gather  what each rank has, to everyone                (N - 1) r            2
+owners  segments to their owners, their sums to all    (N - 1) / N (r + u)  4
+======  =============================================  ===================  ======
 
-``gather`` is best for two ranks, and where ranks have different places; ``owners`` for many ranks with places in
-common. Each round of data is announced by a round of sizes.
+``r`` bytes are there on each rank, ``u`` in the union of all. ``gather`` is best for two ranks, and
+where ranks have different places; ``owners`` for many ranks with places in common. Each round of
+data is announced by a round of sizes.
+
+A look takes a few places, the same on every rank, and each rank tells which of them it has. So all
+know how full each tensor and the union are, in words and in runs of words, and decide alike.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,15 +25,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.exchange.transport import Message, bounds_of, even_bounds
-from laconic.reduce.channel import Channel
+from laconic.exchange.transport import Channel, Message, bounds_of, even_bounds
 
-__all__ = ["sum_by_owners", "sum_gathered"]
+__all__ = ["UNITS", "Fullness", "sample_fullness", "sum_by_owners", "sum_gathered"]
+
+UNITS = (1, 16, 64)
+"""Neighboring words that may be there together; the sample tells which fits."""
+_RUN, _RUNS = 64, 256  # words of one look, and looks
 
 _PIECE, _PIECES = 1 << 20, 2  # words that are worth a round of messages; more pieces cost more than they hide
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Values = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fullness:
+    """Shares of units that are there, one number for every unit in ``UNITS``."""
+
+    ranks: tuple[float, ...]
+    """Share that one rank has, on average."""
+    union: tuple[float, ...]
+    """Share that any rank has."""
+
+
+def sample_fullness(channel: Channel, x: NDArray[Any]) -> Fullness:
+    """Look, and tell the others; one round of messages of 2 kB."""
+    there = np.zeros(_RUN * _RUNS, bool)
+    if len(x) <= len(there):
+        there[: len(x)] = x != 0
+        words = len(x)
+    else:
+        starts = np.arange(_RUNS) * ((len(x) - _RUN) // (_RUNS - 1)) // _RUN * _RUN
+        there[:] = (x[(starts[:, None] + np.arange(_RUN)).reshape(-1)]) != 0
+        words = len(there)
+    bits = np.packbits(there)
+    sizes_N = np.full(channel.ranks, len(bits))
+    heard = channel.buffer("sample", int(sizes_N.sum()), np.uint8)
+    channel.announce_to_all(messages=[channel.to_all(bits)])
+    channel.receive(heard, sizes_N)
+    all_NW = np.unpackbits(heard.reshape(channel.ranks, -1), axis=1)[:, :words].astype(bool)
+    return Fullness(
+        tuple(float(np.mean([_share(one_W, unit) for one_W in all_NW])) for unit in UNITS),
+        tuple(_share(np.logical_or.reduce(all_NW), unit) for unit in UNITS),
+    )
 
 
 def sum_gathered(channel: Channel, x: Values, unit: int) -> None:
@@ -107,3 +147,8 @@ def _room_for(channel: Channel, coming_N2: Ints, dtype: Any, piece: int = 0) -> 
     index_bytes, words = coming_N2.sum(0).tolist()
     heard = channel.buffer(f"heard index {piece}", index_bytes, np.uint8)
     return heard, channel.buffer(f"heard values {piece}", words, dtype)
+
+
+def _share(there_W: NDArray[np.bool_], unit: int) -> float:
+    units = np.logical_or.reduceat(there_W, np.arange(0, len(there_W), unit)) if len(there_W) else there_W
+    return float(units.mean()) if len(units) else 0.0
