@@ -9,7 +9,7 @@ bound of its class in the paper. Nothing but the encoder differs between the fir
 
 All are ratios to the same float32 bytes, those of pooled rows. Ids and messages of sizes are not in them.
 
-Shape legend: ``M`` pairs of ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
+Shape legend: ``M`` other ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from laconic.adapt.tune.run import RehearsedRun
 from laconic.codecs import BlockCodec, BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import Samples, Source
 from laconic.exchange.coder import Coder
-from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
+from laconic.exchange.sent_rows import Blocks, KeptBlocks
+from laconic.nn import LocalEmbeddings
+from laconic.train.trainer import Trainer
 
 _SAMPLES = (256, 2048)  # of a rank: what is trained with, and what ``benchmarks train`` counts bytes with
 _BATCHES = 4
@@ -79,25 +81,24 @@ def compare_encoders(name: str, run: RehearsedRun, source: Source) -> list[Encod
 
 
 def _compare(name: str, run: RehearsedRun, batches: Sequence[Samples], samples: int) -> list[EncoderRow]:
-    by_rows = run.subject.rehearsal
-    tables = by_rows.whole.tables
+    tables = run.subject.tables
     bounds = [paper_bound(table.rows) for table in tables]
-    whole = _pooled(by_rows)
-    pooled = [whole.route(batch.lookups, coded=False, ledger=None) for batch in batches]
-    routed = [by_rows.route(batch.lookups, coded=False, ledger=None) for batch in batches]
+    pooled, distinct = _pooled(run, batches), _distinct(run, batches)
 
     def sent(make: Callable[[float], BlockCodec]) -> _Encoded:
-        return _encode(whole, pooled, [make(bound) for bound in bounds])
+        return _encode(pooled, [make(bound) for bound in bounds])
 
     ours = [BoundedRows(bound, relative_to="range") for bound in bounds]
     hybrid = sent(lambda bound: Hybrid(bound, relative_to="range"))
-    plain_T = sum(batch.travels_NNT.sum(axis=(0, 1)) for batch in pooled) * whole.dim * 4
+    plain_T = np.sum(
+        [blocks.counts_MP.sum(axis=0) * blocks.rows_RD.shape[1] * 4 for blocks in pooled], axis=0
+    )
     figures = {
         "vector_lz": sent(lambda bound: VectorLz(bound, relative_to="range")),
         "huffman": sent(lambda bound: Huffman(bound, relative_to="range")),
         "hybrid": hybrid,
-        "bounded_rows": _encode(whole, pooled, ours),
-        "distinct": _encode(by_rows, routed, ours),
+        "bounded_rows": _encode(pooled, ours),
+        "distinct": _encode(distinct, ours),
     }
 
     def row(which: slice, table: str | None, bound: float | None) -> EncoderRow:
@@ -117,22 +118,41 @@ def _compare(name: str, run: RehearsedRun, batches: Sequence[Samples], samples: 
     return [*each, row(slice(None), None, None)]
 
 
-def _pooled(by_rows: Rehearsal) -> Rehearsal:
-    """Return an exchange of the same rows whose tables are whole on one rank and pooled there."""
-    tables = (replace(table, sharding="table", send="pooled") for table in by_rows.layout.tables)
-    whole = Rehearsal(tuple(tables), by_rows.layout.ranks, by_rows.dim, by_rows.optimizer)
-    whole.weight_RD = by_rows.weight_RD
-    return whole
+def _distinct(run: RehearsedRun, batches: Sequence[Samples]) -> list[Blocks]:
+    """Return what ranks send for these batches as the run places its tables."""
+    kept = KeptBlocks()
+    with run.under(run.exact), run.subject.observe(kept):
+        for samples in batches:
+            run.subject.embed(samples)
+    return kept.of("forward")
 
 
-def _encode(exchange: Rehearsal, batches: Sequence[RehearsedBatch], codecs: Sequence[BlockCodec]) -> _Encoded:
+def _pooled(run: RehearsedRun, batches: Sequence[Samples]) -> list[Blocks]:
+    """Return what they send if the same tables are whole on one rank and pooled there."""
+    assert isinstance(run.subject, Trainer), "rows are copied from the trainer's"
+    kept, shards = KeptBlocks(), run.subject.embeddings.shards()
+    tables = [replace(table, sharding="table", send="pooled") for table in run.subject.tables]
+    embeddings = LocalEmbeddings(tables, shards[0].weight_RD.shape[1], run.ranks)
+    for target in embeddings.shards():
+        for table in tables:
+            _, whole_RD, _ = target.view(table.name)
+            for source in shards if len(whole_RD) else ():
+                ids, rows_RD, _ = source.view(table.name)
+                whole_RD[ids.start : ids.stop : ids.step] = rows_RD
+    embeddings.observe(kept)
+    with torch.no_grad():
+        for samples in batches:
+            embeddings(samples.lookups)
+    embeddings.close()
+    return kept.of("forward")
+
+
+def _encode(sent: Sequence[Blocks], codecs: Sequence[BlockCodec]) -> _Encoded:
     """Encode the rows that travel, block by block."""
-    coder = Coder(codecs, exchange.dim, torch.float32)
+    coder = Coder(codecs, sent[0].rows_RD.shape[1], torch.float32)
     bytes_T, lz_T, huffman_T = (np.zeros(len(codecs), np.int64) for _ in range(3))
-    for batch in batches:
-        rows_RD = exchange.weight_RD[torch.from_numpy(batch.rows_R[: batch.travelling])]
-        counts_MT = batch.travels_NNT.reshape(-1, len(codecs))
-        payload, sizes_MT = coder.encode(rows_RD.numpy(), counts_MT, 0)
+    for blocks in sent:
+        payload, sizes_MT = coder.encode(blocks.rows_RD, blocks.counts_MP, 0)
         bytes_T += sizes_MT.sum(axis=0)
         forms_MT = np.zeros_like(sizes_MT)
         begins_MT = (np.cumsum(sizes_MT) - sizes_MT.ravel()).reshape(sizes_MT.shape)

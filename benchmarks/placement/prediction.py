@@ -34,7 +34,7 @@ from laconic.cost.topology import Cluster
 from laconic.cost.workload import Workload
 from laconic.exchange import SGD, Table
 from laconic.exchange.ledger import Ledger
-from laconic.nn import RehearsedEmbeddings
+from laconic.nn import LocalEmbeddings
 from laconic.plan.access.access import hottest_ids
 from laconic.plan.simulate import Fabric, Methods, ModelLoad, step_cost
 from laconic.plan.solve.baselines import row_wise, threshold
@@ -134,14 +134,14 @@ def _rehearse(case: Case, problem: Problem, choices: Sequence[Place], steps: int
         for load, choice in placed
         if choice.hot
     }
-    rehearsed = RehearsedEmbeddings(
-        tables, case.model.dim, problem.ranks, optimizer=SGD(0.0), hot=hot
-    ).train()
+    embeddings = LocalEmbeddings(tables, case.model.dim, problem.ranks, optimizer=SGD(0.0), hot=hot)
     taken = 0
     for lookups in case.batches(problem.ranks, steps):
-        rehearsed(lookups).sum().backward()
+        embeddings(lookups).sum().backward()
+        embeddings.finish()
         taken += 1
-    return rehearsed.ledger, taken
+    embeddings.close()
+    return embeddings.ledger, taken
 
 
 def simulate_bytes(cases: Sequence[Case], measured: Sequence[Row]) -> list[Row]:

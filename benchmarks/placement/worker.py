@@ -21,7 +21,6 @@ from laconic.adapt.settings import ExchangeSettings
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, open_source
 from laconic.exchange.world import GroupWorld
-from laconic.nn import ShardedEmbeddings
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings
@@ -133,12 +132,13 @@ def pretrained(data: DataSettings, batch: int, model: ModelSettings) -> Trainer:
 def copy_state(source: Trainer, target: Trainer) -> None:
     """Give one the weights and rows of another that has whole tables; state of optimizers is left out."""
     target.model.load_state_dict(source.model.state_dict())
-    for table in source.embeddings.layout.tables:
-        _, whole_RD, _ = source.embeddings.table_shard(table.name)
-        ids, rows_RD, _ = target.embeddings.table_shard(table.name)
-        rows_RD.copy_(whole_RD[ids.start : ids.stop : ids.step])
-        if isinstance(target.embeddings, ShardedEmbeddings):
-            hot_ids, copies_RD, _ = target.embeddings.hot_rows(table.name)
+    (whole,) = source.embeddings.shards()
+    for shards in target.embeddings.shards():
+        for table in source.embeddings.layout.tables:
+            _, whole_RD, _ = whole.view(table.name)
+            ids, rows_RD, _ = shards.view(table.name)
+            rows_RD.copy_(whole_RD[ids.start : ids.stop : ids.step])
+            hot_ids, copies_RD, _ = shards.hot_rows(table.name)
             copies_RD.copy_(whole_RD[hot_ids])
 
 

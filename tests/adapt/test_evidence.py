@@ -132,7 +132,7 @@ def test_a_watch_sees_wide_bounds_err_more():
         settings = settings_of(f"exchange.gradient_bound={bound}")
         trainer = trainer_of(settings, rehearsed=3)
         watch = UpdateError(4)
-        trainer.embeddings.watch_updates(watch)
+        trainer.embeddings.observe(watch)
         trainer.step(batches_of(settings, 1)[0])
         errors.append(watch.sums_4T[3].sum())
     assert 0 < errors[0] < errors[1]

@@ -15,6 +15,7 @@ from benchmarks.adaptation.benchmark import AdaptationResult, PolicyRow, render
 from benchmarks.adaptation.encoders import _BATCHES, _SAMPLES, compare_encoders
 from benchmarks.adaptation.policies import MODEL, RANKS, settings_for
 from benchmarks.training.worker import paper_bound
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows, Huffman, Hybrid, VectorLz
 from laconic.data import SyntheticSettings, open_source
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
@@ -39,9 +40,11 @@ def stage(source):
 
 @pytest.fixture(scope="module")
 def rows(stage, source):
-    before = stage.subject.rehearsal.weight_RD.clone()
+    ranks = stage.subject.embeddings.shards()
+    before = [shards.weight_RD.clone() for shards in ranks]
     found = compare_encoders("generated", stage, source)
-    assert torch.equal(stage.subject.rehearsal.weight_RD, before)  # nothing was rounded where it is kept
+    for shards, expected in zip(ranks, before, strict=True):
+        assert torch.equal(shards.weight_RD, expected)  # nothing was rounded where it is kept
     return found
 
 
@@ -78,14 +81,14 @@ def test_pooled_ratios_are_those_of_blocks_made_by_hand(rows, stage, source, fig
 
 
 def test_distinct_rows_are_those_of_an_exchange(rows, stage, source):
-    exchange, ledger = stage.subject.rehearsal, stage.subject.new_ledger()
+    ledger = stage.subject.new_ledger()
     codecs = [BoundedRows(paper_bound(rows), relative_to="range") for rows in ROWS]
     plan = ExchangePlan(tuple(TableCodecs(forward=codec) for codec in codecs))
     samples = 0
-    for step, batch in enumerate(batches(source, _SAMPLES[0])):
-        routed = exchange.route(batch.lookups, coded=True, ledger=None)
-        exchange.forward(routed, plan, step, ledger)
-        samples += len(batch)
+    with stage.subject.under(FixedPolicy(plan), ledger):
+        for batch in batches(source, _SAMPLES[0]):
+            stage.subject.embed(batch)
+            samples += len(batch)
     plain = samples * (RANKS - 1) / RANKS * MODEL.dim * 4
     found = [row.distinct for row in rows[: len(ROWS)]]
     assert found == pytest.approx((plain / ledger.accounts["forward"].after_T).tolist())

@@ -12,7 +12,7 @@ from laconic.exchange import Table
 from laconic.exchange.errors_seen import UpdateError, cosine_T, relative_error_T
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
-from laconic.nn import RehearsedEmbeddings
+from laconic.nn import LocalEmbeddings
 
 TABLE_R = np.array([0, 2, 0, 2, 2])
 
@@ -24,7 +24,7 @@ def rows(seed):
 def test_errors_and_cosines_are_those_of_each_tables_rows():
     exact, applied = rows(0), rows(1)
     error = UpdateError(4)
-    error.add(TABLE_R, exact, applied)
+    error.add_rows(TABLE_R, exact, applied)
     for t in (0, 2):
         one, other = (values[t == TABLE_R].astype(np.float64).ravel() for values in (exact, applied))
         assert relative_error_T(error.sums_4T)[t] == pytest.approx(
@@ -36,15 +36,15 @@ def test_errors_and_cosines_are_those_of_each_tables_rows():
 
 def test_tables_that_nobody_looked_up_have_no_error():
     error = UpdateError(4)
-    error.add(TABLE_R, rows(0), rows(1))
+    error.add_rows(TABLE_R, rows(0), rows(1))
     assert relative_error_T(error.sums_4T)[[1, 3]].tolist() == [0, 0]
     assert cosine_T(error.sums_4T)[[1, 3]].tolist() == [1, 1]
 
 
 def test_what_is_applied_as_it_is_has_no_error_and_what_is_not_applied_all_of_it():
     same, lost = UpdateError(3), UpdateError(3)
-    same.add(TABLE_R, rows(0), rows(0))
-    lost.add(TABLE_R, rows(0), np.zeros_like(rows(0)))
+    same.add_rows(TABLE_R, rows(0), rows(0))
+    lost.add_rows(TABLE_R, rows(0), np.zeros_like(rows(0)))
     assert relative_error_T(same.sums_4T).tolist() == [0, 0, 0]
     assert cosine_T(same.sums_4T) == pytest.approx(1, rel=1e-15)
     assert relative_error_T(lost.sums_4T).tolist() == [1, 0, 1]
@@ -54,32 +54,33 @@ def test_what_is_applied_as_it_is_has_no_error_and_what_is_not_applied_all_of_it
 def test_sums_of_ranks_and_steps_add_up():
     whole, first, second = UpdateError(3), UpdateError(3), UpdateError(3)
     for seed, part in ((0, first), (2, second), (4, second)):
-        whole.add(TABLE_R, rows(seed), rows(seed + 1))
-        part.add(TABLE_R, rows(seed), rows(seed + 1))
+        whole.add_rows(TABLE_R, rows(seed), rows(seed + 1))
+        part.add_rows(TABLE_R, rows(seed), rows(seed + 1))
     assert first.sums_4T + second.sums_4T == pytest.approx(whole.sums_4T, rel=1e-14)
 
 
 def test_no_rows_are_no_error():
     error = UpdateError(2)
-    error.add(np.empty(0, np.int64), np.empty((0, 3), np.float32), np.empty((0, 3), np.float32))
+    error.add_rows(np.empty(0, np.int64), np.empty((0, 3), np.float32), np.empty((0, 3), np.float32))
     assert not error.sums_4T.any()
 
 
 def watched(bound):
-    """Errors of gradients that a rehearsal of three ranks sends."""
+    """Errors of gradients that three ranks send."""
     backward = BoundedRows(bound, relative_to="rms", rounding="unbiased")
     codecs = (TableCodecs(None, backward), TableCodecs(), TableCodecs(None, backward))
     tables = [Table(name=name, rows=50, sharding="row") for name in "abc"]
-    embeddings = RehearsedEmbeddings(tables, 8, 3, policy=FixedPolicy(ExchangePlan(codecs)))
+    embeddings = LocalEmbeddings(tables, 8, 3, policy=FixedPolicy(ExchangePlan(codecs)))
     ids = torch.randint(0, 50, (3, 90), generator=torch.Generator().manual_seed(0))
     lookups = Lookups.single(ids)
     error = UpdateError(3)
-    embeddings.watch_updates(error)
+    embeddings.observe(error)
     target = torch.randn(90, 3, 8, generator=torch.Generator().manual_seed(1))
     (embeddings(lookups) * target).sum().backward()
-    embeddings.watch_updates(None)
+    embeddings.observe(None)  # waits for the update
     seen = error.sums_4T.copy()
     embeddings(lookups).sum().backward()
+    embeddings.finish()
     assert (error.sums_4T == seen).all()  # nobody watches any more
     return relative_error_T(seen), cosine_T(seen)
 

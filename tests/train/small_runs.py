@@ -79,9 +79,7 @@ def state_of(trainer):
 
 def row_rate(trainer):
     """Learning rate of the next update of rows."""
-    embeddings = trainer.embeddings
-    holder = embeddings.exchange if hasattr(embeddings, "exchange") else embeddings
-    return holder.optimizer.lr
+    return trainer.embeddings.optimizer.lr
 
 
 def dense_rates(trainer):

@@ -13,10 +13,8 @@ from laconic.errors import ConfigError, PlanError
 from laconic.plan.plan_file import HotSettings, PlacementPlan, TablePlan, write_plan
 from laconic.train.checkpoint import newest_checkpoint
 from laconic.train.placement import make_placement, planned_exchange
-from laconic.train.ranks import Ranks
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
-from laconic.train.trainer import Trainer
 from tests.distributed.training import start, train, write_settings
 from tests.train.small_runs import SETTINGS, source_of
 from tests.train.test_checkpoint import assert_equal, whole_tables
@@ -104,16 +102,6 @@ def test_a_resumed_run_with_copies_that_differ_is_the_uninterrupted_one(tmp_path
     train(2, tmp_path / "b", parts, *plan, "--set", "train.steps=5")
     train(2, tmp_path / "c", parts, *plan, "--resume")
     assert_equal(newest(tmp_path / "one"), newest(tmp_path / "two"))
-
-
-def test_a_rehearsal_of_copies_that_differ_is_refused(tmp_path):
-    settings = parse(SETTINGS, RunSettings)
-    schema = source_of(settings).schema
-    placement = make_placement(settings, schema, 2, plan_of(tmp_path, hot=HOT, every=4))
-    with pytest.raises(
-        PlanError, match=r"^rehearsal: copies of hot rows that differ .* got hot.every = 4; set it to 1$"
-    ):
-        Trainer(settings, schema, Ranks(0, 1, rehearsed=2), placement=placement)
 
 
 def test_ranks_with_other_plans_all_raise(tmp_path):

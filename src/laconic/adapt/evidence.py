@@ -28,6 +28,7 @@ from laconic.codecs.batch import BlockCodec
 from laconic.cost.measure import codec_costs
 from laconic.data import Samples
 from laconic.exchange.errors_seen import UpdateError, cosine_T, relative_error_T
+from laconic.exchange.sent_rows import KeptBlocks
 
 __all__ = ["AHEAD", "Accountant", "Adaptation", "Reviewer"]
 
@@ -158,7 +159,7 @@ class Reviewer:
                 harm_T[t] += float(curvature_harm(exact_B, subject.score(samples, mixed_BTD)).sum())
             table_R = np.tile(np.arange(tables), len(samples))
             flat = (-1, exact_BTD.shape[2])
-            error.add(table_R, exact_BTD.reshape(flat).numpy(), arrived_BTD.reshape(flat).numpy())
+            error.add_rows(table_R, exact_BTD.reshape(flat).numpy(), arrived_BTD.reshape(flat).numpy())
         parts = subject.gather((torch.cat(losses).numpy(), torch.cat(harms).numpy(), harm_T, error.sums_4T))
         everyone = [np.concatenate([part[k] for part in parts]) for k in (0, 1)]
         samples_seen = max(len(everyone[0]), 1)
@@ -248,7 +249,7 @@ class Accountant:
         link = subject.probe_link()
         plan = self._policy.fully_compressed_plan(step)
         tables = len(plan.tables)
-        kept = _Kept(tables)
+        kept = KeptBlocks()
         with subject.under(self._policy.exact, self.ledger):
             rows_TRD = subject.rows_from_a_peer(samples.lookups)
             with subject.snapshot() as snapshot:
@@ -260,7 +261,7 @@ class Accountant:
         forward = codec_costs(rows_TRD, candidates, [subject.peers] * tables)
         in_use = zip(plan.tables, self._economy.choice("backward"), strict=True)
         candidates = [_candidates(table.backward, use) for table, use in in_use]
-        backward = codec_costs(kept.rows_TRD(), candidates, [subject.peers] * tables)
+        backward = codec_costs(_first_block(kept, tables), candidates, [subject.peers] * tables)
         return RankCosts(link, forward, backward)
 
 
@@ -275,22 +276,11 @@ def _candidates(codec: BlockCodec | None, in_use: str) -> tuple[BlockCodec | Non
     return exact, bounded if in_use == "cast" else None, bounded
 
 
-class _Kept:
-    """Gradients that go to the first of the other ranks."""
-
-    def __init__(self, tables: int) -> None:
-        self._tables = tables
-        self._seen: list[tuple[NDArray[np.int64], Rows]] = []
-
-    def add(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:
-        """Keep the rows of the first destination: tables ascend until the next one begins."""
-        turns = np.flatnonzero(np.diff(table_R) < 0)
-        end = int(turns[0]) + 1 if len(turns) else len(table_R)
-        self._seen.append((table_R[:end].copy(), exact_RD[:end].astype(np.float32)))
-
-    def rows_TRD(self) -> list[Rows]:
-        """Rows of every table."""
-        if not self._seen:
-            return [np.empty((0, 0), np.float32)] * self._tables
-        table_R, rows_RD = self._seen[0]
-        return [rows_RD[table_R == t] for t in range(self._tables)]
+def _first_block(kept: KeptBlocks, tables: int) -> list[Rows]:
+    """Gradients of every table that went to the first of the other ranks."""
+    if not kept.of("backward"):
+        return [np.empty((0, 0), np.float32)] * tables
+    blocks = kept.of("backward")[0]
+    end = int(blocks.counts_MP[:1].sum())
+    rows_RD, table_R = blocks.rows_RD[:end].astype(np.float32), blocks.table_R[:end]
+    return [rows_RD[table_R == t] for t in range(tables)]

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from laconic.cost.link import Link
 from laconic.data import Samples
-from laconic.exchange import Ledger
-from laconic.exchange.errors_seen import Observer
+from laconic.exchange import Ledger, Table
 from laconic.exchange.exchange_plan import Policy
-from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
+from laconic.exchange.sent_rows import Observer
 from laconic.lookups import Lookups
 
 __all__ = ["Subject", "Undo"]
@@ -35,8 +34,12 @@ class Subject(Protocol):
     """A model in training; every rank calls the same methods in the same order."""
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables, in their order."""
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """Names of the tables, in their order."""
+        """Names of the tables."""
 
     @property
     def peers(self) -> int:
@@ -54,8 +57,8 @@ class Subject(Protocol):
     def snapshot(self) -> AbstractContextManager[Undo]:
         """Remember the state where this is entered."""
 
-    def observe(self, watch: Observer) -> AbstractContextManager[None]:
-        """Let something see what gradients become on their way."""
+    def observe(self, observer: Observer) -> AbstractContextManager[None]:
+        """Let something see what rows and gradients become on their way."""
 
     def step(self, samples: Samples) -> tuple[Tensor, Tensor]:
         """Train on this rank's part of a batch; returns its mean loss before, and logits."""
@@ -77,10 +80,3 @@ class Subject(Protocol):
 
     def link_changed(self) -> None:
         """Let what adapts to the link by itself, as dense gradients do, measure it anew."""
-
-    @property
-    def rehearsal(self) -> Rehearsal:
-        """The exchange of all ranks; of a rehearsal only, as the next."""
-
-    def gradients(self, samples: Samples) -> tuple[RehearsedBatch, Tensor]:
-        """Return a batch and its gradients at the present state, before they travel."""

@@ -5,33 +5,32 @@ Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Observer", "UpdateError", "cosine_T", "relative_error_T"]
+from laconic.exchange.sent_rows import SentRows
+
+__all__ = ["UpdateError", "cosine_T", "relative_error_T"]
 
 Floats = NDArray[np.float64]
 
 
-class Observer(Protocol):
-    """Who sees what gradients become on their way."""
-
-    def add(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:
-        """Take the rows of one step, by destination and table."""
-        ...
-
-
 class UpdateError:
-    """Sums of squares and products; add those of all ranks before dividing."""
+    """Sums of squares and products; add those of all ranks before dividing. Observes gradients."""
 
     def __init__(self, tables: int) -> None:
         self.sums_4T: Floats = np.zeros((4, tables))
         """Squares of exact, squares of applied, their product, squares of their difference."""
 
-    def add(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:
-        """Take the rows of one step."""
+    def add(self, sent: SentRows) -> None:
+        """Take the gradients that a rank sends; rows are left out."""
+        if sent.direction == "backward":
+            self.add_rows(sent.blocks.table_R, sent.blocks.rows_RD, sent.arrived_RD())
+
+    def add_rows(self, table_R: NDArray[np.int64], exact_RD: NDArray[Any], applied_RD: NDArray[Any]) -> None:
+        """Take rows of any kind."""
         exact_RD, applied_RD = exact_RD.astype(np.float64), applied_RD.astype(np.float64)
         tables = self.sums_4T.shape[1]
         for k, values_RD in enumerate(

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from laconic.errors import ConfigError
-from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Ledger
@@ -26,6 +25,7 @@ from laconic.exchange.prefetched import PrefetchedRows
 from laconic.exchange.rank import Rank
 from laconic.exchange.routing import Bags, checked_lookups
 from laconic.exchange.rows import Turn
+from laconic.exchange.sent_rows import Observer
 from laconic.exchange.stages import Stages, in_step
 from laconic.exchange.worker import RefusedBatchError
 from laconic.lookups import Lookups

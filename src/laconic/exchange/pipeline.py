@@ -21,12 +21,12 @@ from torch import Tensor
 
 from laconic.cost.link import Link
 from laconic.errors import PlanError
-from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.link_probe import probe_link
 from laconic.exchange.local import LocalBatch, LocalRanks, LocalTurn
 from laconic.exchange.prefetched import PrefetchedRows
+from laconic.exchange.sent_rows import Observer
 from laconic.exchange.stages import finish
 from laconic.exchange.worker import RefusedBatchError, Worker
 from laconic.lookups import Lookups
@@ -192,7 +192,7 @@ class Pipeline:
         self._ranks.set_rate(rate)
 
     def observe(self, observer: Observer | None) -> None:
-        """Let something see what gradients become on their way; None: nobody."""
+        """Let something see what rows and gradients become on their way; None: nobody."""
         self.settle()
         self._ranks.observe(observer)
 

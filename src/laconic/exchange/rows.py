@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from laconic.cost.link import message_bytes
 from laconic.errors import CommError
 from laconic.exchange.coder import Coder
-from laconic.exchange.errors_seen import Observer
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Direction, Entry, Ledger
@@ -33,6 +32,7 @@ from laconic.exchange.prefetched import (
     without,
 )
 from laconic.exchange.routing import block_starts
+from laconic.exchange.sent_rows import Blocks, Observer, SentRows, seed_of
 from laconic.exchange.stages import Stages
 from laconic.exchange.tables.shards import Shards
 from laconic.exchange.transport import Buffers, Head, Heads, Message, Transport
@@ -96,7 +96,7 @@ class RowExchange:
         self._changing, self._marked = np.zeros(0, np.bool_), np.empty(0, np.int64)
 
     def observe(self, observer: Observer | None) -> None:
-        """Let something see what gradients become on their way; None: nobody."""
+        """Let something see what rows and gradients become on their way; None: nobody."""
         self._observer = observer
 
     def prefetch(self, turn: Turn, current: Routed) -> Stages[PrefetchedRows | None]:
@@ -123,6 +123,7 @@ class RowExchange:
         theirs_N = (coming_N + 7) // 8
         theirs = np.empty(int(theirs_N.sum()), np.uint8)
         sent, payload = self._encode(turn, coder, rows, sent_NT, start)
+        self._show("forward", sent, rows, payload)
         self._send(sent, payload, Message.each(mine, mine_N))
         yield
         heard = self.transport.hear()
@@ -177,6 +178,7 @@ class RowExchange:
         self.shards.gather(rows, remote.index, remote.offsets)
         sent, payload = self._encode(turn, self._coder(turn.plan)[0], rows, sent_NT, start)
         sent.prefetched = prefetched
+        self._show("forward", sent, rows, payload)
         self._send(sent, payload)
         return sent
 
@@ -210,8 +212,7 @@ class RowExchange:
             own = self._round_trip(turn, coder, own)
         sent, payload = self._encode(turn, coder, rows, sent_NT, start)
         sent.own, sent.owner_sums = own, owner_sums
-        if self._observer is not None:
-            self._show(self._observer, sent, rows, payload)
+        self._show("backward", sent, rows, payload)
         self._send(sent, payload)
         return sent
 
@@ -323,12 +324,13 @@ class RowExchange:
             entry = Entry(turn.step, sent_T, sent_T, sizes, 0.0, waited, spent)
             turn.ledger.accounts["backward"].add(entry, steps=0)
 
-    def _show(self, observer: Observer, sent: _Sent, rows: Rows, payload: NDArray[np.uint8]) -> None:
-        """Show what this rank sends as the owners will decode it."""
-        applied, counts_MT = rows.copy(), sent.counts_NT[self._others]
-        sent.coder.decode(payload, sent.bytes_NT[self._others], counts_MT, applied)
-        table_R = np.repeat(np.tile(self._table_P, len(counts_MT)), counts_MT.ravel())
-        observer.add(table_R, rows, applied)
+    def _show(self, direction: Direction, sent: _Sent, rows: Rows, payload: NDArray[np.uint8]) -> None:
+        """Show what this rank sends to whoever observes it."""
+        if self._observer is not None:
+            who = (self.layout.rank, self.layout.ranks)
+            blocks = Blocks(rows, sent.counts_NT[self._others], self._table_P, *who)
+            bytes_MT = sent.bytes_NT[self._others]
+            self._observer.add(SentRows(direction, blocks, sent.coder, payload, bytes_MT))
 
     def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:
         if (heard_MT == expected_MT).all():
@@ -371,7 +373,7 @@ class RowExchange:
         return self._coders[1:]
 
     def _seed(self, step: int) -> int:
-        return (step * self.layout.ranks + self.layout.rank) << 20
+        return seed_of(step, self.layout.rank, self.layout.ranks)
 
     def _rows(self, name: str, count: int) -> Rows:
         return self._buffers.reserve(name, (count, self._dim), self.shards.weight.dtype)

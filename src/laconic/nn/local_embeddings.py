@@ -52,16 +52,18 @@ class LocalEmbeddings(PipelinedEmbeddings):
         placed = Placed(*kind, hot, hot_every, warm, folder, look_ahead)
         super().__init__(placed, policy, seed, [world.of(rank) for rank in range(ranks)])
 
-    def table(self, name: str) -> tuple[Tensor, Tensor | None]:
-        """Return all rows of a table, in the order of their ids, and their optimizer state: copies."""
-        self._settle_copies()
-        rows = next((table.rows for table in self.layout.tables if table.name == name), 0)
-        first = self._ranks[0].shards
-        weight = torch.empty(rows, self.dim, dtype=first.weight_RD.dtype)
-        state = None if first.state_R is None else torch.empty(rows, dtype=first.weight_RD.dtype)
-        for rank in self._ranks:
-            ids, weight_RD, state_R = rank.shards.view(name)
+    def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
+        """Ids of a table's rows, here all of them, the rows, and their optimizer state.
+
+        These are copies; ``shards`` has the views into which rows can be written.
+        """
+        pieces = [shards.view(name) for shards in self.shards()]
+        rows = next(table.rows for table in self.layout.tables if table.name == name)
+        _, weight_RD, state_R = pieces[0]
+        weight = weight_RD.new_empty(rows, self.dim)
+        state = None if state_R is None else state_R.new_empty(rows)
+        for ids, weight_RD, state_R in pieces:
             weight[ids.start : ids.stop : ids.step] = weight_RD
             if state is not None and state_R is not None:
                 state[ids.start : ids.stop : ids.step] = state_R
-        return weight, state
+        return range(rows), weight, state

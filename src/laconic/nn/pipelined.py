@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from laconic.errors import PlanError
-from laconic.exchange import Layout, Ledger
-from laconic.exchange.errors_seen import Observer
+from laconic.errors import ConfigError, PlanError
+from laconic.exchange import Layout, Ledger, RowOptimizer
 from laconic.exchange.exchange_plan import ExchangePlan, Policy
 from laconic.exchange.local import LocalRanks
 from laconic.exchange.pipeline import Manner, Pipeline
 from laconic.exchange.rank import Placed, Rank
+from laconic.exchange.sent_rows import Observer
 from laconic.exchange.stages import finish, in_step
 from laconic.exchange.tables.shards import TableShards
 from laconic.exchange.world import World
@@ -54,6 +54,18 @@ class PipelinedEmbeddings(nn.Module):
             LocalRanks(ranks), self._manner, hot_every=placed.hot_every, look_ahead=placed.look_ahead
         )
         self.anchor = torch.zeros(0, requires_grad=True)
+
+    @property
+    def optimizer(self) -> RowOptimizer:
+        """What updates rows, with the learning rate that it has now."""
+        return self._ranks[0].shards.optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: object) -> None:
+        raise ConfigError(
+            f"embeddings.optimizer: rows keep the optimizer that they were made with, got {optimizer!r}; "
+            "set_rate(rate) changes its learning rate"
+        )
 
     @property
     def step(self) -> int:
@@ -110,8 +122,8 @@ class PipelinedEmbeddings(nn.Module):
         """Make copies of hot rows equal now, if they may differ; every rank alike, before anything reads tables."""
         self._pipeline.synchronize(self._exact[self._manner(False).plan.coded_ids], self.ledger)
 
-    def watch_updates(self, observer: Observer | None) -> None:
-        """Let something see what gradients become on their way; None: nobody."""
+    def observe(self, observer: Observer | None) -> None:
+        """Let something see what rows and gradients become on their way; None: nobody."""
         self._pipeline.observe(observer)
 
     def begin_journal(self) -> None:
@@ -127,6 +139,11 @@ class PipelinedEmbeddings(nn.Module):
     def end_journal(self) -> None:
         """Note no more, and forget what was noted."""
         self._pipeline.end_journal()
+
+    def shards(self) -> tuple[TableShards, ...]:
+        """Rows of each rank of this process, as the last update left them; copies of hot rows are equal."""
+        self._settle_copies()
+        return tuple(rank.shards for rank in self._ranks)
 
     def close(self) -> None:
         """End the threads and leave the process groups. Optional: they do not keep the process alive."""

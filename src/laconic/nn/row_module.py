@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from laconic.errors import ConfigError
-from laconic.exchange import RowOptimizer
 from laconic.exchange.exchange_plan import expect_policy
 from laconic.exchange.tables.shards import TableShards
 from laconic.nn.pipelined import PipelinedEmbeddings
@@ -32,18 +31,6 @@ class RowModule(PipelinedEmbeddings):
     def _places(self) -> str:
         """Text that stands for hot and warm rows, which have places of their own."""
         return self._ranks[0].places
-
-    @property
-    def optimizer(self) -> RowOptimizer:
-        """What updates rows, with the learning rate that it has now."""
-        return self._shards.optimizer
-
-    @optimizer.setter
-    def optimizer(self, optimizer: object) -> None:
-        raise ConfigError(
-            f"embeddings.optimizer: rows keep the optimizer that they were made with, got {optimizer!r}; "
-            "set_rate(rate) changes its learning rate"
-        )
 
     @property
     def weight_RD(self) -> Tensor:

@@ -36,7 +36,8 @@ import torch
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.data import DataSettings, Source
 from laconic.errors import FormatError, PlanError
-from laconic.nn import RehearsedEmbeddings
+from laconic.exchange import Table
+from laconic.exchange.tables.shards import TableShards
 from laconic.train.trainer import Trainer
 
 __all__ = [
@@ -270,36 +271,37 @@ def _apart(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
-    shards = [_read(path / f"tables-{rank}-of-{saved_ranks}.pt") for rank in range(saved_ranks)]
-    for table in trainer.embeddings.layout.tables:
-        ids, weight, state = trainer.embeddings.table_shard(table.name)
-        loaded = 0
-        for shard in shards:
-            part = shard.get(table.name)
-            if part is None:
-                continue
-            saved = _ids_of(part)
-            if part["weight"].shape[1] != weight.shape[1] or saved[-1] >= table.rows:
-                raise FormatError(
-                    f"{path}: table {table.name!r} has {table.rows} rows of {weight.shape[1]}, "
-                    f"the checkpoint row {saved[-1]} and rows of {part['weight'].shape[1]}"
-                )
-            for mine, theirs in _overlap(ids, saved):
-                weight[mine] = part["weight"][theirs]
-                if state is not None:
-                    state[mine] = part["state"][theirs]
-                loaded += len(range(len(ids))[mine])
-        if loaded != len(ids):
-            raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
-        _load_copies(trainer, table.name, [shard[table.name] for shard in shards if table.name in shard])
+    saved = [_read(path / f"tables-{rank}-of-{saved_ranks}.pt") for rank in range(saved_ranks)]
+    for shards in trainer.embeddings.shards():
+        for table in trainer.embeddings.layout.tables:
+            parts = [each[table.name] for each in saved if table.name in each]
+            _load_table(shards, table, parts, path)
+            _load_copies(shards, table.name, parts)
 
 
-def _load_copies(trainer: Trainer, name: str, parts: list[dict[str, Any]]) -> None:
+def _load_table(shards: TableShards, table: Table, parts: list[dict[str, Any]], path: Path) -> None:
+    ids, weight, state = shards.view(table.name)
+    loaded = 0
+    for part in parts:
+        saved = _ids_of(part)
+        if part["weight"].shape[1] != weight.shape[1] or saved[-1] >= table.rows:
+            raise FormatError(
+                f"{path}: table {table.name!r} has {table.rows} rows of {weight.shape[1]}, "
+                f"the checkpoint row {saved[-1]} and rows of {part['weight'].shape[1]}"
+            )
+        for mine, theirs in _overlap(ids, saved):
+            weight[mine] = part["weight"][theirs]
+            if state is not None:
+                state[mine] = part["state"][theirs]
+            loaded += len(range(len(ids))[mine])
+    if loaded != len(ids):
+        raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
+
+
+def _load_copies(shards: TableShards, name: str, parts: list[dict[str, Any]]) -> None:
     """Load the rows of which every rank has a copy; whoever saved them had them in their place in the table."""
-    if isinstance(trainer.embeddings, RehearsedEmbeddings):
-        return  # it has one of each row
-    trainer.embeddings.take_shard(name)
-    ids_H, weight, state = trainer.embeddings.hot_rows(name)
+    shards.take(name)
+    ids_H, weight, state = shards.hot_rows(name)
     for part in parts:
         saved = _ids_of(part)
         place_H, between_H = np.divmod(ids_H - saved.start, saved.step)

@@ -23,17 +23,16 @@ from laconic.adapt.policy import make_policy
 from laconic.adapt.settings import effective_exchange
 from laconic.cost.link import Link, ring_bytes
 from laconic.data import Samples, Schema
-from laconic.errors import ConfigError, LaconicError, PlanError
-from laconic.exchange import SGD, Ledger, RowOptimizer, RowwiseAdagrad
-from laconic.exchange.errors_seen import Observer
+from laconic.errors import ConfigError, LaconicError
+from laconic.exchange import SGD, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import Policy
-from laconic.exchange.rehearsal import Rehearsal, RehearsedBatch
+from laconic.exchange.sent_rows import Observer
 from laconic.exchange.transport import is_lost_peer, lost_peer
 from laconic.exchange.world import World, one_rank
 from laconic.integrations.ddp import Compressor
 from laconic.lookups import Lookups
 from laconic.models import Model
-from laconic.nn import RehearsedEmbeddings, ShardedEmbeddings
+from laconic.nn import LocalEmbeddings, ShardedEmbeddings
 from laconic.train.dense import bucket_cap_mb, compress_gradients, make_model
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
@@ -78,30 +77,18 @@ class Trainer:
             "policy": policy or make_policy(effective_exchange(settings), names),
             "seed": settings.train.seed,
             "hot": placement.hot,
+            "hot_every": placement.hot_every,
+            "warm": placement.warm,
+            "cold_folder": settings.embeddings.cold_folder or settings.train.out / "cold",
+            "look_ahead": placement.look_ahead,
         }
         dim = settings.model.dim
-        self.embeddings: ShardedEmbeddings | RehearsedEmbeddings
-        if ranks.rehearsed is not None and placement.hot_every > 1:
-            raise PlanError(
-                f"rehearsal: copies of hot rows that differ between steps are not rehearsed, got hot.every = "
-                f"{placement.hot_every}; set it to 1"
-            )
+        self.embeddings: ShardedEmbeddings | LocalEmbeddings
         if ranks.rehearsed is not None:
-            self.embeddings = RehearsedEmbeddings(tables, dim, ranks.rehearsed, **kind)
+            self.embeddings = LocalEmbeddings(tables, dim, ranks.rehearsed, **kind)
         else:
             world = one_rank() if ranks.count == 1 else world
-            cold = settings.embeddings.cold_folder or settings.train.out / "cold"
-            every = placement.hot_every
-            self.embeddings = ShardedEmbeddings(
-                tables,
-                dim,
-                world=world,
-                cold_folder=cold,
-                hot_every=every,
-                warm=placement.warm,
-                look_ahead=placement.look_ahead,
-                **kind,
-            )
+            self.embeddings = ShardedEmbeddings(tables, dim, world=world, **kind)
         torch.manual_seed(settings.train.seed)
         self.model = make_model(settings.model, schema)
         self._whole = _Whole(self.model)
@@ -221,9 +208,14 @@ class Trainer:
         return logits
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables, in their order."""
+        return self.embeddings.layout.tables
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """Names of the tables, in their order."""
-        return tuple(table.name for table in self.embeddings.layout.tables)
+        """Names of the tables."""
+        return tuple(table.name for table in self.tables)
 
     @property
     def peers(self) -> int:
@@ -254,13 +246,13 @@ class Trainer:
         return Snapshot(self)
 
     @contextmanager
-    def observe(self, watch: Observer) -> Iterator[None]:
-        """Let something see what gradients become on their way."""
-        self.embeddings.watch_updates(watch)
+    def observe(self, observer: Observer) -> Iterator[None]:
+        """Let something see what rows and gradients become on their way."""
+        self.embeddings.observe(observer)
         try:
             yield
         finally:
-            self.embeddings.watch_updates(None)
+            self.embeddings.observe(None)
 
     def probe_link(self) -> Link:
         """Measure the link to the other ranks."""
@@ -283,25 +275,6 @@ class Trainer:
         """Let dense gradients travel as the link that is measured next asks for."""
         if self.compressor is not None:
             self.compressor.look_again()
-
-    @property
-    def rehearsal(self) -> Rehearsal:
-        """The exchange of all ranks, where this process rehearses them."""
-        assert isinstance(self.embeddings, RehearsedEmbeddings), "only rehearsed ranks are all here"
-        return self.embeddings.exchange
-
-    def gradients(self, samples: Samples) -> tuple[RehearsedBatch, Tensor]:
-        """Return a batch and its gradients now, before they travel; of a rehearsal only."""
-        assert isinstance(self.embeddings, RehearsedEmbeddings), "only rehearsed ranks are all here"
-        found: list[tuple[RehearsedBatch, Tensor]] = []
-        self.embeddings.on_gradient = lambda batch, gradient_RD: found.append((batch, gradient_RD.clone()))
-        try:
-            with self.snapshot() as snapshot:
-                self.step(samples)
-                snapshot.go_back()
-        finally:
-            self.embeddings.on_gradient = None
-        return found[0]
 
     def _settle_buckets(self, schema: Schema) -> None:
         """Let DDP rebuild its buckets on a batch of no samples.

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
-from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from laconic.adapt.harm import LEAST_SLOPE, curvature_harm, mean_loss, mean_share
 from laconic.adapt.tune import MOST_STEPS, SHARE
@@ -31,9 +31,10 @@ from laconic.codecs import BoundedRows
 from laconic.codecs.batch import BlockCodec
 from laconic.data import Samples, Source
 from laconic.errors import ConfigError
+from laconic.exchange.coder import Coder
 from laconic.exchange.errors_seen import UpdateError, relative_error_T
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.exchange.rehearsal import RehearsedBatch
+from laconic.exchange.sent_rows import Blocks, KeptBlocks
 
 __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "Measured", "measure", "work_of"]
 
@@ -150,20 +151,20 @@ def _measure_tables(run: RehearsedRun, effort: Effort, progress: Progress) -> tu
     sampled = run.take(effort.sampled_batches)
     forks = [run.take(effort.fork_steps) for _ in range(effort.forks)]
     scored = run.take(effort.scored_batches)
-    rows, gradients = _sampled_rows(run, sampled), _sampled_gradients(run, sampled)
+    rows, gradients = _sample(run, sampled)
     run.done()
     tables = range(len(run.names))
-    tried = _Errors.of(run, rows, "forward", _noisy_codec, (_TRIED_FORWARD,))
-    tried_back = _Errors.of(run, gradients, "backward", backward_codec, (_TRIED_BACKWARD,))
+    tried = _Errors.of(run, rows, _noisy_codec, (_TRIED_FORWARD,))
+    tried_back = _Errors.of(run, gradients, backward_codec, (_TRIED_BACKWARD,))
     harm_F = _forward_harm(run, scored)
     coarse = TableCodecs(backward=backward_codec(_TRIED_BACKWARD))
     plans = [_only(run, t, coarse) for t in tables]
     harm_B = gradient_harm(run, forks, scored, plans, ExchangePlan((coarse,) * len(tables)), progress)
     sensitivity_F = [_per_error(harm_F[t], tried.errors[0, t]) for t in tables]
     sensitivity_B = [_per_error(harm_B[t], tried_back.errors[0, t]) for t in tables]
-    rows_T = [np.concatenate([_of_table(batch, values, t) for batch, values in rows]) for t in tables]
-    forward = _Errors.of(run, rows, "forward", forward_codec, FORWARD_BOUNDS)
-    backward = _Errors.of(run, gradients, "backward", backward_codec, GRADIENT_BOUNDS)
+    rows_T = [_of_table(rows, t) for t in tables]
+    forward = _Errors.of(run, rows, forward_codec, FORWARD_BOUNDS)
+    backward = _Errors.of(run, gradients, backward_codec, GRADIENT_BOUNDS)
     return tuple(
         TableCurves(
             name=table.name,
@@ -172,7 +173,7 @@ def _measure_tables(run: RehearsedRun, effort: Effort, progress: Progress) -> tu
             backward=backward.curve(t, sensitivity_B[t]),
             homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
         )
-        for t, table in enumerate(run.subject.rehearsal.whole.tables)
+        for t, table in enumerate(run.subject.tables)
     )
 
 
@@ -181,18 +182,20 @@ def _per_error(harm: tuple[float, float], error: float) -> tuple[float, float]:
     return (harm[0] / error, harm[1] / error) if error else (0.0, 0.0)
 
 
-Sampled = list[tuple[RehearsedBatch, Tensor]]
+Sampled = list[list[Blocks]]
+"""What each rank sends in some steps."""
 
 
-def _sampled_rows(run: RehearsedRun, batches: list[Samples]) -> Sampled:
-    exchange = run.subject.rehearsal
-    routed = [exchange.route(samples.lookups, coded=True, ledger=None) for samples in batches]
-    return [(batch, exchange.forward(batch, run.exact, 0, None)) for batch in routed]
-
-
-def _sampled_gradients(run: RehearsedRun, batches: list[Samples]) -> Sampled:
-    with run.under(run.exact):
-        return [run.subject.gradients(samples) for samples in batches]
+def _sample(run: RehearsedRun, batches: list[Samples]) -> tuple[Sampled, Sampled]:
+    """Rows and gradients of these batches, at the present state of the model."""
+    steps: list[KeptBlocks] = []
+    with run.snapshot() as snapshot, run.under(run.exact):
+        for samples in batches:
+            steps.append(KeptBlocks())
+            with run.subject.observe(steps[-1]):
+                run.subject.step(samples)
+            snapshot.go_back()
+    return [kept.of("forward") for kept in steps], [kept.of("backward") for kept in steps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,31 +212,26 @@ class _Errors:
         cls,
         run: RehearsedRun,
         sampled: Sampled,
-        direction: Literal["forward", "backward"],
         codec: Callable[[float], BlockCodec],
         bounds: tuple[float, ...],
     ) -> _Errors:
         tables = len(run.names)
         bytes_sent, errors = np.zeros((len(bounds), tables)), np.zeros((len(bounds), tables))
-        before_T = np.zeros(tables)
+        exact_T = np.zeros(tables)
+        for blocks in chain.from_iterable(sampled):
+            row_bytes = blocks.rows_RD.shape[1] * blocks.rows_RD.itemsize
+            exact_T += row_bytes * np.bincount(blocks.table_P, blocks.counts_MP.sum(axis=0), tables)
         for i, bound in enumerate(bounds):
-            ledger = run.subject.new_ledger()
             error = UpdateError(tables)
-            plan = ExchangePlan((TableCodecs(**{direction: codec(bound)}),) * tables)
-            for step, (batch, exact_RD) in enumerate(sampled):
-                if direction == "forward":
-                    arrived_RD = run.subject.rehearsal.forward(batch, plan, step, ledger)
-                else:
-                    arrived_RD = exact_RD.clone()
-                    run.subject.rehearsal.send_gradients(batch, plan, step, ledger, arrived_RD)
-                table_R = batch.table_of_sent
-                sent = slice(len(table_R))
-                error.add(table_R, exact_RD[sent].numpy(), arrived_RD[sent].numpy())
-            account = ledger.accounts[direction]
-            bytes_sent[i], before_T = account.after_T / len(sampled), account.before_T / len(sampled)
+            coder = _coder(sampled, codec(bound))
+            for step, ranks in enumerate(sampled):
+                for blocks in ranks:
+                    arrived_RD, bytes_MP = blocks.travel(coder, step)
+                    error.add_rows(blocks.table_R, blocks.rows_RD, arrived_RD)
+                    bytes_sent[i] += np.bincount(blocks.table_P, bytes_MP.sum(axis=0), tables)
             errors[i] = relative_error_T(error.sums_4T)
             run.done()
-        return cls(bounds, bytes_sent, errors, before_T)
+        return cls(bounds, bytes_sent / len(sampled), errors, exact_T / len(sampled))
 
     def curve(self, t: int, sensitivity: tuple[float, float]) -> Curve:
         """Curve of a table of this sensitivity, give or take its standard error."""
@@ -264,7 +262,11 @@ def _forward_harm(run: RehearsedRun, scored: list[Samples]) -> list[tuple[float,
     return harms
 
 
-def _of_table(batch: RehearsedBatch, rows_RD: Tensor, t: int) -> NDArray[np.float32]:
-    table_R = batch.table_of_sent
-    rows: NDArray[np.float32] = rows_RD[: len(table_R)].numpy()[table_R == t]
-    return rows
+def _coder(sampled: Sampled, codec: BlockCodec) -> Coder:
+    """Return a coder with this codec for all parts of the tables."""
+    blocks = sampled[0][0]
+    return Coder([codec] * len(blocks.table_P), blocks.rows_RD.shape[1], torch.float32)
+
+
+def _of_table(sampled: Sampled, t: int) -> NDArray[np.float32]:
+    return np.concatenate([blocks.rows_RD[blocks.table_R == t] for blocks in chain.from_iterable(sampled)])
