@@ -38,8 +38,8 @@ _DUMPS = Path(
 
 
 SLOW = (
-    *("docs", "convergence", "benchmarks", "aggregator", "lab", "distributed", "adapt/tune", "quantize"),
-    *("train", "examples", "serve", "reduction", "cli"),
+    *("docs", "convergence", "benchmarks", "reduce/network", "lab", "distributed", "adapt/tune", "quantize"),
+    *("train", "examples", "serve", "reduce", "integrations", "cli"),
     *("data/test_contract.py", "hostile/test_damaged_blocks.py", "plan/test_planner.py"),
     *("plan/test_profile.py", "kernels/test_small_blocks.py", "kernels/test_backends_agree.py"),
     *("data/test_parquet.py", "data/test_prepare.py", "adapt/test_economy.py"),

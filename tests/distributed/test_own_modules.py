@@ -20,7 +20,7 @@ from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import own_modules
 from tests.distributed.ranks import run_ranks
-from tests.reduction.threads import in_threads
+from tests.reduce.threads import in_threads
 
 TABLES = [Table(name="a", rows=6), Table(name="b", rows=5)]
 

@@ -9,7 +9,7 @@ from laconic.errors import ConfigError
 from laconic.exchange import Table
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
-from tests.reduction.threads import in_threads
+from tests.reduce.threads import in_threads
 
 TABLES = [Table(name="a", rows=6, sharding="row"), Table(name="b", rows=5)]
 TOO_LARGE = "lookups: table 'a' has 6 rows, got id 6 in sample 1; map unknown ids to a row of their own"

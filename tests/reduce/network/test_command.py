@@ -18,7 +18,7 @@ from laconic.cli import app
 from laconic.errors import ConfigError, PlanError
 from laconic.lab import Lab, faults
 from laconic.reduce.network import InNetwork, xdp
-from tests.aggregator.conftest import PATIENCE_S, free_address
+from tests.reduce.network.conftest import PATIENCE_S, free_address
 
 
 def test_it_makes_up_a_job_serves_it_and_says_what_it_did(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 from laconic.errors import ConfigError, PlanError
 from laconic.reduce.network import UserAggregator
 from laconic.reduce.network.aggregator import MOST_JOBS
-from tests.aggregator.conftest import JOB, free_address, together
-from tests.aggregator.conversation import EXPECTED, MALFORMED, converse
-from tests.aggregator.packets import HEADER, PENDING, REPEATED, contribution, read
+from tests.reduce.network.conftest import JOB, free_address, together
+from tests.reduce.network.conversation import EXPECTED, MALFORMED, converse
+from tests.reduce.network.packets import HEADER, PENDING, REPEATED, contribution, read
 
 
 def test_a_conversation_by_the_book(aggregator):

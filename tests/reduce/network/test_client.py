@@ -12,8 +12,8 @@ import pytest
 
 from laconic.errors import CommError, ConfigError
 from laconic.reduce.network import InNetwork
-from tests.aggregator.conftest import JOB, free_address, together
-from tests.aggregator.packets import VALUES
+from tests.reduce.network.conftest import JOB, free_address, together
+from tests.reduce.network.packets import VALUES
 
 MOST, LEAST = 2**31 - 1, -(2**31)
 

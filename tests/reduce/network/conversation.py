@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from tests.aggregator.packets import (
+from tests.reduce.network.packets import (
     HEADER,
     OR,
     OUT_OF_STEP,

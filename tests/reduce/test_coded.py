@@ -9,7 +9,7 @@ import numpy as np
 from laconic import Bounded, Cast, Lossless
 from laconic.reduce import Choice, Levels, Reducer
 from tests.cases import each
-from tests.reduction.threads import in_threads
+from tests.reduce.threads import in_threads
 
 LAYERS = np.array([0, 5000, 5001, 9000, 30000])
 BOUND = 0.35

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.aggregator.conftest import JOB, together
-from tests.aggregator.relay import Relay
+from tests.reduce.network.conftest import JOB, together
+from tests.reduce.network.relay import Relay
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from laconic.exchange.world import one_rank
 from laconic.reduce import Reducer
 from tests.cases import each
 from tests.distributed.ranks import run_ranks
-from tests.reduction.campaign import METHODS as CAMPAIGN_METHODS
-from tests.reduction.campaign import wrong_ranks
-from tests.reduction.cases import METHODS, Case, random_case, same_bits
-from tests.reduction.threads import in_threads
+from tests.reduce.campaign import METHODS as CAMPAIGN_METHODS
+from tests.reduce.campaign import wrong_ranks
+from tests.reduce.cases import METHODS, Case, random_case, same_bits
+from tests.reduce.threads import in_threads
 
 ALL_TYPES = ("float32", "float64", "int32", "int64")
 
@@ -217,7 +217,7 @@ def test_without_a_process_group_there_is_a_clear_error():
 
 @each("number", range(24))
 def test_a_few_of_the_campaign(number):
-    """``python -m tests.reduction.campaign --cases 10000`` does the rest."""
+    """``python -m tests.reduce.campaign --cases 10000`` does the rest."""
     rng = np.random.default_rng(number)
     case = random_case(rng, 100_000, ("int32", "int64"))
     wrong, _ = wrong_ranks(case, int(rng.integers(1, 17)), CAMPAIGN_METHODS[number % len(CAMPAIGN_METHODS)])

@@ -15,11 +15,11 @@ import pytest
 from laconic.errors import ConfigError, PlanError
 from laconic.lab import Faults, Lab
 from laconic.reduce.network.xdp import reason_against
-from tests.aggregator.conversation import EXPECTED, MALFORMED
 from tests.lab.test_rootless import AS_NOBODY
+from tests.reduce.network.conversation import EXPECTED, MALFORMED
 from tests.warm import python
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120
 
 
@@ -65,7 +65,7 @@ with InNetwork.from_environment() as network:
 # the stage of faults in the switch is an eBPF program; a relay on every host does without
 BEHIND_A_RELAY = """
 import os
-from tests.aggregator.relay import Relay
+from tests.reduce.network.relay import Relay
 with Relay((os.environ["LACONIC_AGGREGATOR"], 9917), 1, loss=0.01, duplication=0.01, reordering=0.01,
            seed=int(os.environ["RANK"])) as relay:
     os.environ["LACONIC_AGGREGATOR"] = relay.addresses[0]
@@ -76,7 +76,7 @@ with Relay((os.environ["LACONIC_AGGREGATOR"], 9917), 1, loss=0.01, duplication=0
 def test_both_planes_answer_every_packet_alike(pair):
     script = """
 import json, os
-from tests.aggregator.conversation import converse, throw_malformed
+from tests.reduce.network.conversation import converse, throw_malformed
 job = int(os.environ["LACONIC_AGGREGATION_JOB"], 16)
 address = (os.environ["LACONIC_AGGREGATOR"], 9917)
 if os.environ["RANK"] == "0":
@@ -106,7 +106,7 @@ def test_headers_that_lie_are_dropped_in_the_kernel(kernel):
     """Frames made from the first byte: lengths that are too long, too short, or a part of a datagram."""
     script = """
 import os, socket, struct
-from tests.aggregator.packets import contribution
+from tests.reduce.network.packets import contribution
 job = int(os.environ["LACONIC_AGGREGATION_JOB"], 16)
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
     end.connect(("10.0.0.254", 9917))

@@ -6,7 +6,7 @@ import numpy as np
 
 from laconic.reduce import Reducer
 from tests.cases import each
-from tests.reduction.threads import in_threads
+from tests.reduce.threads import in_threads
 
 
 class Adder:

@@ -3,7 +3,7 @@
 Sizes of 1 to 5 million entries (log-uniform), densities of 0.01 to 30 %, single entries and whole rows, the same
 places on all ranks or others, 1 to 16 ranks as threads::
 
-    python -m tests.reduction.campaign --cases 10000
+    python -m tests.reduce.campaign --cases 10000
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 
 from laconic.exchange.world import World
 from laconic.reduce import Reducer
-from tests.reduction.cases import Case, random_case
-from tests.reduction.threads import in_threads
+from tests.reduce.cases import Case, random_case
+from tests.reduce.threads import in_threads
 
 METHODS = ("sketch", "owners", "gather")
 
