@@ -34,7 +34,7 @@ class _Output:
 
     def __init__(self, json_file: Path | None, width: int) -> None:
         """Refuse a file that cannot be written; ``width``: columns that tables need at least."""
-        from benchmarks.results import Machine
+        from benchmarks.harness import Machine
 
         check_outputs(json=json_file)
         self._file, self.console = json_file, console_for(json_file)

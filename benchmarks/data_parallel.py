@@ -17,8 +17,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.data_sets import append_line, data_parser, data_sets, recipe_for
-from benchmarks.results import grouped, mean_text, print_wide, table_of
+from benchmarks.harness import (
+    append_line,
+    data_parser,
+    data_sets,
+    grouped,
+    mean_text,
+    print_wide,
+    recipe_for,
+    table_of,
+)
 from benchmarks.training.worker import Epoch, TrainingPool
 from laconic.data import DataSettings
 from laconic.demo.measure import RunFigures

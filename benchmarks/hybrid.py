@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from benchmarks.harness import Interval, grouped, link_text, paired_ratios, table_of
 from benchmarks.hybrid_worker import METHODS, PARTS, HybridAnswer, HybridSteps
-from benchmarks.results import Interval, grouped, link_text, paired_ratios, table_of
 from benchmarks.workers import WorkerPool
 from laconic.data import DataSettings, SyntheticSettings
 from laconic.train.settings import ModelSettings

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from rich.console import Group, RenderableType
 
-from benchmarks.results import grouped, link_text, table_of
+from benchmarks.harness import grouped, link_text, table_of
 from laconic.lab import Lab
 from laconic.reduce.network.client import ADDRESS_VARIABLE, InNetwork
 

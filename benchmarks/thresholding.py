@@ -26,8 +26,17 @@ import torch
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from benchmarks.data_sets import append_line, data_parser, data_sets, in_processes, run_settings
-from benchmarks.results import grouped, mean_text, print_wide, table_of
+from benchmarks.harness import (
+    append_line,
+    data_parser,
+    data_sets,
+    grouped,
+    in_processes,
+    mean_text,
+    print_wide,
+    run_settings,
+    table_of,
+)
 from laconic.adapt.settings import ExchangeSettings
 from laconic.codecs.threshold import Threshold, ThresholdMethod
 from laconic.data import DataSettings, open_source

@@ -26,11 +26,16 @@ from typing import Literal
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.adaptation import policies
-from benchmarks.adaptation.encoders import EncoderRow, compare_encoders, encoder_table
-from benchmarks.adaptation.policies import PolicyOutcome, PolicyTrial, run_trial
-from benchmarks.data_sets import data_sets, in_processes
-from benchmarks.results import Interval, grouped, link_text, paired_ratios, table_of
+from benchmarks.adaptation import trials
+from benchmarks.adaptation.trials import (
+    EncoderRow,
+    PolicyOutcome,
+    PolicyTrial,
+    compare_encoders,
+    encoder_table,
+    run_trial,
+)
+from benchmarks.harness import Interval, data_sets, grouped, in_processes, link_text, paired_ratios, table_of
 from benchmarks.training.benchmark import TERABYTE
 from benchmarks.training.worker import Steps, TrainingPool
 from laconic.adapt.settings import ExchangeSettings
@@ -113,13 +118,13 @@ def run_adaptation_benchmark(
         for name, settings in sets.items():
             say(f"{name}: measuring tables")
             source = open_source(settings)
-            stage, measured = policies.measure_set(name, source, settings)
+            stage, measured = trials.measure_set(name, source, settings)
             say(f"{name}: comparing encoders")
             encoders += compare_encoders(name, stage, source)
             del stage  # as large as the tables, and epochs are trained in other processes
             steps = source.samples_in("train") // 1024
-            trials = _trials(name, settings, measured, steps, seeds or (5 if full else 2), full)
-            rows += _named(accuracy_rows(list(_run(trials, say))))
+            runs = _trials(name, settings, measured, steps, seeds or (5 if full else 2), full)
+            rows += _named(accuracy_rows(list(_run(runs, say))))
     if rates_mbit:
         rows += _time_policies(rates_mbit, 24 if full else 5, say)
     return AdaptationResult(rows, encoders)
@@ -130,18 +135,18 @@ def _trials(
 ) -> list[PolicyTrial]:
     """All policies of one data set, for each seed; ``steps``: of an epoch."""
     candidates: list[tuple[str, str, ExchangeSettings | Literal["sc24"]]] = [
-        ("exact", "none", policies.exact()),
+        ("exact", "none", trials.exact()),
         ("sc24", "none", "sc24"),
-        ("auto", "none", policies.auto()),
+        ("auto", "none", trials.auto()),
     ]
-    bounds = policies.GLOBAL_BOUNDS if full else policies.GLOBAL_BOUNDS[1:3]
-    candidates += [(f"global {bound:g}", "none", policies.global_bound(bound)) for bound in bounds]
-    shares = policies.TUNE_SHARES if full else policies.TUNE_SHARES[:1]
-    candidates += [(f"tuned {100 * share:g} %", "none", policies.tuned(measured, share)) for share in shares]
+    bounds = trials.GLOBAL_BOUNDS if full else trials.GLOBAL_BOUNDS[1:3]
+    candidates += [(f"global {bound:g}", "none", trials.global_bound(bound)) for bound in bounds]
+    shares = trials.TUNE_SHARES if full else trials.TUNE_SHARES[:1]
+    candidates += [(f"tuned {100 * share:g} %", "none", trials.tuned(measured, share)) for share in shares]
     if full:
-        base = policies.global_bound(policies.GLOBAL_BOUNDS[1])
-        for label, exchange in policies.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):
-            candidates.append((f"global {policies.GLOBAL_BOUNDS[1]:g}", label, exchange))
+        base = trials.global_bound(trials.GLOBAL_BOUNDS[1])
+        for label, exchange in trials.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):
+            candidates.append((f"global {trials.GLOBAL_BOUNDS[1]:g}", label, exchange))
     return [
         PolicyTrial(name, data, policy, decay, exchange, seed)
         for seed in range(seeds)
@@ -160,7 +165,7 @@ def _named(rows: Sequence[PolicyRow]) -> list[PolicyRow]:
     chosen = {}
     for family in ("global", "tuned"):
         members = [row for row in rows if row.policy.startswith(family + " ") and row.decay == "none"]
-        keeping = [row for row in members if (row.auc_delta or 0.0) >= policies.KEEPS_AUC]
+        keeping = [row for row in members if (row.auc_delta or 0.0) >= trials.KEEPS_AUC]
         careful = max(members, key=lambda row: row.bytes_sent or 0.0)
         chosen[family] = min(keeping, key=lambda row: row.bytes_sent or 0.0) if keeping else careful
     return [*rows, *(replace(row, policy=family) for family, row in chosen.items())]

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from benchmarks.codecs.cases import Case, find_dumps, generators, ideal_ratio
 from benchmarks.codecs.contenders import ONE_BLOCK, OURS, Contender, contenders_for
-from benchmarks.results import table_of
+from benchmarks.harness import table_of
 from benchmarks.timing import BestTimes, Trial, best_times
 from laconic.errors import ConfigError
 

@@ -17,16 +17,16 @@ from tempfile import TemporaryDirectory
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from benchmarks.harness import grouped, ratios_of_turns, table_of
 from benchmarks.placement.case import Case, Chosen, Row, choose_places, find_cases, write_places
 from benchmarks.placement.engine import ALONE, CODED, Engine, Turns, calibrate, time_contenders, usual_ms
 from benchmarks.placement.prediction import WORST, measure_traffic, simulate_bytes, simulate_times
 from benchmarks.placement.worker import Contender, Placed
-from benchmarks.results import grouped, ratios_of_turns, table_of
 from benchmarks.training.benchmark import PROFILE_SHARE
 from benchmarks.workers import WorkerPool
 from laconic.plan.solve.planner import plan_tables
 
-__all__ = ["Race", "Summary", "races_of", "render", "run_placement_benchmark", "summarize", "time_placements"]
+__all__ = ["Summary", "render", "run_placement_benchmark", "summarize", "time_placements"]
 
 PLAIN = Contender(placement="plain", codec="plain")
 _COUNTED = (0.1, 0.5)  # shares of an epoch that lookups are counted on; the smaller one if there is time
@@ -34,7 +34,6 @@ _FIRST_MBIT = 200.0
 _SAME = 0.03  # rates that differ by less than this are not timed twice
 _HOT_EVERY = 8  # steps between two synchronizations of hot rows, where they need not be exact
 _DIFFERS = 1.1
-_STALE = "planned_every"
 _NOT_PLACED = ("alone", "plain")
 
 
@@ -159,24 +158,6 @@ def _matching_rate(pool: WorkerPool, case: Case, alone_ms: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
-    """The plan against the others, in one setting."""
-
-    data: str
-    rate_mbit: float
-    codec: str
-    communicates: float
-    """Share of plain training's step."""
-    faster_than_plain: float
-    other: str
-    """The fastest of the others."""
-    over_other: float
-    """Step of the plan over that of the other."""
-    interval: tuple[float, float, float] | None
-    """Mean of the same ratio in turns that both had, and its 95 % interval."""
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """All settings together."""
 
@@ -220,35 +201,6 @@ def summarize(rows: Sequence[Row]) -> Summary:
     )
 
 
-def races_of(rows: Sequence[Row]) -> list[Race]:
-    """Find who was fastest beside the plan, wherever both were timed."""
-    timed = [row for row in rows if row.kind == "time"]
-    here = {(row.data, row.rate_mbit, row.placement): row.measured_ms or 0.0 for row in timed}
-    races = []
-    for (data, rate, codec), group in grouped(
-        (r for r in timed if r.placement not in _NOT_PLACED), _setting
-    ).items():
-        planned = next(row for row in group if row.placement == "planned")
-        others = [r for r in group if r is not planned and not r.placement.startswith(_STALE)]
-        if not others:
-            continue
-        best = min(others, key=lambda row: row.measured_ms or 0.0)
-        plain, alone = here[data, rate, "plain"], here[data, rate, "alone"]
-        races.append(
-            Race(
-                data=data,
-                rate_mbit=rate,
-                codec=codec,
-                communicates=1 - alone / plain,
-                faster_than_plain=plain / (planned.measured_ms or 1.0),
-                other=best.placement,
-                over_other=(planned.measured_ms or 0.0) / (best.measured_ms or 1.0),
-                interval=best.planned_over,
-            )
-        )
-    return races
-
-
 def _setting(row: Row) -> tuple[str, float, str]:
     return row.data, row.rate_mbit or 0.0, row.codec
 
@@ -280,7 +232,7 @@ def render(rows: Sequence[Row]) -> RenderableType:
     if simulated:
         tables.append(_simulated_table(simulated))
     if timed:
-        tables += [_races_table(races_of(rows)), _in_words(summarize(rows))]
+        tables.append(_in_words(summarize(rows)))
     return Group(*tables)
 
 
@@ -354,21 +306,6 @@ def _simulated_table(rows: Sequence[Row]) -> Table:
         ("predicted", lambda row: figure(row, row.predicted_bytes, row.predicted_ms)),
         ("measured", lambda row: figure(row, row.measured_bytes, row.measured_ms)),
         ("error", _off),
-    )
-
-
-def _races_table(races: Sequence[Race]) -> Table:
-    return table_of(
-        "how much of a step plain training waits; its step over the plan's, and that over the fastest other's",
-        races,
-        ("data", lambda race: race.data),
-        ("Mbit/s", lambda race: f"{race.rate_mbit:.0f}"),
-        ("waits", lambda race: f"{race.communicates:.1%}"),
-        ("codec", lambda race: race.codec),
-        ("plain /", lambda race: f"{race.faster_than_plain:.2f}x"),
-        ("other", lambda race: race.other),
-        ("/ other", lambda race: f"{race.over_other:.3f}"),
-        ("in turns (95 %)", lambda race: _interval(race.interval)),
     )
 
 

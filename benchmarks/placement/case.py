@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.data_sets import real_data_sets
+from benchmarks.harness import real_data_sets
 from benchmarks.placement.worker import NO_RATE, Contender, Sends, copy_state, pretrained
 from laconic.adapt.settings import ExchangeSettings
 from laconic.cost.load import Place

@@ -16,10 +16,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from benchmarks.harness import Interval, grouped, link_text, megabytes, paired_ratios, table_of
 from benchmarks.reduction.models import BOOK_CROSSING, AnyTask, Dlrm, Encoder, Lstm, Mlp, Ncf
 from benchmarks.reduction.sums import METHODS, AnyWorkload, Generated, Supports, record
 from benchmarks.reduction.worker import Iterations, SumAnswer, Sums
-from benchmarks.results import Interval, grouped, link_text, megabytes, paired_ratios, table_of
 from benchmarks.workers import WorkerPool
 from laconic.config import Settings
 from laconic.errors import CommError, ConfigError

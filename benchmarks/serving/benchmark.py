@@ -19,15 +19,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
-from benchmarks.data_sets import data_sets
-from benchmarks.results import grouped, table_of
-from benchmarks.serving.engines import ENGINES, LoadedEngine, ServingRow, engine_contender, forget_compiled
-from benchmarks.serving.models import (
+from benchmarks.harness import data_sets, grouped, table_of
+from benchmarks.serving.engines import (
     BATCH,
+    ENGINES,
     GENERATED,
     EngineBatch,
+    LoadedEngine,
     Say,
     ServedModel,
+    ServingRow,
+    engine_contender,
+    forget_compiled,
     large_settings,
     reference_case,
     run_settings,

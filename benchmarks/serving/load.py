@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.results import Machine, print_wide, table_of
+from benchmarks.harness import Machine, print_wide, table_of
 from laconic.errors import ConfigError
 from laconic.quantize.formats import (
     DenseFeature,

@@ -22,8 +22,16 @@ from typing import Any, Literal
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.data_sets import data_sets, recipe_for
-from benchmarks.results import Interval, grouped, megabytes, paired_ratios, standard_error, table_of
+from benchmarks.harness import (
+    Interval,
+    data_sets,
+    grouped,
+    megabytes,
+    paired_ratios,
+    recipe_for,
+    standard_error,
+    table_of,
+)
 from benchmarks.training.worker import METHODS, Epoch, Steps, TrainingPool
 from laconic.data import DataSettings, SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms

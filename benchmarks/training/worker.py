@@ -33,7 +33,7 @@ from functools import partial
 from glob import escape
 from typing import Literal
 
-from benchmarks.data_sets import TrainingRecipe
+from benchmarks.harness import TrainingRecipe
 from benchmarks.workers import WorkerPool, serve
 from laconic.adapt.adaptive import make_adaptive_policy
 from laconic.adapt.evidence import Adaptation

@@ -8,7 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.adaptation import benchmark, policies
+from benchmarks.adaptation import benchmark
+from benchmarks.adaptation import trials as policies
 from benchmarks.adaptation.benchmark import (
     AdaptationResult,
     PolicyRow,
@@ -19,8 +20,8 @@ from benchmarks.adaptation.benchmark import (
     parts_of,
     render,
 )
-from benchmarks.adaptation.policies import MODEL, RANKS, PolicyOutcome, PolicyTrial, run_trial
-from benchmarks.results import Interval
+from benchmarks.adaptation.trials import MODEL, RANKS, PolicyOutcome, PolicyTrial, run_trial
+from benchmarks.harness import Interval
 from benchmarks.training.worker import Steps, TrainingPool
 from laconic.data import SyntheticSettings
 from laconic.demo.measure import RunFigures, step_ms

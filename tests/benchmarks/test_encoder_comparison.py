@@ -10,10 +10,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.adaptation import policies
+from benchmarks.adaptation import trials as policies
 from benchmarks.adaptation.benchmark import AdaptationResult, PolicyRow, render
-from benchmarks.adaptation.encoders import _BATCHES, _SAMPLES, compare_encoders
-from benchmarks.adaptation.policies import MODEL, RANKS, settings_for
+from benchmarks.adaptation.trials import _BATCHES, _SAMPLES, MODEL, RANKS, compare_encoders, settings_for
 from benchmarks.training.worker import paper_bound
 from laconic.adapt.policy import FixedPolicy
 from laconic.codecs import BoundedRows, Huffman, Hybrid, VectorLz

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.placement.benchmark import races_of, summarize
+from benchmarks.placement.benchmark import summarize
 from benchmarks.placement.case import Row
 
 
@@ -55,14 +55,5 @@ def test_errors_and_ranks_are_those_of_the_figures() -> None:
     assert (summary.pairs, summary.ranked_right) == (6, 5)
 
 
-def test_a_plan_runs_against_the_fastest_of_those_who_are_as_exact() -> None:
-    exact, coded = races_of(ROWS)
-
-    assert (exact.other, exact.over_other, exact.interval) == ("row", 0.8, (0.9, 0.8, 1.0))
-    assert (exact.communicates, exact.faster_than_plain) == (pytest.approx(0.9), pytest.approx(2.5))
-    assert (coded.other, coded.over_other) == ("row", 1.0)
-
-
 def test_nothing_measured_comes_to_nothing() -> None:
-    assert races_of([]) == []
     assert summarize([]).pairs == 0

@@ -9,6 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from benchmarks.harness import Interval
 from benchmarks.reduction.benchmark import (
     SumPlan,
     render,
@@ -19,7 +20,6 @@ from benchmarks.reduction.benchmark import (
 from benchmarks.reduction.models import Dlrm, Encoder, Lstm, Mlp, Ncf
 from benchmarks.reduction.sums import METHODS, Generated, Truth, record
 from benchmarks.reduction.worker import SumAnswer, Sums
-from benchmarks.results import Interval
 from benchmarks.workers import WorkerPool, bytes_sent, fingerprint
 from laconic.errors import CommError, ConfigError
 

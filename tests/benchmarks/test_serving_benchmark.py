@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from benchmarks import timing
-from benchmarks.serving import benchmark, models
+from benchmarks.serving import benchmark
+from benchmarks.serving import engines as models
 from benchmarks.serving.benchmark import (
     ServingResult,
     flops,
@@ -15,8 +16,7 @@ from benchmarks.serving.benchmark import (
     measure_engines,
     render,
 )
-from benchmarks.serving.engines import ENGINES, forget_compiled
-from benchmarks.serving.models import with_precisions
+from benchmarks.serving.engines import ENGINES, forget_compiled, with_precisions
 from laconic.data import SyntheticSettings
 from laconic.quantize.formats import ModelShape
 from laconic.quantize.search import latency

@@ -7,8 +7,7 @@ import math
 import pytest
 from rich.console import Console
 
-from benchmarks.data_sets import real_data_sets
-from benchmarks.results import Interval, paired_ratios
+from benchmarks.harness import Interval, paired_ratios, real_data_sets
 from benchmarks.training.benchmark import StepRatio, TrainingResult, TrainingRow, render
 from benchmarks.training.worker import ALL_METHODS, METHODS, Epoch, Steps, TrainingPool, paper_bound
 from laconic.adapt.settings import ExchangeSettings
