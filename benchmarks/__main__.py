@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME``, from the root of a checkout. Heavy imports stay inside commands."""
+"""``python -m benchmarks NAME``, from the root of a checkout. Commands import what is heavy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def train(
     ),
     json_file: JsonFile = None,
 ) -> None:
-    """Step time, bytes and accuracy of training, against what you would use instead, on a real wire."""
+    """Step time, bytes and accuracy of training, against other methods, on real links."""
     from benchmarks.training.benchmark import render, run_training_benchmark
 
     rates_mbit, out = _rates(rates), _Output(json_file, 110)
@@ -113,7 +113,7 @@ def switch(
     turns: int = typer.Option(2, min=1, help="Runs of every method, in turn."),
     json_file: JsonFile = None,
 ) -> None:
-    """Sum of integers by a switch, in the kernel and in user space, against gloo's ring all-reduce."""
+    """Sum of integers by a switch, in the kernel and in user space, against gloo's ring."""
     from benchmarks.switch import render, run_switch_benchmark
 
     rates_mbit, out = _rates(rates), _Output(json_file, 80)
@@ -136,7 +136,7 @@ def adapt(
     full: bool = typer.Option(False, help="All bounds, budgets and decays: an hour or two."),
     json_file: JsonFile = None,
 ) -> None:
-    """Bounds by table and iteration, guard and economy: accuracy, bytes and step time against the paper's."""
+    """Bounds by table and step, guard and economy: accuracy, bytes and time against SC'24's."""
     from benchmarks.adaptation.benchmark import render, run_adaptation_benchmark
 
     rates_mbit = [None if rate == "loopback" else rate for rate in _rates(rates, "loopback")]
@@ -154,7 +154,7 @@ def placement(
     full: bool = typer.Option(False, help="Many more repeats: half an hour."),
     json_file: JsonFile = None,
 ) -> None:
-    """Predicted against measured bytes and time, and plans against what others would do with the same codecs."""
+    """Predicted against measured bytes and time, and plans against those of others."""
     from benchmarks.placement.benchmark import render, run_placement_benchmark
 
     out = _Output(json_file, 110)
@@ -174,7 +174,7 @@ def reduce(
     json_file: JsonFile = None,
     words: int = typer.Option(1 << 24, min=1, hidden=True),
 ) -> None:
-    """Time, bytes and exactness of sums over hosts: gloo, torch's hooks, top-k and Laconic, on a real wire."""
+    """Time, bytes and exactness of sums: gloo, torch's hooks, top-k and Laconic, on real links."""
     from benchmarks.reduction.benchmark import render, run_reduction_benchmark, usual_plan
 
     plan, out = usual_plan(data, full=full, words=words), _Output(json_file, 120)
@@ -194,7 +194,7 @@ def hybrid(
     full: bool = typer.Option(False, help="Three times as many rounds: a quarter of an hour."),
     json_file: JsonFile = None,
 ) -> None:
-    """Step time of a divided and replicated DLRM with thresholds on all that its MLPs send, on a real wire."""
+    """Step time of a divided and replicated DLRM with thresholds on what its MLPs send."""
     from benchmarks.hybrid import render, run_hybrid_benchmark, usual_plans
 
     plans, out = usual_plans(full=full), _Output(json_file, 120)
@@ -214,7 +214,7 @@ def serve(
     ),
     json_file: JsonFile = None,
 ) -> None:
-    """Throughput, latency, size and accuracy of served models, against fp32, torch.compile and other int8."""
+    """Throughput, latency, size and accuracy of served models, against other engines."""
     from benchmarks.serving.benchmark import render, run_serving_benchmark
     from benchmarks.serving.engines import ENGINES
     from laconic.errors import ConfigError

@@ -1,8 +1,9 @@
 """DCT-DP on real data: test loss and bytes of dense gradients that send their large entries first.
 
-Two real ranks train an epoch for every share dropped and every ``refresh``, paired by seed with exact gradients; embedding
-rows travel exactly. The dense optimizer is SGD, as in the paper: a memory that fills up and is sent at once is what
-SGD would have done meanwhile, while Adagrad takes shorter steps for it::
+Two real ranks train an epoch for every share dropped and every ``refresh``. Each run is paired with
+exact gradients of the same seed. Embedding rows are exact. The dense optimizer is SGD, as in the
+paper: with SGD, a memory that is sent at once is what would have been done meanwhile, but Adagrad
+takes shorter steps for it::
 
     python -m benchmarks.data_parallel --data DIR [--dropped 0.98] [--refresh 1000] [--seeds 5]
 """
@@ -72,7 +73,7 @@ def measure_pairs(
     seed: int,
     dense: dict[str, Any],
 ) -> list[Pair]:
-    """Train exactly, and then with each share dropped and ``refresh``; ``dense`` has other settings of the layers."""
+    """Train exactly, then with each case; ``dense`` has other settings of the dense layers."""
 
     def train(**sends: Any) -> RunFigures:
         job = Epoch(

@@ -1,10 +1,11 @@
-"""``python -m benchmarks hybrid``: a DLRM that is divided over two ranks and replicated twice, on four hosts of the lab.
+"""``python -m benchmarks hybrid``: a DLRM that is divided over two ranks and replicated twice.
 
-``plain`` sends activations, their gradients and gradients of parameters as they are; ``hybrid`` the largest tenth of
-the former and the largest hundredth of the latter (DCT, KDD'21, which reports 37 % less time), ``rounded`` the same
-within a codec's bound. They are compared at the rate of links at which plain communicates for 60 % of its step. *Alone*
-is the same computation on all ranks at once with nothing sent, so that ranks that share a core share it there as well.
-Methods take turns in one run.
+It runs on four hosts of the lab. ``plain`` sends activations, their gradients and gradients of
+parameters as they are. ``hybrid`` sends the largest tenth of the former and the largest hundredth
+of the latter (DCT, KDD'21, which reports 37 % less time). ``rounded`` sends the same within a
+codec's bound. They are compared at the bandwidth at which plain communicates for 60 % of its step.
+*Alone* is the same computation on all ranks at once with nothing sent, so that ranks that share a
+core share it there as well. Methods take turns in one run.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ WIDE = HybridPlan(
 
 
 def usual_plans(*, full: bool) -> list[HybridPlan]:
-    """Return what ``python -m benchmarks hybrid`` measures; ``full`` has three times as many rounds."""
+    """Return the plans of ``python -m benchmarks hybrid``; ``full`` has three times the rounds."""
     return [replace(plan, rounds=3 * plan.rounds) if full else plan for plan in (KAGGLE, WIDE)]
 
 
@@ -79,7 +80,7 @@ class HybridRow:
     rate_mbit: float | None
     """Rate of every link, in each direction; None: loopback, not limited."""
     ms: float
-    """Median; of every step, the slowest rank's time. Hosts that share a core take turns to compute."""
+    """Median of the slowest rank's steps, in milliseconds. Hosts that share a core take turns."""
     communication_share: float
     """Part of a step beyond that of the same computation with nothing sent."""
     bytes_sent_per_host: float

@@ -1,4 +1,4 @@
-"""One rank of the hybrid benchmark: its part of a DLRM that is divided over two ranks and replicated, and its step.
+"""One rank of the hybrid benchmark: its part of a divided and replicated DLRM, and its step.
 
 ``WorkerPool`` starts it as ``python -m benchmarks.hybrid_worker JOBS ANSWERS``.
 
@@ -8,11 +8,11 @@
     0         rank 0                                                                rank 1
     1         rank 3                                                                rank 2
 
-Homes have more to do, and hosts take cores in turn: so two of them do not meet on one of two cores.
-Equal parts of all replicas are one ``DistributedDataParallel``; embedding tables are sharded by rows among the homes.
-Dense features are known to both ranks of a replica.
+Homes have more to do, and hosts take cores in turn, so that two homes do not share one of two
+cores. Equal parts of all replicas are one ``DistributedDataParallel``. Embedding tables are sharded
+row-wise among the homes. Both ranks of a replica have the dense features.
 
-Methods differ in what travels alone:
+Methods differ only in what they send:
 
 ======= ======================================== ==============================================
 method  activations and their gradients          gradients of parameters
@@ -23,8 +23,8 @@ hybrid  the largest tenth of a row (DCT-MP)      the largest hundredth of a laye
 rounded the same, within 0.1 and 0.5 of RMS      the same
 ======= ======================================== ==============================================
 
-Masks are bits: cores are what a step waits for here. Embedding rows travel exactly in all: the paper's levels are those
-of MLPs. Shape legend: ``B`` samples, ``D`` columns.
+Masks are bits, because a step waits for cores here. All methods send embedding rows exactly,
+because the paper's levels are those of MLPs. Shape legend: ``B`` samples, ``D`` columns.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class HybridAnswer(MethodFigures):
 
 
 class Groups:
-    """Who has what: replicas are neighbors by rank, and where a replica's home is changes from one to the next."""
+    """The ranks of this replica, and the ranks with equal parts; homes change their place."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.replica, place = divmod(ranks.rank, PARTS)
@@ -193,7 +193,7 @@ class HybridPart:
         return fingerprint(torch.cat([p.detach().reshape(-1) for p in self._module.parameters()]))
 
     def bytes_sent(self) -> tuple[int, int]:
-        """Bytes that this rank has sent so far: at splits, and of gradients, where DDP itself sends none of them."""
+        """Return bytes that this rank has sent so far at splits, and of gradients if not by DDP."""
         splits = sum(a.sent for split in self.splits for a in split.ledger.accounts.values())
         return splits, 0 if self.compressor is None else self.compressor.bytes_sent
 
@@ -244,7 +244,8 @@ def _embeddings(schema: Schema, dim: int, world: World) -> ShardedEmbeddings:
 def _mute(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:
     """Let the splits of one of two parts send nothing; ``whole`` is what it is a part of.
 
-    Every layer has its width and is computed forward and back; the activations of the other rank are zeros.
+    Every layer has its width and is computed forward and back; the activations of the other rank
+    are zeros.
     """
     layers = [layer for layer in whole if isinstance(layer, nn.Linear)]
     home = mlp.splits[0].rank == mlp.ranks[0]
@@ -279,7 +280,7 @@ class _Figures:
 
 
 class _Worker:
-    """Keeps models from one job to the next that differs only in repeats: making them takes longer than a step."""
+    """Keeps models for jobs that differ only in repeats: making them takes longer than a step."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self._groups = ranks, Groups(ranks)
@@ -338,7 +339,7 @@ class _Worker:
 
 
 def _keep_memory() -> None:
-    """Let what is freed stay with the process: whether glibc returns it is luck, and faults on new pages cost a lot."""
+    """Keep freed memory: glibc may or may not return it, and faults on new pages cost a lot."""
     libc = ctypes.CDLL(None)
     for option in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
         libc.mallopt(option, 1 << 30)

@@ -1,7 +1,8 @@
-"""In-network aggregation against a ring: the same integers, the same links, bytes by the interface's counter.
+"""``python -m benchmarks switch``: in-network aggregation against a ring, on the same links.
 
-A ring all-reduce sends ``2 (n - 1) / n`` times the data from each host, a switch once: two thirds with four
-hosts. Each method has a lab of its own, all open at the same time, and they take turns. A host of one is
+A ring all-reduce sends ``2 (n - 1) / n`` times the data from each host. A switch needs it once: two
+thirds with four hosts. Bytes are those of the interface's counter. Each method has its own lab. All
+labs are open at the same time, and they take turns. A host of one runs
 ``python -m benchmarks.switch``.
 """
 
@@ -40,7 +41,7 @@ class SwitchRow:
     seconds: float
     """Of the fastest sum; of each sum, the slowest host counts."""
     bytes_sent: float
-    """By one host, per sum: mean over all hosts, sums and turns, fast and slow, setting up included."""
+    """Bytes sent by one host per sum, setting up included: mean over hosts, sums and runs."""
     ring_bytes_share: float
     ring_time_share: float
 
@@ -118,7 +119,7 @@ def render(rows: Sequence[SwitchRow]) -> RenderableType:
 
 
 def sum_on_host() -> None:
-    """Sum some rounds of known integers, by the aggregator or by gloo, check every one, and print their times."""
+    """Sum known integers by the aggregator or by gloo, check the sums, and print their times."""
     values, rounds = int(os.environ["VALUES"]), int(os.environ["ROUNDS"])
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     network = InNetwork.from_environment(timeout_s=60) if ADDRESS_VARIABLE in os.environ else None

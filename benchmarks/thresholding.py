@@ -1,13 +1,13 @@
-"""``python -m benchmarks.thresholding --data DIR``: DCT-MP, thresholds at a model split, on real data.
+"""``python -m benchmarks.thresholding --data DIR``: DCT-MP, thresholds at a split, on real data.
 
 It measures what thresholds on the values that workers send each other cost in accuracy and save in
-bytes. A DLRM is split among workers, rehearsed in one process, and trained for an epoch with batches
-of 1,024 and dimension 16. Embeddings are exact, so that only the split differs:
+bytes. A DLRM is split among workers, rehearsed in one process, and trained for an epoch with
+batches of 1,024 and dimension 16. Embeddings are exact, so that only the split differs:
 
 ======== ==========================================================================================
 stages   Worker 1 has embeddings, bottom MLP, interaction and the first layer of the top MLP, worker
-         2 the rest. Of three workers, worker 2 has the second layer of the top MLP and worker 3 what
-         follows.
+         2 the rest. Of three workers, worker 2 has the second layer of the top MLP and worker 3
+         what follows.
 neurons  Every worker has an equal share of the neurons of every layer and receives the others'
          activations. Embeddings, interaction and logit are on the first.
 ======== ==========================================================================================
@@ -114,7 +114,7 @@ class SplitOutcome:
 
     @property
     def ratio(self) -> float:
-        """Bytes before over bytes sent: masks, values and headers, both directions; 1 without a split."""
+        """Bytes before over bytes sent, with masks and headers; 1 without a split."""
         sent = self.bytes_mask + self.bytes_forward + self.bytes_backward
         return self.bytes_before / sent if sent else 1.0
 
@@ -164,7 +164,7 @@ def run_trial(trial: SplitTrial) -> SplitOutcome:
 
 
 def paper_cases(form: Form) -> list[SplitCase]:
-    """Return the paper's levels for two and three workers, by both methods; values travel as float32."""
+    """Return the paper's levels for two and three workers by both methods, as float32."""
     return [
         SplitCase(f"{dropped:.0%} {method}", form, workers, _paper_threshold(dropped, method))
         for workers in (2, 3)

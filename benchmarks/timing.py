@@ -1,8 +1,9 @@
 """Interleaved timing in one process: everybody takes turns, so that what disturbs one disturbs all.
 
-``best_times`` is for calls of microseconds to seconds, of which the best counts: noise only ever adds. In every round each
-trial has its turn, encode then decode, and rounds start with another trial each time. A turn lasts for as many calls
-as it takes to fill its time. One thread, no garbage collection.
+``best_times`` is for calls of microseconds to seconds. Their best counts, because noise only ever
+adds. In every round each trial has its turn, encode then decode, and rounds start with another
+trial each time. A turn lasts for as many calls as it takes to fill its time. One thread, no garbage
+collection.
 
 Several calls, because on a virtual machine the first to touch memory that the host took back
 while a slow neighbor ran pays for it: 525 ms instead of 33 ms of system time for one temporary
@@ -12,7 +13,7 @@ Time is wall time. Calls above ten milliseconds are sure to be interrupted on a 
 for them it is the CPU time of the whole process, if that is less. Not for short ones: once in
 some 100,000 calls the CPU clock stands still, and a best of thousands would pick that one.
 
-``time_calls`` is for calls of which medians and quantiles count, on one core.
+``time_calls`` is for calls whose medians and quantiles count, on one core.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def one_core() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread: two that wait for each other are slow where others use the machine."""
+    """Let torch use one thread: two that wait for each other are slow on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -150,7 +151,7 @@ def time_calls(
 
 
 def _undisturbed(taken_N2: Times) -> Times:
-    """Pick the times of calls during which the core was ours; where hardly any was, the time that they computed."""
+    """Return times of calls that had the core for themselves, or CPU times if few had."""
     wall_N, cpu_N = taken_N2.reshape(-1, 2).T
     ours_N = wall_N < 1.5 * cpu_N + 2e-4
     return wall_N[ours_N] if ours_N.sum() >= _FEW else cpu_N

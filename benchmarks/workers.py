@@ -1,13 +1,11 @@
-"""Ranks that do the jobs of a benchmark: hosts of the lab, or processes on the loopback interface.
+"""A pool of ranks that do the jobs of a benchmark, in the lab or on loopback, and one such rank.
 
-One rank of a ``WorkerPool``: it does the jobs that come, and measures calls that all ranks make at once.
+Rank 0 reads jobs from a pipe and broadcasts them; answers are JSON lines in a file. Both are named
+on the command line of the ranks.
 
-Rank 0 reads jobs from a pipe and tells the others; answers are JSON lines in a file. Both are named on the
-command line.
-
-Bytes are those of the counter of this host's network interface. ``/proc/net/dev`` is that of the process's
-network namespace; ``/sys/class/net`` would be that of whoever mounted it. On loopback all ranks, and whoever else
-uses it, share one counter.
+Bytes sent are those of the counter of a host's network interface. ``/proc/net/dev`` shows the
+process's own network namespace; ``/sys/class/net`` would show that of whoever mounted it. On
+loopback all ranks, and everybody else who uses it, share one counter.
 """
 
 from __future__ import annotations
@@ -93,10 +91,11 @@ class WorkerPool:
     def match_rate(
         self, share: float, probe: Callable[[], tuple[float, float]], *, first: float, tolerance: float
     ) -> float:
-        """Find the rate, in Mbit/s, at which steps communicate for this share of their time; links keep it.
+        """Set links to the Mbit/s at which steps communicate for this share of their time.
 
-        ``probe`` returns milliseconds of a step alone and of one that communicates, at the rate of the moment. What the
-        latter takes longer goes about with 1 / rate. ``first`` is the rate that links have now.
+        ``probe`` returns milliseconds of a step alone and of one that communicates, at the rate of
+        the moment. What the latter takes longer goes about with 1 / rate. ``first`` is the rate
+        that links have now.
         """
         rate = first
         for _ in range(5):
@@ -141,7 +140,7 @@ class WorkerPool:
             )
 
     def _open_pipe(self) -> IO[str]:
-        """Open for writing once rank 0 reads: opening at once would wait for ever for one that failed."""
+        """Open for writing once rank 0 reads; opening at once would hang if it has failed."""
         while True:
             try:
                 return os.fdopen(os.open(self._jobs, os.O_WRONLY | os.O_NONBLOCK), "w")
@@ -199,7 +198,7 @@ class MeasuredCalls:
 
 
 def measure(ranks: Ranks, call: Callable[[], object], calls: int = 1, *, skip: int = 0) -> MeasuredCalls:
-    """Call a function some times on all ranks at once; the first ``skip`` times are not in the figures.
+    """Call a function some times on all ranks at once; the first ``skip`` times do not count.
 
     After the barrier at the end all that was sent has arrived, so that the counter has seen it.
     """
@@ -247,7 +246,7 @@ class MethodFigures(Settings):
     round_ms: tuple[tuple[float, ...], ...]
     """Milliseconds of each sum or step of each round, on the rank that took longest."""
     bytes_sent: float
-    """Bytes by one host for one sum or step: the mean of all hosts' counters, the median of all rounds."""
+    """Bytes that one host sends for a sum or step: mean over hosts, median over rounds."""
 
     @classmethod
     def of(cls, method: str, measured: Sequence[MeasuredCalls], **figures: Any) -> Self:

@@ -1,1 +1,1 @@
-"""``python -m benchmarks adapt``: bounds by table and by iteration, the guard and the economy, against the SC'24 paper."""
+"""Bounds by table and step, guard and economy: ``python -m benchmarks adapt``."""

@@ -1,8 +1,9 @@
 """``python -m benchmarks adapt``: accuracy and bytes in rehearsal, step times on real links.
 
-Is ``auto`` as fast as the best fixed way to send, whatever the link? The setting is that of ``python -m benchmarks
-train``: two pinned hosts, Criteo Terabyte's tables, Zipf lookups. Guard and economy of ``auto`` have settled before the
-clock starts; their later reviews, ever further apart, are not in these times.
+Is ``auto`` as fast as the best fixed way to send, whatever the link? The setting is that of
+``python -m benchmarks train``: two pinned hosts, Criteo Terabyte's tables, Zipf lookups. Guard and
+economy of ``auto`` have settled before the clock starts; their later reviews, ever further apart,
+are not in these times.
 
 A step is made of these parts, as the SC'24 paper divides it:
 
@@ -11,8 +12,8 @@ backward     the same for their gradients
 compute      the same batch on one rank with nothing sent
 all-reduce   the rest of the step: dense gradients, and waiting for the slowest
 
-Ids and rows of the next batch travel while this one is computed, so that parts may overlap and add up to
-more than a step; there is no rest then.
+Ids and rows of the next batch travel while this one is computed, so that parts may overlap and add
+up to more than a step; there is no rest then.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def _run(trials: Sequence[PolicyTrial], say: Say) -> Iterator[PolicyOutcome]:
 
 
 def _named(rows: Sequence[PolicyRow]) -> list[PolicyRow]:
-    """Call the best that keeps the AUC simply ``global`` and ``tuned``; of none that does, the most careful."""
+    """Call the best that keeps the AUC ``global`` and ``tuned``; if none does, the most careful."""
     chosen = {}
     for family in ("global", "tuned"):
         members = [row for row in rows if row.policy.startswith(family + " ") and row.decay == "none"]

@@ -1,23 +1,23 @@
-"""The policies that are compared, and one epoch in rehearsal under one: four ranks, batches of 1,024, dimension 16.
+"""What is compared: policies, each for an epoch in rehearsal, and encoders, table by table.
 
-exact    float32, coded ids
-global   one bound for all tables, of a grid; ``global`` proper is the largest that keeps the AUC
-sc24     the paper's classes and encoders, rows only, pooled
-tuned    bounds that ``laconic tune`` chose
-auto     wide bounds under a guard with a budget of 0.1 % of the normalized entropy
+Four ranks are rehearsed, with batches of 1,024 and dimension 16. The policies are::
 
-Which encoder sends less within one bound: the SC'24 paper's, or ``BoundedRows``, table by table.
+    exact    float32, coded ids
+    global   one bound for all tables, of a grid; ``global`` is the largest that keeps the AUC
+    sc24     the paper's classes and encoders, rows only, pooled
+    tuned    bounds that ``laconic tune`` chose
+    auto     wide bounds under a guard with a budget of 0.1 % of the normalized entropy
 
-A trained model's rows are encoded as four ranks would send them for batches of the next epoch, each table within the
-bound of its class in the paper. Nothing but the encoder differs between the first four figures::
+Encoders are compared within one bound: those of the SC'24 paper and ``BoundedRows``. A trained
+model's rows are encoded as four ranks would send them for batches of the next epoch. The bound of
+each table is that of its class in the paper. The first four figures differ only in the encoder::
 
     vector LZ, Huffman, hybrid, BoundedRows    pooled: one row for every sample of each destination
-    distinct                                   BoundedRows of each distinct row, once for each owner and destination,
-                                               as Laconic sends them
+    distinct                                   BoundedRows of each distinct row, once for each
+                                               owner and destination, as Laconic sends them
 
-All are ratios to the same float32 bytes, those of pooled rows. Ids and messages of sizes are not in them.
-
-Shape legend: ``M`` other ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
+All are ratios to the same float32 bytes, those of pooled rows. They leave out ids and size
+messages. Shape legend: ``M`` other ranks, ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ GLOBAL_BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.05)
 GRADIENTS_PER_ROWS = 35
 """Gradient bound of ``global``, beside that of rows: the ratio of Laconic's defaults."""
 TUNE_SHARES = (0.0025, 0.002, 0.00275, 0.003)
-"""Budgets of ``tuned``, as shares of what has been learnt; the first is the default of ``laconic tune``."""
+"""Budgets of ``tuned``, as shares of what was learned; ``laconic tune`` uses the first."""
 KEEPS_AUC = -0.0003
 """Mean paired difference down to which a policy counts as keeping the AUC."""
 
@@ -96,7 +96,7 @@ def decayed(
 
 
 def measure_set(name: str, source: Source, data: DataSettings) -> tuple[RehearsedRun, Measured]:
-    """Measure the tables of a data set, as ``laconic tune`` does; also returns what was trained for it."""
+    """Measure the tables of a data set as ``laconic tune`` does; return the trained run too."""
     settings = settings_for(name, data, exact(), seed=0)
     trained, _ = work_of(source, settings.train.batch, RANKS, None)
     run = rehearse(settings, source, RANKS)
@@ -104,7 +104,7 @@ def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Rehearse
 
 
 def tuned(measured: Measured, share: float) -> ExchangeSettings:
-    """Bounds of ``laconic tune`` that take back this share of what has been learnt, by way of its policy file."""
+    """Return the bounds of ``laconic tune`` for this share of what was learned."""
     found = choose(measured, "the benchmark", default_budget(measured, share))
     return parse(policy_text(found), PolicyFile).exchange
 
@@ -192,7 +192,7 @@ def _train(trainer: Trainer, adaptation: Adaptation | None, source: Source, epoc
 
 
 def _plain_bytes(layout: Layout, source: Source, steps: int) -> tuple[float, float]:
-    """Bytes of pooled float32 rows, and of raw ids, that all ranks send per step with whole tables on ranks."""
+    """Return bytes of pooled float32 rows and of raw ids that all ranks send per step."""
     lookups = source.samples_in("train") / steps * len(layout.tables)
     foreign = (layout.ranks - 1) / layout.ranks
     return lookups * foreign * MODEL.dim * 4, lookups * foreign * 8
@@ -207,7 +207,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderRow:
-    """What each encoder makes of one table's rows; ratios are float32 bytes of pooled rows over those sent."""
+    """Figures of each encoder for one table: float32 bytes of pooled rows over bytes sent."""
 
     data: str
     table: str | None
@@ -237,7 +237,7 @@ class _Encoded:
 
 
 def compare_encoders(name: str, run: RehearsedRun, source: Source) -> list[EncoderRow]:
-    """Encode what a trained model looks up: a row for each table, and one for all, at each size of batches."""
+    """Encode a trained model's rows: a row of results per table and one for all, per batch size."""
     rows: list[EncoderRow] = []
     for samples in _SAMPLES:
         batches = source.batches("train", global_batch=samples * run.ranks, rank=0, ranks=1, epoch=1)

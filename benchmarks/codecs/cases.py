@@ -1,7 +1,7 @@
-"""What is compressed: matrices with the error that is allowed, from files and made here; and what is possible.
+"""The matrices that are compressed, from files or generated, and the ratio that is possible.
 
-Files are embedding dumps ``NAME_ROWSxDIM.f32``, raw little-endian float32, row-major. Generated data is the same on
-every machine:
+Files are embedding dumps ``NAME_ROWSxDIM.f32``, raw little-endian float32, row-major. Generated
+data is the same on every machine:
 
 ========================= ====================================================================
 case                      why
@@ -68,7 +68,7 @@ class Case:
     seed: int | None = None
     """Seed of a codec that rounds without bias and takes part as well; None: it does not."""
     blocks: int = 1
-    """More than one: compare so many equal blocks in one call with one block."""
+    """Number of equal blocks; with several, one call for all is compared with one block."""
 
     @property
     def rows(self) -> int:
@@ -149,7 +149,7 @@ class Dump:
 
 
 def find_dumps(folder: Path) -> list[Dump]:
-    """List the dumps of a folder by name; ``ConfigError`` if it has none, or one that is not what it says."""
+    """List the dumps of a folder by name; ``ConfigError`` if there are none, or a wrong one."""
     if not folder.is_dir():
         raise ConfigError(f"data: expected a folder of NAME_ROWSxDIM.f32 files, got {str(folder)!r}")
     dumps = [parse_dump(path) for path in sorted(folder.glob("*.f32"))]
@@ -211,10 +211,10 @@ def zipf_lookups(rows: int = 2048) -> list[Case]:
 
 
 def trained_rows(random: np.random.Generator, rows: int, dim: int) -> Floats:
-    """Make rows like those of a trained table: normal within a row, the scale grows with popularity.
+    """Make rows like those of a trained table: normal, with scales that grow with popularity.
 
-    Row 0 is the most popular. The constants follow the Terabyte dump: row scales from 0.003
-    (never updated) to 0.035, log-normal around a median that rises as the fourth root of popularity.
+    Row 0 is the most popular. The constants follow the Terabyte dump: row scales from 0.003 (never
+    updated) to 0.035, log-normal around a median that rises as the fourth root of popularity.
     """
     popularity_R = (1.0 + np.arange(rows)) ** -0.25
     learned_R = 0.035 * popularity_R * random.lognormal(0.0, 0.4, rows)
@@ -223,7 +223,7 @@ def trained_rows(random: np.random.Generator, rows: int, dim: int) -> Floats:
 
 
 def heavy_tailed_gradients(rows: int) -> Case:
-    """Student t with three degrees of freedom, log-normal rows, 70 % of them next to zero; half the RMS."""
+    """Make gradients of Student's t with log-normal rows, 70 % near zero; bound half the RMS."""
     random = np.random.default_rng(3)
     scale_R1 = random.lognormal(0.0, 1.0, (rows, 1)) * np.where(random.random((rows, 1)) < 0.7, 1e-3, 1.0)
     values_RD = (1e-4 * scale_R1 * random.standard_t(3, (rows, DIM))).astype(np.float32)
@@ -234,14 +234,14 @@ def heavy_tailed_gradients(rows: int) -> Case:
 
 
 def normal_blocks(blocks: int, rows: int = 16, dim: int = 32) -> Case:
-    """Make standard normal values in blocks of 16 x 32, to be encoded in one call or as one block."""
+    """Make standard normal blocks of 16 x 32, to be encoded in one call or as one block."""
     values_RD = np.random.default_rng(5).standard_normal((blocks * rows, dim), dtype=np.float32)
     name = f"{blocks:,} normal blocks of {rows} x {dim}"
     return Case(name, torch.from_numpy(values_RD), 0.02, ABSOLUTE, 0.02, blocks=blocks)
 
 
 def trained_blocks(blocks: int, rows: int = 16, dim: int = 32) -> Case:
-    """Make distinct trained rows in blocks of 16 x 32: a third of the bits of normal ones, so less to share."""
+    """Make blocks of 16 x 32 of distinct trained rows, which have a third of the bits."""
     values_RD = torch.from_numpy(trained_rows(np.random.default_rng(4), blocks * rows, dim))
     low, high = (float(v) for v in torch.aminmax(values_RD))
     name = f"{blocks:,} trained blocks of {rows} x {dim}"
@@ -249,14 +249,16 @@ def trained_blocks(blocks: int, rows: int = 16, dim: int = 32) -> Case:
 
 
 def ideal_ratio(case: Case) -> float:
-    """Return raw bytes over those that an order-0 coder could reach; infinite if a single code is all there is.
+    """Return raw bytes over those of an ideal order-0 coder; infinite if there is a single code.
 
-    Codes are ``round(x / 2 bound)``. Equal rows of codes are sent once, then every row is a reference to one of them::
+    Codes are ``round(x / 2 bound)``. Equal rows of codes are sent once, then every row is a
+    reference to one of them::
 
         bits = U * D * H(codes of the distinct rows) + R * H(references)
 
-    or, where that is more, as it is without duplicates, ``R * D * H(codes)``. ``H`` is the entropy per symbol, tables
-    for free. A codec that sees order among its references can do better than this; without such order it cannot.
+    or, where that is more, as it is without duplicates, ``R * D * H(codes)``. ``H`` is the entropy
+    per symbol, tables for free. A codec that sees order among its references can do better than
+    this; without such order it cannot.
     """
     codes_RD = quantize(case.values_RD.numpy(), case.bound)
     row = np.dtype((np.void, codes_RD.itemsize * case.dim))
@@ -268,7 +270,7 @@ def ideal_ratio(case: Case) -> float:
 
 
 def quantize(values_RD: NDArray[np.float32], bound: float) -> Codes:
-    """Codes in float64 arithmetic, counted from the smallest, in the narrowest type that holds them."""
+    """Return codes by float64 arithmetic, from 0 on, in the narrowest type that holds them."""
     low, high = (np.rint(float(v) / (2 * bound)) for v in (values_RD.min(), values_RD.max()))
     codes_RD = np.empty(values_RD.shape, np.min_scalar_type(int(high - low)))
     for start in range(0, values_RD.shape[0], _RUN):

@@ -1,7 +1,7 @@
-"""Codecs that take part, as trials: what a user of each would write; in the order of the tables.
+"""The codecs that are compared, each used as its users would, in the order of the tables.
 
-Peers are told the absolute bound, and the type that holds their codes, for nothing: they spend
-no time on the range of the data and no bytes on the step. ``ImportError`` means that a peer is absent.
+Peers are told the absolute bound and the type that holds their codes. So they spend no time on the
+range of the data and no bytes on the step. ``ImportError`` means that a peer is absent.
 """
 
 from __future__ import annotations

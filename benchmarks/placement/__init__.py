@@ -1,1 +1,1 @@
-"""``python -m benchmarks placement``: predicted against measured bytes and time, and plans against what others would do."""
+"""Plans, their predictions, and what others would do: ``python -m benchmarks placement``."""

@@ -1,8 +1,8 @@
-"""``python -m benchmarks placement``: predicted against measured bytes and time, and plans against what others would do.
+"""``python -m benchmarks placement``: predictions against measurements, plans against others.
 
-Step times are of plans, of what others would do with the same codecs, and of plain training, on a
-rate-limited wire. They come to three answers: how good predictions are, whether they rank
-placements as they are, and what plans gain.
+It times steps of plans, of other systems' placements with the same codecs, and of plain training,
+on rate-limited links. They answer three questions: how good are predictions, do they rank
+placements correctly, and what do plans gain?
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_placement_benchmark(
     full: bool,
     say: Callable[[str], None],
 ) -> list[Row]:
-    """Measure bytes on several numbers of ranks, and time on two hosts of a core each; ``full``: three times as long."""
+    """Measure bytes on several numbers of ranks, and time on two hosts; ``full`` takes longer."""
     with TemporaryDirectory(prefix="laconic-plans-") as folder:
         place = Path(folder)
         place.chmod(0o755)
@@ -148,7 +148,7 @@ def _row(
 
 
 def _matching_rate(pool: WorkerPool, case: Case, alone_ms: float) -> float:
-    """Find the rate at which plain communicates as in the profile; computing alone was measured at length."""
+    """Find the bandwidth at which plain communicates as in the profile."""
     pool.set_rate(_FIRST_MBIT)
 
     def probe() -> tuple[float, float]:
@@ -206,7 +206,7 @@ def _setting(row: Row) -> tuple[str, float, str]:
 
 
 def _differ(one: Row, other: Row) -> int:
-    """Return 1 if the first surely takes a tenth longer, -1 if the second does, 0 if neither is sure."""
+    """Return 1 if the first surely takes a tenth longer, -1 if the second does, else 0."""
     turns = one.turn_ms or (), other.turn_ms or ()
     if min(map(len, turns)) < 2:
         return 0
@@ -224,7 +224,7 @@ def _error(predicted: float | None, measured: float | None) -> float:
 
 
 def render(rows: Sequence[Row]) -> RenderableType:
-    """One table of bytes for each data set, and one of times for each rate; all that was simulated; and what it comes to."""
+    """Make tables of bytes, of times and of simulated figures, and a summary."""
     timed, simulated = ([row for row in rows if row.kind == kind] for kind in ("time", "simulated"))
     sent = grouped((row for row in rows if row.kind == "bytes"), lambda row: (row.data, row.counted))
     tables: list[RenderableType] = [_bytes_table(group) for group in sent.values()]

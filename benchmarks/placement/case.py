@@ -1,4 +1,4 @@
-"""One data set to place: its samples, what is looked up in its tables, plans to compare, and rows of results."""
+"""One data set to place: samples, lookups of its tables, plans to compare, rows of results."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Case:
     def workload(
         self, sends: Sends, *, dense_bytes: float, dense_codec_s: float = 0.0, hot_every: int = 1
     ) -> Workload:
-        """Return all that a step sends; dense gradients take so many bytes and seconds."""
+        """Return the workload of a step, with these bytes and seconds of dense gradients."""
         codings = _codings(self, sends.rows)
         return Workload(
             tables=tuple(access_load(table, *codings[table.name]) for table in self.access.tables),
@@ -139,7 +139,7 @@ class Case:
 def _codings(
     case: Case, kind: Literal["exact", "lossless", "bounded"]
 ) -> dict[str, tuple[RowCoding, RowCoding]]:
-    """How much smaller each table's rows and gradients get in a few steps; bounds are the defaults."""
+    """Return the ratios of each table's rows and gradients in a few steps with default bounds."""
     schema = case.source.schema
     names = [feature.name for feature in schema.categorical]
     if kind == "exact":

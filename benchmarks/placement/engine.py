@@ -1,13 +1,12 @@
-"""What the engine takes on this machine with one data set: measured, and handed to the planner as a problem.
+"""Constants of this machine with one data set: measured, and given to the planner as a problem.
 
-It is fitted to a few placements at two rates, which are not those that are reported. A step beyond
-what it computes is ``rows / efficiency + max(0, dense / efficiency - w) + k``: dense gradients
-travel beside the backward pass, which hides ``w`` of them. What the links carry less than their
-rate makes ``efficiency``; ``k`` is the latency of rounds, or, if it is negative, computation that
-hides some of the rest. Dense gradients that are coded travel in another way than torch's all-reduce
-of the others, and have figures of their own. What codecs take and how small dense gradients get is
-measured on a placement by rows, and so is the share of computation during which rows of the next
-step can travel: what looking ahead gains where that is most.
+They are fitted to a few placements at two bandwidths, which are not those that are reported. A step
+beyond computation is ``rows / efficiency + max(0, dense / efficiency - w) + k``. Dense gradients
+travel beside the backward pass, which hides ``w`` of them. ``efficiency`` is the share of the
+bandwidth that links reach. ``k`` is the latency of rounds or, if it is negative, computation that
+hides some of the rest. Coded dense gradients do not use torch's all-reduce, so they have their own
+figures. Time of codecs and bytes of dense gradients are measured with row-wise tables, and so is
+the share of computation that hides prefetched rows.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class Engine:
         return Problem(cluster, workload, speeds)
 
     def exact_sends(self, case: Case, hosts: int, rate_mbit: float) -> Sends:
-        """Choose what loses nothing and is predicted to be fastest at this rate, for a planner's places."""
+        """Choose the lossless codecs that are predicted to be fastest for a planner's places."""
         choices = plan_tables(self.problem(case, hosts, rate_mbit, Sends())).places
         every = [
             Sends(rows=rows, dense=dense) for rows in ("exact", "lossless") for dense in ("exact", "lossless")
@@ -208,9 +207,10 @@ def calibrate(pool: WorkerPool, case: Case, folder: Path, say: Callable[[str], N
 
 
 def fit_links(points: NDArray[np.float64], alone_ms: float) -> Links:
-    """Fit links to milliseconds of rows and of dense gradients on ideal ones, of waiting, and of whole steps, a line each.
+    """Fit links to points, each with milliseconds of rows, dense gradients, waiting and the step.
 
-    What is hidden is tried out; the rest is a line, by least squares of errors beside the steps.
+    Those of rows and dense gradients are on ideal links. Values of the hidden share are tried out;
+    the rest is a line, by least squares of errors relative to steps.
     """
     rows, dense, waited, took = points.T
     tried = []
@@ -250,7 +250,7 @@ def _dense_cost(answer: Placed, ranks: int) -> DenseCost:
 
 
 def _codec_gb_s(coded: Placed, exact: Placed) -> tuple[float, float]:
-    """Speeds of encoding and decoding: what a coded exchange computes beyond one that sends the same rows as they are."""
+    """Return speeds of codecs, from the time of a coded exchange beyond that of an exact one."""
     before = coded.before["forward"] + coded.before["backward"]
     spent = {
         way: max(ms - exact.codec_ms[way], _LEAST_SHARE * ms, 1e-6) for way, ms in coded.codec_ms.items()
@@ -280,5 +280,5 @@ def time_contenders(
 
 
 def usual_ms(answer: Placed) -> float:
-    """Lower quartile of turns: what else a machine does only adds to some, and a lucky one does not count."""
+    """Return the lower quartile of turns: other load only adds to some, and luck does not count."""
     return float(np.quantile(answer.turn_ms, 0.25))

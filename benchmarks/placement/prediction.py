@@ -1,4 +1,4 @@
-"""Predicted bytes against those that are sent, and what the simulator says of the same steps.
+"""Predicted bytes against those that are sent, and the simulator's prediction of the same steps.
 
 **Bytes** are predicted by the model that plans, from lookups that were counted on a part of an
 epoch. The batches behind it are rehearsed, which sends what as many ranks would, bit for bit.
@@ -7,15 +7,14 @@ epoch. The batches behind it are rehearsed, which sends what as many ranks would
 counterpart here::
 
     simulated                  measured
-    none                       plain: whole tables, pooled float32
-    dedup                      row, exact; with bounded and dense for codecs that lose nothing, where such ones were used
+    none                       plain: table-wise, pooled float32
+    dedup                      row, exact; with bounded and dense if lossless codecs were used
     dedup + bounded + dense    row, coded
 
-The simulator is told what its user may know: how often rows are looked up, computing alone, how
-fast codecs are and how small they make rows and dense gradients, the rate of links and what headers
-take of it. It is not told what any placement took, nor what was fitted to placements: dense
-gradients travel beside the share of computation that is its default, and nothing else hides behind
-computation.
+The simulator is told what its user may know: frequencies of rows, computation alone, speeds of
+codecs and how small they make rows and dense gradients, the bandwidth of links and the share that
+headers take. It is not told the time of any placement, nor anything that was fitted to placements.
+Its default share of computation hides dense gradients, and nothing else is hidden.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _SENDS = {"ids": Resource.IDS_OUT, "forward": Resource.FORWARD_OUT, "backward": 
 def measure_traffic(
     cases: Sequence[Case], ranks: Sequence[int], *, steps: int, say: Callable[[str], None]
 ) -> list[Row]:
-    """Compare whole tables, dealt rows, and copies of small tables or frequent rows, on so many ranks."""
+    """Compare table-wise, row-wise and replicated tables and frequent rows on these ranks."""
     rows = []
     for case in cases:
         workload = case.workload(Sends(), dense_bytes=0.0)
@@ -182,7 +181,7 @@ def simulate_bytes(cases: Sequence[Case], measured: Sequence[Row]) -> list[Row]:
 
 
 def simulate_times(case: Case, engine: Engine, exact: Sends, measured: Sequence[Row]) -> list[Row]:
-    """Compare steps at one rate with those that were timed; ``exact`` is what exact contenders sent."""
+    """Compare simulated steps at one bandwidth with timed ones; ``exact`` has their codecs."""
     timed = {(row.placement, row.codec): row for row in measured}
     alone_s = 1e-3 * (timed["alone", "exact"].measured_ms or 0.0)
     rows = []
@@ -230,7 +229,7 @@ def _model(
     ]
 
     def figures(ratio_T: Sequence[float]) -> CodecFigures:
-        """Return those of a row of average size; what blocks take is part of the ratios and speeds."""
+        """Return figures of an average row; ratios and speeds include what blocks take."""
         sent = sum(needed / ratio for needed, ratio in zip(needed_T, ratio_T, strict=True))
         return CodecFigures(
             row_bytes=workload.vector_bytes * sent / sum(needed_T), block_bytes=0.0, row_s=row_s, block_s=0.0

@@ -1,8 +1,8 @@
-"""One rank of the placement benchmark; started by ``WorkerPool`` as ``python -m benchmarks.placement.worker``.
+"""One rank of the placement benchmark, and the jobs it is given.
 
-Contenders take short turns, and all begin with the same pretrained model: what codecs make of rows
-and gradients depends on how much was learned. They take part in other numbers of steps, so they
-learn no more.
+``WorkerPool`` starts it as ``python -m benchmarks.placement.worker JOBS ANSWERS``. Contenders take
+short turns, and all begin with the same pretrained model, because sizes of coded rows and gradients
+depend on how much was learned. They take different numbers of steps, so they learn no more.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def pretrained(data: DataSettings, batch: int, model: ModelSettings) -> Trainer:
 
 
 def copy_state(source: Trainer, target: Trainer) -> None:
-    """Give one the weights and rows of another that has whole tables; state of optimizers is left out."""
+    """Copy weights and rows from a trainer with whole tables, without state of optimizers."""
     target.model.load_state_dict(source.model.state_dict())
     (whole,) = source.embeddings.shards()
     for shards in target.embeddings.shards():
@@ -219,13 +219,13 @@ class _Timed:
                 trainer.compressor.close()
 
     def _turn(self, name: str, steps: int) -> float:
-        """Time some steps, from when all ranks are ready to when all are done, and return their mean in milliseconds.
+        """Time some steps together, and return their mean in milliseconds.
 
-        What a rank has sent may reach the other after its own step: one step may take half of the
-        next one's time, and only several of them, with nothing on its way before and after, say
-        what a step takes. The first, which finds caches full of others' data, is not counted. Where
-        copies are synchronized every k steps, there are as many as make whole periods: none is like
-        another.
+        Values that a rank has sent may reach the other after its own step, so one step may take
+        half of the next one's time. Only several steps, with nothing on its way before and after
+        them, tell what a step takes. The first step finds caches full of others' data and is not
+        counted. If copies are synchronized every k steps, whole periods are timed, because steps
+        differ.
         """
         kept = self._kept[name]
         kept.step(self._batches)
@@ -263,7 +263,7 @@ class _Timed:
 
 
 def leaders(race: Sequence[str], took: Mapping[str, float]) -> list[str]:
-    """Contenders to time longer: the two fastest, all within 10 % of the fastest, and the first, the planner's own."""
+    """Return whom to time longer: the two fastest, all within 10 %, and the planner's own."""
     order = sorted(race, key=lambda name: took[name])
     most = _CLOSE * took[order[0]]
     return [name for name in order if name in (*order[:2], race[0]) or took[name] <= most]

@@ -1,7 +1,7 @@
 """``python -m benchmarks reduce``: sums over hosts of the lab, and training under DDP.
 
-One host per core on links of the asked rate, where times count; then more hosts than that, for bytes and exactness; and
-loopback, for what the hook costs where it cannot help.
+Times are of one host per core on links of the given bandwidth. More hosts than cores give bytes and
+exactness. Loopback shows what the hook costs where it cannot help.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SumRow:
     rate_mbit: float | None
     """Rate of every link, in each direction; None: loopback, not limited."""
     ms: float
-    """Median; of every sum or step, the slowest rank's time. More hosts than cores take turns to compute."""
+    """Median of the slowest rank's sums or steps, in milliseconds. Hosts may share cores."""
     bytes_sent_per_host: float
     """Bytes by the counter of its interface, headers included."""
     exact: bool
@@ -104,7 +104,7 @@ class SumRow:
 
 
 def run_reduction_benchmark(plan: SumPlan, *, hosts: int, rate_mbit: float | None, say: Say) -> list[SumRow]:
-    """Measure everything; ``rate_mbit`` None: all on loopback, whose times say nothing about links."""
+    """Measure everything; without ``rate_mbit`` on loopback, whose times mean little."""
     if hosts < 2:
         raise ConfigError(f"--hosts: expected at least 2, got {hosts}; one has nobody to send to")
     rows: list[SumRow] = []
@@ -145,7 +145,7 @@ def _step_rows(pool: WorkerPool, job: Iterations, rate_mbit: float | None) -> li
 
 
 def rows_of(answers: Sequence[SumAnswer], **setting: Any) -> list[SumRow]:
-    """Make rows of one workload; ``setting`` has its other fields. The answers know a ``sparsity`` that it does not."""
+    """Make rows of one workload; ``setting`` has its other fields, but maybe no ``sparsity``."""
     dense = next((answer for answer in answers if answer.method == "dense"), None)
     rows = []
     for answer in answers:
@@ -173,7 +173,7 @@ def _over(answer: SumAnswer, dense: SumAnswer | None) -> Interval | None:
 
 
 def render(rows: Sequence[SumRow]) -> RenderableType:
-    """Make a table for each workload. *At least* is the other end of the 95 % interval of times over those of dense."""
+    """Make a table for each workload; *at least* is the end of the 95 % interval."""
     return Group(*(_table(title, here) for title, here in grouped(rows, _title).items()))
 
 

@@ -1,20 +1,21 @@
 """Models whose gradients are summed: values that make a module and its batches.
 
-======= ======================================================================================
-dlrm    DLRM with its tables beside it, data-parallel as a whole; Criteo Terabyte's tables, cut to a size
-encoder a small encoder of BERT's kind, which guesses words that were masked
-lstm    a language model that guesses the next word: words that do not occur leave zeros in the gradient of the
-        embedding; the gradient of the softmax has none
-mlp     a plain MLP: every entry of its gradient is there, and there is nothing to save
-ncf     will this user take this item? After He et al., "Neural Collaborative Filtering" (2017): the product of
-        both embeddings beside an MLP of both
-======= ======================================================================================
+======= ==========================================================================================
+dlrm    DLRM with its tables, data-parallel as a whole. Tables are Criteo Terabyte's, cut to a size.
+encoder A small encoder of BERT's kind, which guesses masked words.
+lstm    A language model that guesses the next word. Words that do not occur leave zeros in the
+        gradient of the embedding; the gradient of the softmax has none.
+mlp     A plain MLP. Its gradient has no zeros, so there is nothing to save.
+ncf     Will this user take this item? After He et al., "Neural Collaborative Filtering" (2017): the
+        product of both embeddings beside an MLP of both.
+======= ==========================================================================================
 
-Embeddings are dense parameters, as where a model is data-parallel as a whole: a batch touches few of their rows. As in
-BERT the softmax of the encoder shares its weights with the embedding, so that hardly any entry of the gradient is zero:
-the case in which leaving zeros out cannot help.
+Embeddings are dense parameters, as in a model that is data-parallel as a whole, and a batch touches
+few of their rows. As in BERT, the softmax of the encoder shares its weights with the embedding. So
+hardly any entry of its gradient is zero, and leaving zeros out cannot help.
 
-Shape legend: ``B`` samples or sequences, ``S`` words of one, ``F`` dense features, ``T`` tables, ``D`` embedding dimension.
+Shape legend: ``B`` samples or sequences, ``S`` words of one, ``F`` dense features, ``T`` tables,
+``D`` embedding dimension.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class TaskBatch:
 
 
 class Task(Settings):
-    """A model and its samples; all ranks make the same modules, every rank has batches of its own."""
+    """A model and its samples: all ranks make the same module, and each has its own batches."""
 
     kind: str
 

@@ -1,24 +1,24 @@
-"""What is summed, by whom, and what the sum should be.
+"""The workloads that are summed, the methods that sum, and the true sum.
 
-A workload is a gradient for every rank, that all ranks can look up, so that each knows the true sum. Methods are the
-ways to sum that are compared, each as a user would write it today::
+A workload is a gradient for every rank. All ranks can look it up, so that each knows the true sum.
+The methods are compared as a user would write each of them today:
 
-    ========= ==============================================================================================
-    method    what it is
-    ========= ==============================================================================================
-    dense     ``torch.distributed.all_reduce`` on gloo
-    fp16      torch's ``fp16_compress_hook``: float16 on the way
-    powersgd  torch's ``powerSGD_hook`` with its defaults: rank 1, error feedback, warm start
-    topk      the largest 1 % by ``torch.topk``, int32 places and values all-gathered, added in rank order
-    sketch    Laconic: multiples of 2^-24, summed as sketches of integers
-    laconic   Laconic, automatic: the fastest of its exact ways by what it measured
-    ========= ==============================================================================================
+========= =========================================================================================
+method    description
+========= =========================================================================================
+dense     ``torch.distributed.all_reduce`` on gloo
+fp16      torch's ``fp16_compress_hook``: sent as float16
+powersgd  torch's ``powerSGD_hook`` with its defaults: rank 1, error feedback, warm start
+topk      the largest 1 % by ``torch.topk``: int32 places and values all-gathered, added by rank
+sketch    Laconic: multiples of 2^-24, summed as sketches of integers
+laconic   Laconic, automatic: the fastest of its exact ways by what it measured
+========= =========================================================================================
 
-Both hooks return means; whoever checks them multiplies.
+Both hooks of torch return means; whoever checks them multiplies.
 
-A sum is exact where it has the same bits on all ranks, and every entry is within a millionth of ``|x0| + |x1| + ...`` of
-the sum in float64. Rounding in float32 costs at most ``ranks - 1`` times 6e-8 of that, whatever the order, so
-that gloo's ring passes too; a rounded or missing entry does not.
+A sum is exact if it has the same bits on all ranks and every entry is within a millionth of
+``|x0| + |x1| + ...`` of the sum in float64. Rounding in float32 costs at most ``ranks - 1`` times
+6e-8 of that in any order. So gloo's ring passes too; a rounded or missing entry does not.
 
 Shape legend: ``N`` ranks, ``W`` words of the flat gradient.
 """
@@ -70,7 +70,7 @@ class Generated(Settings):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """As nearly a square as words allow, for who approximates matrices; a vector of the rest."""
+        """Shapes nearly square, for methods that approximate matrices; a vector of the rest."""
         side = isqrt(self.words)
         rest = self.words - side * side
         return ((side, side), *([(rest,)] if rest else []))
@@ -106,9 +106,10 @@ AnyWorkload = Annotated[Generated | Recorded, Field(discriminator="kind")]
 
 
 def record(task: Task, ranks: int, folder: Path, steps: int = 3) -> Recorded:
-    """Train for some steps, all ranks in this process, and write the gradients of each at the next step to a file.
+    """Train all ranks in this process for some steps; write each rank's next gradient to a file.
 
-    Every rank has batches of its own; what is recorded is what each of them would hand to an all-reduce.
+    Every rank has batches of its own; what is recorded is what each of them would hand to an
+    all-reduce.
     """
     torch.manual_seed(0)
     module = task.module()

@@ -1,11 +1,12 @@
-"""One rank's part in sums and in training; ``WorkerPool`` starts it as ``python -m benchmarks.reduction.worker JOBS ANSWERS``.
+"""One rank of the all-reduce benchmark: it sums workloads, and trains models under DDP.
 
-Sums are of a workload: every method in turn, every sum on a fresh copy, every result checked.
+``WorkerPool`` starts it as ``python -m benchmarks.reduction.worker JOBS ANSWERS``. A workload is
+summed by every method in turn, every sum on a fresh copy, and every result is checked.
 
-Under DDP the same model is trained twice, plain and with Laconic's hook. Both start from the same weights, take the same
-batches, have gradients that are views of DDP's buckets, and SGD in one fused pass without momentum: what differs is the
-all-reduce. Exact means there: gradients of the first step are (``Truth``), and after the last all ranks have the same
-weights, bit for bit.
+Under DDP the same model is trained twice, plain and with Laconic's hook. Both start from the same
+weights and take the same batches. Both have gradients that are views of DDP's buckets, and SGD in
+one fused pass without momentum. So only the all-reduce differs. Exact means that gradients of the
+first step are (``Truth``), and that all ranks have the same weights after the last, bit for bit.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Sums(Settings):
 
 
 class Iterations(Settings):
-    """Train a model under ``DistributedDataParallel``, plain (``dense``) and with Laconic's hook, in turns."""
+    """Train a model under DDP, plain (``dense``) and with Laconic's hook, in turns."""
 
     task: AnyTask
     rounds: int = Field(ge=1)

@@ -1,1 +1,1 @@
-"""Serving: throughput, latency, size and accuracy of whole models, against what you would use instead; and a server under overload."""
+"""Served models against other engines (``python -m benchmarks serve``), and under overload."""

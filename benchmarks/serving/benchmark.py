@@ -1,9 +1,9 @@
-"""Whole models, engine by engine: throughput at large batches, latency of single samples, size, accuracy.
+"""Engines that serve whole models: throughput, latency of single samples, size and accuracy.
 
-And how much more model fits: five times the parameters and more FLOPs, in the memory and latency of a reference in fp32.
-The reference has layers of a usual size over tables of some million rows. The larger model has five times as many
-numbers in its tables, as int4 rows, and wider layers, in int8; widths are tried until they take too long. Layers are
-drawn, not trained: this is about memory and time alone.
+It also measures how much more model fits into the memory and latency of a reference in fp32. The
+reference has layers of a usual size over tables of some million rows. The larger model has five
+times as many numbers in its tables, as int4 rows, and wider layers in int8. Widths are tried until
+they take too long. These layers are drawn, not trained, because only memory and time matter here.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""The models that are served: trained shortly, on real sets and on generated samples with ten million rows.
+"""The models that are served, and the engines that serve them, one core each.
 
-Laconic serves them in the precisions that ``laconic quantize --budget 0.03%`` finds. NE is to change by 0.05 % at most,
-on samples that the search does not have. Those have noise of their own, by calculation 0.015 % for a combination that
-harms by 0.03 %, so the search is told to leave room for it.
+Models are trained for a short time, on real sets and on generated samples with ten million rows.
+The engines are torch as it is, torch compiled, torchao, ONNX Runtime and Laconic.
 
-Of the large one's tables, rows that no sample of its training looked up have their first values still, as they would
-after any training that ends: they take as much room, and lookups of unseen samples find them as often as they occur.
+Laconic serves models in the precisions that ``laconic quantize --budget 0.03%`` finds. NE should
+change by at most 0.05 % on samples that the search does not have. These samples add noise, by
+calculation 0.015 % for a combination that harms by 0.03 %, so the budget leaves a margin for it.
 
-Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
+Rows of the large model that no training sample looked up still have their first values. They take
+as much memory as others, and unseen samples look them up as often as they occur.
 
-Everybody who serves a model: torch as it is, compiled, torchao, ONNX Runtime, Laconic; one core each.
-
-torch's engines and ONNX Runtime keep tables in float32, which is what their tools leave them in. A model is compiled
-anew for every batch size; ``fullgraph`` makes what torch cannot compile an error, where it would run as it is otherwise.
-Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
+torch's engines and ONNX Runtime keep tables in float32, because their tools leave them so. A model
+is compiled anew for every batch size. With ``fullgraph``, code that torch cannot compile is an
+error. Shape legend: ``B`` samples, ``T`` tables, ``F`` dense features.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class EngineBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedModel:
-    """A model, and batches of samples that neither its training nor the search of its precisions has seen."""
+    """A model, and batches that neither its training nor the search of precisions has seen."""
 
     name: str
     trained: TrainedModel
@@ -101,7 +100,7 @@ def large_settings() -> RunSettings:
 def trained_case(
     name: str, settings: RunSettings, most: int | None, say: Say
 ) -> tuple[ServedModel, Workbench]:
-    """Train for an epoch, or for so many steps at most; half of the samples held out are for a search."""
+    """Train for an epoch or ``most`` steps; half of the held-out samples are for a search."""
     say(f"{name}: opening data, drawing first weights")
     source = open_source(settings.data)
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
@@ -262,7 +261,7 @@ def _compile(model: nn.Module) -> Callable[..., Tensor]:
 
 
 def forget_compiled() -> None:
-    """Begin a count anew: torch compiles one function for so many models and batch sizes, and then no more."""
+    """Let torch forget compiled models: it compiles one function for a few models only."""
     torch.compiler.reset()
 
 
@@ -311,7 +310,7 @@ def _onnxruntime(case: ServedModel) -> LoadedEngine:
 
 
 def _int8_graph(trained: TrainedModel) -> bytes:
-    """Serialize a DLRM whose layers ONNX Runtime's own tool quantizes: inputs are dense, ids and table_0, table_1, ..."""
+    """Serialize a DLRM quantized by ONNX Runtime's own tool; tables and ids are inputs."""
     from onnx import TensorProto, helper, save
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

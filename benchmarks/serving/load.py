@@ -1,8 +1,9 @@
 """``python -m benchmarks.serving.load [--artifact DIR] [--seconds 60] [--factor 4] [--json FILE]``.
 
-Serves an artifact in a process of its own, measures how many requests a second it can answer, then sends several times as
-many and looks at what becomes of them, and of the server's memory. Without an artifact, a model with random weights is made.
-Clients cost little: requests are bytes made before, answers are read and not understood.
+Serves an artifact in a process of its own, measures how many requests a second it can answer, then
+sends several times as many and looks at what becomes of them, and of the server's memory. Without
+an artifact, a model with random weights is made. Clients cost little: requests are bytes made
+before, answers are read and not understood.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""``python -m benchmarks train``: step times on a real, rate-limited wire; bytes and accuracy on data sets.
+"""``python -m benchmarks train``: step times on limited links, bytes and accuracy on data sets.
 
-Step times are of 26 tables with Criteo Terabyte's cardinalities, Zipf lookups, Terabyte's MLPs, one rank per host, one
-host per core: ranks that share a core would hide communication behind each other's work. Methods take
-turns in one run. *Alone* is a rank's batch on that rank with nothing sent: what is left of a step if
-communication costs nothing.
+Step times are of 26 tables with Criteo Terabyte's cardinalities, Zipf lookups and Terabyte's MLPs.
+There is one rank per host and one host per core, because ranks that share a core would hide
+communication behind each other's work. Methods take turns in one run. *Alone* is a rank's batch
+with nothing sent: a step if communication cost nothing.
 
-Accuracy and bytes are measured by ranks on this machine whose links are not limited. Accuracy rows are paired: one seed
-means the same first weights and the same order of batches for every method. Byte rows use large batches and
-dimension 64, as SC'24 does.
+Accuracy and bytes are measured by ranks on this machine, whose links are not limited. Accuracy rows
+are paired: one seed means the same first weights and the same order of batches for every method.
+Byte rows use large batches and dimension 64, as SC'24 does.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class TrainingResult:
 def run_training_benchmark(
     *, data: Path | None, rates_mbit: Sequence[float], hosts: int | None, seeds: int, full: bool, say: Say
 ) -> TrainingResult:
-    """Measure step time, bytes and accuracy; ``full`` is what is published, otherwise a few minutes."""
+    """Measure step time, bytes and accuracy; ``full`` is what is published."""
     methods = tuple(METHODS)
     job = Steps(
         data=SyntheticSettings(kind="synthetic", cap=1_000_000),
@@ -177,7 +177,7 @@ def _measure_bytes(
     steps: int | None,
     say: Say,
 ) -> Iterator[TrainingRow]:
-    """Count what every method sends: 2,048 samples a rank, dimension 64; once through unless ``steps`` says less."""
+    """Count bytes of every method, for 2,048 samples a rank, dimension 64, and an epoch."""
     for name, data in sets:
         for method in methods:
             say(f"bytes: {name}, {method}")

@@ -1,25 +1,27 @@
-"""The methods that are compared: one engine, one model, one wire; only what travels differs.
+"""The methods that are compared, and ranks that train with them.
 
-========= ======= ============================ ============================== ===== ==================
-method    sends   rows                         gradients                      ids   dense gradients
-========= ======= ============================ ============================== ===== ==================
-plain     pooled  float32                      float32                        raw   float32
-fp16      pooled  float16                      float16                        raw   float32
-int8      pooled  int8 row-wise                int8 row-wise                  raw   float32
-rows_fp32 rows    float32                      float32                        raw   float32
-sc24      pooled  SC'24 hybrid, its bounds     float32                        raw   float32
-laconic   rows    BoundedRows                  BoundedRows, unbiased          coded Levels
-========= ======= ============================ ============================== ===== ==================
+All methods use the same engine, model and links. They differ in what they send:
 
-Pooled tables are whole on one rank, as in the DLRM paper; those that send rows are split by rows.
+========= ======= ======================== ===================== ===== ===============
+method    sends   rows                     gradients             ids   dense gradients
+========= ======= ======================== ===================== ===== ===============
+plain     pooled  float32                  float32               raw   float32
+fp16      pooled  float16                  float16               raw   float32
+int8      pooled  int8 row-wise            int8 row-wise         raw   float32
+rows_fp32 rows    float32                  float32               raw   float32
+sc24      pooled  SC'24 hybrid, its bounds float32               raw   float32
+laconic   rows    BoundedRows              BoundedRows, unbiased coded Levels
+========= ======= ======================== ===================== ===== ===============
 
-These six use torch's all-to-all, which gloo runs in one direction at a time. With ``_pairwise`` behind their
-names they use sends and receives, the default of Laconic, which help whoever sends much.
+Methods that send pooled vectors shard tables table-wise, as the DLRM paper does; methods that send
+rows shard them row-wise.
 
-Laconic's bounds here are its defaults, the same for all tables: at SC'24's classes of bounds it sends a third
-less on Book-Crossing, and costs 0.0004 AUC there and 0.001 on The Complete Journey.
+These six use torch's all-to-all, which gloo runs in one direction at a time. With the suffix
+``_pairwise`` they use sends and receives, as Laconic does by default, which helps methods that send
+much.
 
-Ranks that train: the jobs that they are given, the pool that gives them, and what one rank does.
+Laconic's bounds are its defaults, the same for all tables. At SC'24's classes of bounds it sends a
+third less on Book-Crossing. That costs 0.0004 AUC there and 0.001 on The Complete Journey.
 
 ``TrainingPool`` starts ranks as ``python -m benchmarks.training.worker JOBS ANSWERS``.
 """
@@ -88,7 +90,7 @@ class TrainingMethod:
 
 
 def paper_bound(rows: int) -> float:
-    """Bound of a table's class in the SC'24 paper, relative to the range: nearly a rule by cardinality."""
+    """Return the bound of a table's class in the SC'24 paper, relative to the range."""
     if rows >= 415_000:
         return 0.01
     return 0.05 if rows <= 970 else 0.03
@@ -143,13 +145,13 @@ class Steps(_Job):
     """Time some steps of every method, in turns."""
 
     methods: tuple[str, ...]
-    """``alone`` is this rank's batch on this rank, with nothing sent; ``auto`` adapts its bounds and its choices."""
+    """Names of methods. ``alone`` is this rank's batch with nothing sent; ``auto`` adapts."""
     batch: int
     rounds: int
     steps: int
     """Steps of each method in each round; one more before them is not counted."""
     settling: int = 45
-    """Steps of what adapts before the clock starts: the guard's second fork is behind them, its third far ahead."""
+    """Steps of ``auto`` before the clock starts, between the guard's second and third fork."""
 
 
 class Epoch(_Job):
@@ -200,7 +202,7 @@ class _Timed:
         for method in job.methods:
             if (key, method) not in self._trainers:
                 self._trainers[key, method] = self._trainer(job, source, method)
-            # what adapts needs steps for it, and what it is compared with sends as much as its model has learnt
+            # ``auto`` needs steps to adapt, and bytes of its rival depend on what was learned
             if "auto" in job.methods and method in ("auto", "laconic_pairwise"):
                 self._settle(self._trainers[key, method], batches, job.settling)
             self._trainers[key, method].embeddings.ledger.reset()
@@ -219,7 +221,7 @@ class _Timed:
         return times
 
     def _settle(self, trainer: Trainer, batches: list[Samples], steps: int) -> None:
-        """Let what adapts decide before the clock starts; the link may have changed since the last job."""
+        """Let the guard and the economy decide before the clock starts; the link may be new."""
         adaptation = self._adaptations.get(id(trainer))
         trainer.embeddings.discard_prefetched()
         for _ in range(0 if self._done[id(trainer)] else steps):
