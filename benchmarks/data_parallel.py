@@ -51,7 +51,7 @@ class Pair:
     auc: float
     exact_auc: float
     bytes_dense: float
-    """Sent by a rank in a step, on average."""
+    """Mean bytes of dense gradients that a rank sends in a step."""
     bytes_ring: float
 
     @property
@@ -61,7 +61,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """Of a dense ring to what was sent."""
+        """Bytes of a dense ring over bytes sent."""
         return self.bytes_ring / self.bytes_dense
 
 

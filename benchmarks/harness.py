@@ -83,7 +83,7 @@ def mean_text(values: Sequence[float], mean: str, error: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a reader needs to judge a speed."""
+    """The machine's facts that a reader needs to judge a speed."""
 
     cpu: str
     cores: int
@@ -129,7 +129,7 @@ def megabytes(size: float) -> str:
 
 
 def link_text(rate_mbit: float | None) -> str:
-    """Name a link by its rate."""
+    """Name a link by its bandwidth."""
     return "loopback" if rate_mbit is None else f"{rate_mbit:g} Mbit/s"
 
 

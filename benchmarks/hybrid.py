@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HybridPlan:
-    """One model, and how often its step is timed."""
+    """One model, and the number of rounds and steps that are timed."""
 
     name: str
     model: ModelSettings
@@ -84,13 +84,13 @@ class HybridRow:
     communication_share: float
     """Part of a step beyond that of the same computation with nothing sent."""
     bytes_sent_per_host: float
-    """Bytes by the counter of its interface, headers included."""
+    """Bytes that a host sends by its interface's counter, headers included."""
     bytes_split: float
     """Bytes per host at splits, as the method counts them."""
     bytes_dense: float | None
     """Bytes per host of gradients; None: DDP does not count them."""
     equal: bool
-    """Whether replicas have the same weights, bit for bit; of no meaning where nothing is sent."""
+    """Whether replicas have the same weights, bit for bit; it means nothing for ``alone``."""
     over_plain: Interval | None
     """Time over that of ``plain``, paired by round: mean and 95 % interval."""
 
@@ -160,7 +160,7 @@ def _rows(answers: Sequence[HybridAnswer], plan: HybridPlan, rate_mbit: float | 
 
 
 def render(rows: Sequence[HybridRow]) -> RenderableType:
-    """One table for each model."""
+    """Make one table for each model."""
     return Group(*(_table(title, here) for title, here in grouped(rows, _title).items()))
 
 

@@ -67,13 +67,13 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt
 
 @dataclass(frozen=True, slots=True)
 class HybridMethod:
-    """One way to send."""
+    """One method: what splits and gradients send."""
 
     name: str
     threshold: Threshold | None
-    """At splits; None: nothing is sent at all."""
+    """Threshold at splits; None: nothing is sent at all."""
     large: LargeFirst | None
-    """Of gradients; None: all of them."""
+    """Entries of gradients that are sent; None: all of them."""
 
 
 _LARGE = LargeFirst(0.01)
@@ -107,7 +107,7 @@ class HybridAnswer(MethodFigures):
     bytes_split: float
     """Bytes that one host sends in a step at splits, as the method counts them."""
     bytes_dense: float
-    """Bytes of gradients of parameters, likewise."""
+    """Bytes of gradients of parameters that one host sends in a step, as the method counts them."""
     equal: bool
     """Whether all replicas have the same weights after the last step, bit for bit."""
     loss: float
@@ -133,7 +133,7 @@ class Groups:
 
 
 class HybridPart:
-    """What one rank trains by one method."""
+    """The part of the model that one rank trains by one method."""
 
     def __init__(
         self,

@@ -32,14 +32,14 @@ _TIMEOUT_S = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SwitchRow:
-    """One method at one rate."""
+    """Figures of one method at one bandwidth."""
 
     method: str
     rate_mbit: float
     hosts: int
     values: int
     seconds: float
-    """Of the fastest sum; of each sum, the slowest host counts."""
+    """Seconds of the fastest sum, on its slowest host."""
     bytes_sent: float
     """Bytes sent by one host per sum, setting up included: mean over hosts, sums and runs."""
     ring_bytes_share: float

@@ -81,7 +81,7 @@ class SplitCase:
     form: Form
     workers: int
     threshold: Threshold | None
-    """None: not at all."""
+    """Threshold at the splits; None: the model is not split."""
 
 
 PLAIN = SplitCase("plain", "stages", 1, None)
@@ -89,7 +89,7 @@ PLAIN = SplitCase("plain", "stages", 1, None)
 
 @dataclass(frozen=True, slots=True)
 class SplitTrial:
-    """What to train; a value that another process can be handed."""
+    """One run to train; other processes can take it."""
 
     data_name: str
     data: DataSettings
@@ -99,7 +99,7 @@ class SplitTrial:
 
 @dataclass(frozen=True, slots=True)
 class SplitOutcome:
-    """How it ended."""
+    """Accuracy and bytes of one trial."""
 
     trial: SplitTrial
     log_loss: float
@@ -107,7 +107,7 @@ class SplitOutcome:
     kept: float
     """Share of the entries at splits that traveled."""
     bytes_before: int
-    """Of float32 at the splits, both directions."""
+    """Bytes of float32 values at the splits, in both directions."""
     bytes_mask: int
     bytes_forward: int
     bytes_backward: int

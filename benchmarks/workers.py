@@ -189,7 +189,7 @@ def _received(ranks: Ranks, pipe: Path) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCalls:
-    """What all ranks found together."""
+    """Times and bytes of calls that all ranks made together."""
 
     times_ms: tuple[float, ...]
     """Milliseconds of every call, on the rank that took longest."""
@@ -240,7 +240,7 @@ def fingerprint(x: Tensor) -> int:
 
 
 class MethodFigures(Settings):
-    """What all ranks found of one method; benchmarks add figures of their own."""
+    """Times and bytes of one method on all ranks; benchmarks add their own figures."""
 
     method: str
     round_ms: tuple[tuple[float, ...], ...]
@@ -257,5 +257,5 @@ class MethodFigures(Settings):
 
     @property
     def ms(self) -> float:
-        """Median over all sums or steps."""
+        """Milliseconds of the median sum or step."""
         return statistics.median(time for turn in self.round_ms for time in turn)

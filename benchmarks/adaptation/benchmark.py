@@ -92,7 +92,7 @@ class PolicyRow:
     ratio_to_best: Interval | None = None
     """Step time over that of the fastest other: mean of paired ratios and its 95 % interval."""
     parts_ms: StepParts | None = None
-    """What the step is made of."""
+    """Milliseconds of the step's phases."""
     bypassed_tables: int | None = None
     """Directions of tables that the economy does not compress."""
 
@@ -134,7 +134,7 @@ def run_adaptation_benchmark(
 def _trials(
     name: str, data: DataSettings, measured: Measured, steps: int, seeds: int, full: bool
 ) -> list[PolicyTrial]:
-    """All policies of one data set, for each seed; ``steps``: of an epoch."""
+    """Return trials of all policies on one data set for each seed; an epoch has ``steps`` steps."""
     candidates: list[tuple[str, str, ExchangeSettings | Literal["sc24"]]] = [
         ("exact", "none", trials.exact()),
         ("sc24", "none", "sc24"),
@@ -254,7 +254,7 @@ def _timing_rows(answers: dict[str, RunFigures], rate: float | None) -> list[Pol
 
 
 def render(result: AdaptationResult) -> RenderableType:
-    """Two tables for each data set, of policies and of encoders, and two for each link."""
+    """Make tables of policies and encoders for each data set, and one of times for each link."""
     accuracy = [row for row in result.rows if row.auc_delta is not None]
     timing = [row for row in result.rows if row.step_ms is not None]
     tables = [_accuracy_table(data, here) for data, here in grouped(accuracy, lambda row: row.data).items()]

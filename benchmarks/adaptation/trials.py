@@ -71,12 +71,12 @@ DecayKind = Literal["step", "linear", "log", "constant"]
 
 
 def exact() -> ExchangeSettings:
-    """Everything as it is."""
+    """Send everything as it is."""
     return ExchangeSettings(kind="exact")
 
 
 def global_bound(bound: float) -> ExchangeSettings:
-    """One bound for all tables."""
+    """Use one bound for all tables."""
     return ExchangeSettings(bound=bound, gradient_bound=GRADIENTS_PER_ROWS * bound)
 
 
@@ -116,7 +116,7 @@ def settings_for(name: str, data: DataSettings, exchange: ExchangeSettings, seed
 
 @dataclass(frozen=True, slots=True)
 class PolicyTrial:
-    """What to train; a value that another process can be handed."""
+    """One run to train; other processes can take it."""
 
     name: str
     """Name of the data set."""
@@ -130,7 +130,7 @@ class PolicyTrial:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """How it ended."""
+    """Accuracy and bytes of one trial."""
 
     trial: PolicyTrial
     auc: float
@@ -211,7 +211,7 @@ class EncoderRow:
 
     data: str
     table: str | None
-    """None: all tables together."""
+    """Name of the table; None for all tables together."""
     table_rows: int
     bound: float | None
     """A share of each block's range; None: each table has its own."""
@@ -222,14 +222,14 @@ class EncoderRow:
     lz_blocks: int
     """Blocks for which hybrid chose vector LZ."""
     huffman_blocks: int
-    """Those for which it chose Huffman; blocks of one value, or stored as they are, are neither."""
+    """Blocks for which it chose Huffman; stored blocks and blocks of one value are neither."""
     bounded_rows: float
     distinct: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """What all blocks of some batches became."""
+    """Bytes and forms of all blocks of some batches, by table."""
 
     bytes_T: Ints
     lz_T: Ints

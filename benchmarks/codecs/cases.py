@@ -34,7 +34,7 @@ OF_RMS = "of the RMS"
 ABSOLUTE = "absolute"
 
 PAPER_BOUNDS = {"tb_table1": 0.03, "tb_table5": 0.05, "kaggle_table5": 0.03}
-"""What the SC'24 authors used for the dumps they published, relative to the range."""
+"""Bounds of the SC'24 authors for the dumps that they published, relative to the range."""
 
 OTHER_BOUNDS = (0.01, 0.03, 0.05)
 """Their small, medium and large bound, for everybody else's dumps."""
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes as float32."""
+        """Bytes of the values as float32."""
         return 4 * self.values_RD.numel()
 
     @property
@@ -159,7 +159,7 @@ def find_dumps(folder: Path) -> list[Dump]:
 
 
 def parse_dump(path: Path) -> Dump:
-    """Name and shape from the file name, checked against the file's size."""
+    """Return name and shape from the file name, checked against the file's size."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         raise ConfigError(

@@ -183,7 +183,7 @@ def fbgemm_int8(case: Case) -> Trial:
 
 
 def fp16(case: Case) -> Trial:
-    """Half precision; no bound."""
+    """Use half precision, which keeps no bound."""
     values_RD = case.values_RD
     return Trial(encode=values_RD.half, decode=lambda payload: payload.float(), size=lambda p: 2 * p.numel())
 

@@ -159,14 +159,14 @@ def _matching_rate(pool: WorkerPool, case: Case, alone_ms: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All settings together."""
+    """Errors of predictions, over all settings."""
 
     bytes_error: float
     """The largest, of bytes by direction where half of the lookups were counted."""
     median_error: float
     worst_error: float
     predictions: int
-    """Of steps."""
+    """Number of predicted steps."""
     pairs: int
     """Of placements with the same codec in one setting whose steps differ by more than a tenth, in
     95 of 100 such runs."""
@@ -237,7 +237,7 @@ def render(rows: Sequence[Row]) -> RenderableType:
 
 
 def _bytes_table(rows: Sequence[Row]) -> Table:
-    """One line for each placement: errors by direction, and how much is sent."""
+    """Show errors by direction and bytes sent, with a line for each placement."""
     counted = "" if rows[0].counted is None else f", {rows[0].counted:.0%} of lookups counted"
     lines = [
         {row.direction: row for row in group}

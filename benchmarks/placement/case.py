@@ -59,12 +59,12 @@ class Row:
     """``ids``, ``forward``, ``backward``; or ``worst table``: rows and gradients of the one that
     errs most."""
     predicted_bytes: float | None = None
-    """Bytes sent per step and rank, of all that is measured."""
+    """Bytes sent per step and rank, by prediction."""
     measured_bytes: float | None = None
     predicted_ms: float | None = None
     """Milliseconds of a step."""
     measured_ms: float | None = None
-    """The same: lower quartile of turns."""
+    """Milliseconds of a step as measured: the lower quartile of turns."""
     turn_ms: tuple[float, ...] | None = None
     """Mean step of each turn."""
     samples_per_s: float | None = None
@@ -98,7 +98,7 @@ class Case:
 
     @cached_property
     def access(self) -> Access:
-        """What is looked up in training, counted on the first samples."""
+        """Access statistics of training, counted on the first samples."""
         available = self._start or self.source.samples_in("train")
         total = available if available < _BLOCK else min(available, _COUNTED) // _BLOCK * _BLOCK
         tables = [(feature.name, feature.rows) for feature in self.source.schema.categorical]
@@ -115,7 +115,7 @@ class Case:
         return pretrained(self.data, self.batch, self.model)
 
     def batches(self, ranks: int, count: int) -> Iterator[Lookups]:
-        """Whole global batches of as many ranks."""
+        """Yield whole global batches of ``ranks`` ranks."""
         size = self.batch * ranks
         parts = self.source.batches("train", global_batch=size, rank=0, ranks=1, start=self._start)
         return (part.lookups for part in islice(parts, count) if part.lookups.samples == size)

@@ -56,7 +56,7 @@ _LEAST_SHARE = 0.1  # of what a coded exchange computes that is the codec's, wha
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How long contenders are timed."""
+    """Numbers of rounds and steps that contenders are timed for."""
 
     rounds: int = 3
     steps: int = 2
@@ -72,17 +72,17 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class DenseCost:
-    """What dense gradients take in a step."""
+    """Bytes and work of dense gradients in a step."""
 
     bytes: float
-    """Bytes of the tensors, as they travel."""
+    """Bytes of the tensors as they are sent."""
     work_s: float
     """Seconds that a rank computes for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How links are used."""
+    """Fitted constants of the links."""
 
     efficiency: float = 1.0
     latency_us: float = 0.0
@@ -92,15 +92,15 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One machine and data set, as the planner is told about it."""
+    """Constants of one machine and data set, for the planner."""
 
     alone_ms: float
     summed: Links
-    """Where torch sums dense gradients."""
+    """Constants of links if torch sums dense gradients."""
     coded: Links
-    """Where they are coded."""
+    """Constants of links if dense gradients are coded."""
     dense: dict[str, DenseCost]
-    """By what they are sent as."""
+    """Cost of dense gradients, by how they are sent."""
     codec_gb_s: dict[str, tuple[float, float]]
     """Encoding and decoding of rows, by what they are sent as."""
     prefetch_overlap: float = 0.0

@@ -48,7 +48,7 @@ Codec = Literal["plain", "exact", "coded"]
 
 
 class Sends(Settings):
-    """What travels as what; one of ``ExchangeSettings.kind`` and ``DenseSettings.send`` each."""
+    """How rows and dense gradients are sent, in the words of the run's settings."""
 
     rows: Literal["exact", "lossless", "bounded"] = "exact"
     """Rows and their gradients."""
@@ -69,7 +69,7 @@ class Contender(Settings):
     pays, and coded ids; ``coded``: Laconic's defaults."""
 
     sends: Sends = Sends()
-    """What the codec means."""
+    """How rows and dense gradients are sent by this codec."""
 
     plan: Path | None = None
     """Plan that says where tables are."""
@@ -109,11 +109,11 @@ class Placed(Settings):
     bytes: dict[str, float]
     """Bytes sent per step and rank, by direction."""
     before: dict[str, float]
-    """The same uncompressed."""
+    """Bytes per step and rank before coding, by direction."""
     codec_ms: dict[str, float]
     """Milliseconds of encoding and decoding rows and gradients, per step."""
     dense_bytes: float
-    """Bytes of dense gradients, as they are: not what a rank sends of them."""
+    """Bytes of the dense gradients themselves, not of what a rank sends."""
     dense_sent: float
     """Bytes of dense gradients sent per step and rank."""
     dense_work_ms: float

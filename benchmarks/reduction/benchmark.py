@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 class SumPlan(Settings):
-    """All that the benchmark does, as a value."""
+    """The workloads, methods and repeats of the benchmark."""
 
     methods: tuple[str, ...] = tuple(METHODS)
     words: int = 1 << 24
@@ -95,10 +95,10 @@ class SumRow:
     ms: float
     """Median of the slowest rank's sums or steps, in milliseconds. Hosts may share cores."""
     bytes_sent_per_host: float
-    """Bytes by the counter of its interface, headers included."""
+    """Bytes that a host sends by its interface's counter, headers included."""
     exact: bool
     way: str | None
-    """What an automatic method chose."""
+    """The way that an automatic method chose."""
     over_dense: Interval | None
     """Time over that of ``dense``, paired by repeat: mean and 95 % interval."""
 

@@ -79,7 +79,7 @@ class Task(Settings):
 
 
 class Dlrm(Task):
-    """Small enough for every rank to have all of it."""
+    """A DLRM that is small enough for every rank to have all of it."""
 
     kind: Literal["dlrm"] = "dlrm"
     rows: tuple[int, ...] = TERABYTE_ROWS
@@ -115,7 +115,7 @@ class _Dlrm(nn.Module):
 
 
 class Encoder(Task):
-    """Two layers of 128, as the smallest BERT has, on generated words."""
+    """An encoder with two layers of 128, as the smallest BERT has, on generated words."""
 
     kind: Literal["encoder"] = "encoder"
     words: int = 30_522
@@ -157,7 +157,7 @@ class _Encoder(nn.Module):
 
 
 class Lstm(Task):
-    """One layer, on generated words, few of them often."""
+    """An LSTM with one layer, on generated words with a Zipf distribution."""
 
     kind: Literal["lstm"] = "lstm"
     words: int = 10_000
@@ -189,7 +189,7 @@ class _Lstm(nn.Module):
 
 
 class Mlp(Task):
-    """About a million parameters."""
+    """An MLP with about a million parameters."""
 
     kind: Literal["mlp"] = "mlp"
     inputs: int = 512

@@ -169,11 +169,11 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a method may keep from one sum to the next."""
+    """What methods may keep from one sum to the next."""
 
     reducer: Reducer
     shapes: tuple[tuple[int, ...], ...]
-    """Of the parameters that the flat gradient consists of."""
+    """Shapes of the parameters that the flat gradient consists of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,9 @@ class Summed:
 
     total: Tensor
     bytes_sent: int | None = None
-    """What the method itself says."""
+    """Bytes that the method itself counts."""
     way: str | None = None
-    """What it chose."""
+    """The way that an automatic method chose."""
 
 
 Sum = Callable[[Tensor], Summed]
@@ -193,7 +193,7 @@ Sum = Callable[[Tensor], Summed]
 
 @dataclass(frozen=True, slots=True)
 class SumMethod:
-    """One way to sum."""
+    """One method that sums."""
 
     make: Callable[[Setting], Sum]
     averages: bool = False

@@ -59,18 +59,18 @@ class SumAnswer(MethodFigures):
     """Figures of one method."""
 
     bytes_claimed: float | None = None
-    """What the method itself counts; headers and barriers are not in it."""
+    """Bytes that the method itself counts, without headers and barriers."""
     exact: bool
-    """In every sum, on every rank; see ``Truth``."""
+    """Whether every sum is exact on every rank (``Truth``)."""
     way: str | None = None
-    """What the method chose."""
+    """The way that an automatic method chose."""
     sparsity: float | None = None
     """Share of zeros in rank 0's gradient, where only the worker knows it."""
 
 
 @dataclass(slots=True)
 class _Sums:
-    """What one method has done so far."""
+    """Figures of one method so far."""
 
     add: Sum
     averages: bool

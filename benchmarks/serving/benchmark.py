@@ -78,7 +78,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class ServingResult:
-    """What the benchmark found."""
+    """Rows of all engines, and models beside the reference."""
 
     rows: list[ServingRow]
     fits: list[Fit]

@@ -53,7 +53,7 @@ _LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000, eval_samples=1 << 18
 REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
 _LEARNING = TrainSettings(batch=1024, rate_warmup=50)
 _SEARCH = SearchSettings(budget=0.0003, objective="size", probe=4096, batch=BATCH)
-"""As the command's, but for a smaller probe: there are three models to search in a few minutes."""
+"""The command's settings with a smaller probe: three models are searched in a few minutes."""
 
 
 Say = Callable[[str], None]
@@ -196,7 +196,7 @@ class LoadedEngine:
 
 @dataclass(frozen=True, slots=True)
 class ServingRow:
-    """One engine, one model, one batch size, on one core."""
+    """Figures of one engine with one model and one batch size, on one core."""
 
     engine: str
     model: str
@@ -367,7 +367,7 @@ ENGINES: Mapping[str, Callable[[ServedModel], LoadedEngine]] = {
     "onnxruntime": _onnxruntime,
     "laconic": _laconic,
 }
-"""How each is made, by name."""
+"""Functions that load a model into each engine, by name."""
 
 
 def _table_bytes(trained: TrainedModel) -> int:

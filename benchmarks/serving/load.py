@@ -224,13 +224,13 @@ def _resident_bytes(pid: int) -> int:
 
 @dataclass(slots=True)
 class LoadOutcomes:
-    """What became of requests."""
+    """Answers to requests, and their latencies."""
 
     seconds: float = 0.0
     statuses: dict[int, int] = field(default_factory=dict)
     """Answers by status; 0 is a connection that failed."""
     latencies_s: list[float] = field(default_factory=list)
-    """Of answers with 200, from the moment when the request was due."""
+    """Seconds until an answer with 200, from the moment when the request was due."""
     unsent: int = 0
     """Requests that were due while every connection waited for an answer."""
 
@@ -242,7 +242,7 @@ class LoadOutcomes:
 
 
 class Client:
-    """One connection, one request at a time."""
+    """One connection that sends one request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -277,7 +277,7 @@ class Client:
 async def closed_loop(
     host: str, port: int, requests: list[bytes], connections: int, seconds: float
 ) -> LoadOutcomes:
-    """Ask on some connections without a pause: what the server can do."""
+    """Send requests on some connections without a pause, to find the server's capacity."""
     outcomes = LoadOutcomes()
     begin = time.monotonic()
 
@@ -296,7 +296,7 @@ async def closed_loop(
 async def open_loop(
     host: str, port: int, requests: list[bytes], connections: int, rate: float, seconds: float
 ) -> LoadOutcomes:
-    """Ask ``rate`` times a second, whatever the server does."""
+    """Send ``rate`` requests a second, whatever the server does."""
     outcomes = LoadOutcomes()
     free = [Client(host, port) for _ in range(connections)]
     everyone = list(free)

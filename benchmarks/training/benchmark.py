@@ -65,7 +65,7 @@ class TrainingRow:
     profile_matched: bool = False
     """The rate is the one at which plain communicates for 85.5 % of its step."""
     step_ms: float | None = None
-    """Median, on rank 0."""
+    """Milliseconds of the median step, on rank 0."""
     communication_share: float | None = None
     """Part of a step beyond that of the same batch on one rank with nothing sent."""
     bytes_forward: float
@@ -88,7 +88,7 @@ class StepRatio:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """All rows, and how sure the ratios of step times are."""
+    """All rows, and the ratios of step times with their confidence."""
 
     rows: list[TrainingRow]
     comparisons: list[StepRatio]
@@ -219,7 +219,7 @@ def _bytes(answer: RunFigures) -> dict[str, Any]:
 
 
 def render(result: TrainingResult) -> RenderableType:
-    """One table for each setting."""
+    """Make one table for each setting."""
     tables: list[Table] = []
     for (kind, rate, data), rows in grouped(
         result.rows, lambda row: (row.kind, row.rate_mbit, row.data)

@@ -60,7 +60,7 @@ from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettin
 from laconic.train.trainer import Trainer
 
 ROW_BOUND, GRADIENT_BOUND = 0.01, 0.35
-"""Of looked-up values, as a share of their block's range; of gradients, of its root mean square."""
+"""Bounds of rows, as a share of a block's range, and of gradients, of its root mean square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ class TrainingMethod:
     name: str
     send: Literal["rows", "pooled"]
     rule: Callable[[str, float], TableRule]
-    """Of a table's name and its bound in the paper."""
+    """Makes the rule of a table from its name and its bound in the paper."""
     coded_ids: bool = False
     dense: Literal["exact", "levels"] = "exact"
-    """What dense gradients travel as."""
+    """How dense gradients are sent."""
     pairwise: bool = False
     """Sends and receives instead of torch's all-to-all."""
 
     def embeddings(self, base: EmbeddingSettings) -> EmbeddingSettings:
-        """Where its tables are."""
+        """Return the settings of embeddings, with the sharding that fits the method."""
         sharding = "row" if self.send == "rows" else "table"
         return base.model_copy(update={"send": self.send, "sharding": sharding, "replicate_below": 0})
 
@@ -138,7 +138,7 @@ class _Job(Settings):
     data: DataSettings
     model: ModelSettings
     recipe: TrainingRecipe = TrainingRecipe()
-    """How it is trained."""
+    """Learning rates and their warm-up."""
 
 
 class Steps(_Job):
@@ -163,7 +163,7 @@ class Epoch(_Job):
     steps: int | None = None
     evaluate: bool = True
     dense: DenseSettings | None = None
-    """How the dense part is trained, where it is not as the recipe and the method say."""
+    """Settings of the dense part, if they differ from the recipe's and the method's."""
     curve_every: int = 0
     """Steps between two evaluations, for a curve; 0: evaluate only at the end."""
 
