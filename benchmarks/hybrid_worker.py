@@ -132,7 +132,7 @@ class Groups:
         """Ranks that have the same part."""
 
 
-class HybridPart:
+class ModelShard:
     """The part of the model that one rank trains by one method."""
 
     def __init__(
@@ -220,7 +220,7 @@ class _Divided(nn.Module):
                 name=f"{method.name}.{name}",
             )
             if method.threshold is None:
-                _mute(divided, mlp, samples)
+                _without_communication(divided, mlp, samples)
             setattr(whole, name, divided)
         self._home = groups.part == 0
         if self._home:
@@ -241,7 +241,7 @@ def _embeddings(schema: Schema, dim: int, world: World) -> ShardedEmbeddings:
     return ShardedEmbeddings(tables, dim, optimizer=SGD(_RATE), world=world)
 
 
-def _mute(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:
+def _without_communication(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:
     """Let the splits of one of two parts send nothing; ``whole`` is what it is a part of.
 
     Every layer has its width and is computed forward and back; the activations of the other rank
@@ -250,14 +250,14 @@ def _mute(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:
     layers = [layer for layer in whole if isinstance(layer, nn.Linear)]
     home = mlp.splits[0].rank == mlp.ranks[0]
     if mlp.enter is not None:
-        mlp.enter = _Muted(0 if home else layers[0].in_features, samples)  # type: ignore[assignment]
+        mlp.enter = _ZerosBeside(0 if home else layers[0].in_features, samples)  # type: ignore[assignment]
     for k, (layer, own) in enumerate(zip(layers, mlp.layers, strict=True)):
         gets = home or k + 1 < len(layers)
         assert isinstance(own.bias, Tensor), "neurons have biases"
-        mlp.splits[k] = _Muted(layer.out_features - len(own.bias) if gets else 0, samples)
+        mlp.splits[k] = _ZerosBeside(layer.out_features - len(own.bias) if gets else 0, samples)
 
 
-class _Muted(nn.Module):
+class _ZerosBeside(nn.Module):
     """Zeros beside a rank's own activations."""
 
     def __init__(self, columns: int, samples: int) -> None:
@@ -273,7 +273,7 @@ class _Muted(nn.Module):
 
 @dataclass(slots=True)
 class _Figures:
-    part: HybridPart
+    part: ModelShard
     measured: list[MeasuredCalls] = field(default_factory=list)
     bytes_split: float = 0.0
     bytes_dense: float = 0.0
@@ -284,7 +284,7 @@ class _Worker:
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self._groups = ranks, Groups(ranks)
-        self._key, self._parts = "", dict[str, HybridPart]()
+        self._key, self._parts = "", dict[str, ModelShard]()
 
     def do(self, job: HybridSteps) -> list[HybridAnswer]:
         """Time steps, in turns."""
@@ -312,7 +312,7 @@ class _Worker:
         )
         few = list(islice(batches, _BATCHES))
         for name in missing:
-            self._parts[name] = HybridPart(job, METHODS[name], source.schema, few, groups)
+            self._parts[name] = ModelShard(job, METHODS[name], source.schema, few, groups)
 
     def _time(self, figures: _Figures, steps: int) -> None:
         part, calls = figures.part, steps + 1

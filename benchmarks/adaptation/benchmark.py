@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class StepParts:
+class StepPhases:
     """Milliseconds of a step."""
 
     forward: float
@@ -61,11 +61,11 @@ class StepParts:
     compute: float
 
 
-def parts_of(answer: RunFigures, alone: RunFigures) -> StepParts:
+def phases_of(answer: RunFigures, alone: RunFigures) -> StepPhases:
     """Divide the median step of a method; ``alone`` is one rank that sends nothing."""
     forward, backward = answer.ms_ids + answer.ms_forward, answer.ms_backward
     compute = step_ms(alone)
-    return StepParts(forward, backward, max(step_ms(answer) - forward - backward - compute, 0.0), compute)
+    return StepPhases(forward, backward, max(step_ms(answer) - forward - backward - compute, 0.0), compute)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,7 @@ class PolicyRow:
     step_ms: float | None = None
     ratio_to_best: Interval | None = None
     """Step time over that of the fastest other: mean of paired ratios and its 95 % interval."""
-    parts_ms: StepParts | None = None
+    parts_ms: StepPhases | None = None
     """Milliseconds of the step's phases."""
     bypassed_tables: int | None = None
     """Directions of tables that the economy does not compress."""
@@ -246,7 +246,7 @@ def _timing_rows(answers: dict[str, RunFigures], rate: float | None) -> list[Pol
                 ratio_to_best=paired_ratios(answer.round_ms, answers[best].round_ms)
                 if name == "auto"
                 else None,
-                parts_ms=parts_of(answer, answers["alone"]),
+                parts_ms=phases_of(answer, answers["alone"]),
                 bypassed_tables=off if name == "auto" else None,
             )
         )

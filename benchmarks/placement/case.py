@@ -176,7 +176,7 @@ class Chosen:
     """Places of all tables, and what they should take."""
 
     contender: Contender
-    choices: tuple[Place, ...]
+    places: tuple[Place, ...]
     predicted_ms: float
     names: tuple[str, ...]
     """Names of all who would choose these places."""
@@ -186,37 +186,37 @@ class Chosen:
 
 
 def choose_places(case: Case, problem: Problem, contender: Contender, folder: Path) -> list[Chosen]:
-    """Write a plan file for each different choice; those that lack memory are left out.
+    """Write a plan file for each different place; those that lack memory are left out.
 
     ``contender`` says what is sent; the planner comes first, and then what others would do.
     """
     best = plan_tables(problem)
     found = {(best.places, best.look_ahead): (best, ["planned"])}
     for name, baseline in BASELINES.items():
-        choices = tuple(baseline(problem))
-        if problem.shortage(choices) <= 0:
-            time = problem.step(choices)
-            plan = Planned(choices, time, time.step_s)
-            found.setdefault((choices, False), (plan, []))[1].append(name)
+        places = tuple(baseline(problem))
+        if problem.shortage(places) <= 0:
+            time = problem.step(places)
+            plan = Planned(places, time, time.step_s)
+            found.setdefault((places, False), (plan, []))[1].append(name)
     return [write_places(case, problem, contender, folder, plan, names) for plan, names in found.values()]
 
 
 def write_places(
     case: Case, problem: Problem, contender: Contender, folder: Path, planned: Planned, names: Sequence[str]
 ) -> Chosen:
-    """Write the plan file of a choice; the first of ``names`` is its own."""
-    choices, path = planned.places, folder / f"{names[0]}.toml"
+    """Write the plan file of a place; the first of ``names`` is its own."""
+    places, path = planned.places, folder / f"{names[0]}.toml"
     hot = {
-        table.name: hottest_ids(case.access.table(table.name), choice.hot)
-        for table, choice in zip(problem.workload.tables, choices, strict=True)
-        if choice.hot
+        table.name: hottest_ids(case.access.table(table.name), place.hot)
+        for table, place in zip(problem.workload.tables, places, strict=True)
+        if place.hot
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_plan(path, plan_of(problem, planned, explain(problem, choices), {}), hot, {})
-    content = repr((choices, planned.look_ahead, problem.workload.hot_every)).encode()
+    write_plan(path, plan_of(problem, planned, explain(problem, places), {}), hot, {})
+    content = repr((places, planned.look_ahead, problem.workload.hot_every)).encode()
     return Chosen(
         contender.model_copy(update={"placement": names[0], "plan": path}),
-        choices,
+        places,
         1e3 * planned.time.step_s,
         tuple(names),
         blake2b(content, digest_size=4).hexdigest(),

@@ -159,7 +159,7 @@ def calibrate(pool: WorkerPool, case: Case, folder: Path, say: Callable[[str], N
     exact = [chosen["exact"][name] for name in fitting[:2]]
     row, coded = chosen["exact"]["row"].contender, chosen["coded"]["row"].contender
     lossless = row.model_copy(update={"sends": _LOSSLESS})
-    ahead = _looking_ahead(lossless, folder / "exact" / "row_ahead.toml")
+    ahead = _prefetching(lossless, folder / "exact" / "row_ahead.toml")
     contenders = [ALONE, *(places.contender for places in exact), lossless, ahead, coded]
     answers: dict[float, dict[str, Placed]] = {}
     for rate in _RATES:
@@ -191,7 +191,7 @@ def calibrate(pool: WorkerPool, case: Case, folder: Path, say: Callable[[str], N
         points = []
         for rate, found in answers.items():
             for name, sends, places in timed:
-                step = engine.problem(case, pool.ranks, rate, sends).step(places.choices)
+                step = engine.problem(case, pool.ranks, rate, sends).step(places.places)
                 dense_ms, took = 1e3 * step.phases["dense"], usual_ms(found[name])
                 waited = took - usual_ms(found[ALONE.name]) - 1e3 * (step.busy_s - step.compute_s)
                 points.append((1e3 * step.wire_s - dense_ms, dense_ms, waited, took))
@@ -228,7 +228,7 @@ def fit_links(points: NDArray[np.float64], alone_ms: float) -> Links:
     )
 
 
-def _looking_ahead(contender: Contender, path: Path) -> Contender:
+def _prefetching(contender: Contender, path: Path) -> Contender:
     """Return the same, but that rows travel early."""
     assert contender.plan is not None, "a placement comes from a plan"
     plan, hot, warm = read_plan(contender.plan)

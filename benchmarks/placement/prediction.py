@@ -3,7 +3,7 @@
 **Bytes** are predicted by the model that plans, from lookups that were counted on a part of an
 epoch. The batches behind it are rehearsed, which sends what as many ranks would, bit for bit.
 
-**The simulator** has equal devices and ideal placements, so three choices of methods have a
+**The simulator** has equal devices and ideal placements, so three places of methods have a
 counterpart here::
 
     simulated                  measured
@@ -80,14 +80,14 @@ def measure_traffic(
                 ],
                 "threshold": threshold(problem),
             }
-            for name, choices in placements.items():
-                rows += _compare(case, problem, name, choices, steps)
+            for name, places in placements.items():
+                rows += _compare(case, problem, name, places, steps)
     return rows
 
 
-def _compare(case: Case, problem: Problem, name: str, choices: Sequence[Place], steps: int) -> list[Row]:
-    ledger, taken = _rehearse(case, problem, choices, steps)
-    ranks, total_KN = problem.ranks, problem.total_KN(choices)
+def _compare(case: Case, problem: Problem, name: str, places: Sequence[Place], steps: int) -> list[Row]:
+    ledger, taken = _rehearse(case, problem, places, steps)
+    ranks, total_KN = problem.ranks, problem.total_KN(places)
     compared = {
         direction: (float(total_KN[resource].mean()), account.sent / (taken * ranks))
         for (direction, resource), account in zip(_SENDS.items(), ledger.accounts.values(), strict=True)
@@ -99,8 +99,8 @@ def _compare(case: Case, problem: Problem, name: str, choices: Sequence[Place], 
             if direction != "ids" or part != table:  # ids of few rows are few bytes, and headers count
                 sent[table] += nbytes / (taken * ranks)
     expected = {}
-    for t, (load, choice) in enumerate(zip(problem.workload.tables, choices, strict=True)):
-        told = problem.load(t, choice).sent
+    for t, (load, place) in enumerate(zip(problem.workload.tables, places, strict=True)):
+        told = problem.load(t, place).sent
         expected[load.name] = told.forward + told.backward + told.hot
     large = [table for table, nbytes in sent.items() if nbytes > _LARGE_SHARE * sum(sent.values())]
     worst = max(large, key=lambda table: abs(expected[table] / sent[table] - 1))
@@ -121,17 +121,15 @@ def _compare(case: Case, problem: Problem, name: str, choices: Sequence[Place], 
     ]
 
 
-def _rehearse(case: Case, problem: Problem, choices: Sequence[Place], steps: int) -> tuple[Ledger, int]:
+def _rehearse(case: Case, problem: Problem, places: Sequence[Place], steps: int) -> tuple[Ledger, int]:
     """Let as many ranks send; returns what they sent, and in how many steps."""
-    placed = list(zip(problem.workload.tables, choices, strict=True))
+    placed = list(zip(problem.workload.tables, places, strict=True))
     tables = [
-        Table(name=load.name, rows=load.rows, sharding=choice.sharding, send=choice.send, owner=choice.owner)
-        for load, choice in placed
+        Table(name=load.name, rows=load.rows, sharding=place.sharding, send=place.send, owner=place.owner)
+        for load, place in placed
     ]
     hot = {
-        load.name: hottest_ids(case.access.table(load.name), choice.hot)
-        for load, choice in placed
-        if choice.hot
+        load.name: hottest_ids(case.access.table(load.name), place.hot) for load, place in placed if place.hot
     }
     embeddings = LocalEmbeddings(tables, case.model.dim, problem.ranks, optimizer=SGD(0.0), hot=hot)
     taken = 0

@@ -134,7 +134,7 @@ def measure_engines(
         accuracy[contender.name] = _evaluate(contender, case)
     rows = []
     for batch in batches:
-        parts = [part.first(batch) for part in case.parts[:_TIMED]]
+        parts = [part.first(batch) for part in case.batches[:_TIMED]]
         for contender in contenders:
             say(f"{case.name}: batch {batch}, warming {contender.name} up")
             for part in parts[:3]:
@@ -162,7 +162,7 @@ def _calls(contender: LoadedEngine, parts: list[EngineBatch]) -> Callable[[int],
 
 def _evaluate(contender: LoadedEngine, case: ServedModel) -> Evaluation:
     predictions = Predictions()
-    for part in case.parts:
+    for part in case.batches:
         assert len(part.label_B) == BATCH
         predictions.add(contender.logits(part).reshape(-1), part.label_B)
     return predictions.evaluate()
@@ -195,7 +195,7 @@ def measure_complexity(
     say(f"complexity: batch {_FIT_BATCH}, timing")
     calls = {}
     for key, (case, contender) in contenders.items():
-        calls[key] = _calls(contender, [part.first(_FIT_BATCH) for part in case.parts[:_TIMED]])
+        calls[key] = _calls(contender, [part.first(_FIT_BATCH) for part in case.batches[:_TIMED]])
         calls[key](0)
     seconds = time_calls(calls, rounds=rounds, turn_s=0.5)
     first = reference.trained

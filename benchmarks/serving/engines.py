@@ -82,7 +82,7 @@ class ServedModel:
 
     name: str
     trained: TrainedModel
-    parts: list[EngineBatch]
+    batches: list[EngineBatch]
     artifact: Artifact | None = None
     """The model in the precisions that a search chose; None before it."""
 
@@ -122,7 +122,7 @@ def trained_case(
         most=source.samples_in("eval") // 2,
         seed=0,
         progress=lambda what, done, total: say(f"{name}: {what}, {done} of {total}"),
-        left=lambda samples: parts.extend(_parts(samples)),
+        left=lambda samples: parts.extend(_cut(samples)),
     )
     return ServedModel(_title(name, source), model, parts), bench
 
@@ -144,7 +144,7 @@ def reference_case(parts: int, data: SyntheticSettings = REFERENCE) -> ServedMod
     shape = _shape(settings, features)
     model = TrainedModel(shape, features, tables, shape.build().state_dict())
     evaluation = source.batches("eval", global_batch=BATCH, rank=0, ranks=1)
-    batches = [part for samples in islice(evaluation, parts) for part in _parts(samples)]
+    batches = [part for samples in islice(evaluation, parts) for part in _cut(samples)]
     return ServedModel("reference", model, batches)
 
 
@@ -162,7 +162,7 @@ def _title(name: str, source: Source) -> str:
     return f"{name}, {rows / 1e6:.0f} M rows" if rows >= 10_000_000 else name
 
 
-def _parts(samples: Samples) -> Iterator[EngineBatch]:
+def _cut(samples: Samples) -> Iterator[EngineBatch]:
     """Cut samples with one id a table into parts; fewer than a part at the end are dropped."""
     for begin in range(0, len(samples) - BATCH + 1, BATCH):
         some = select(samples, torch.arange(begin, begin + BATCH))

@@ -13,11 +13,11 @@ from benchmarks.adaptation import trials as policies
 from benchmarks.adaptation.benchmark import (
     AdaptationResult,
     PolicyRow,
-    StepParts,
+    StepPhases,
     _named,
     _trials,
     accuracy_rows,
-    parts_of,
+    phases_of,
     render,
 )
 from benchmarks.adaptation.trials import MODEL, RANKS, PolicyOutcome, PolicyTrial, run_trial
@@ -215,9 +215,9 @@ def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):
 def test_a_step_is_divided_as_the_paper_does():
     answer = RunFigures(method="m", round_ms=((10.0, 10.0),), ms_ids=1.0, ms_forward=2.0, ms_backward=1.5)
     alone = RunFigures(method="alone", round_ms=((4.0,),))
-    assert parts_of(answer, alone) == StepParts(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
+    assert phases_of(answer, alone) == StepPhases(forward=3.0, backward=1.5, all_reduce=1.5, compute=4.0)
     hidden = answer.model_copy(update={"ms_forward": 7.0})
-    assert parts_of(hidden, alone) == StepParts(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)
+    assert phases_of(hidden, alone) == StepPhases(forward=8.0, backward=1.5, all_reduce=0.0, compute=4.0)
 
 
 def test_tables_show_every_row():
@@ -238,7 +238,7 @@ def test_tables_show_every_row():
             rate_mbit=200.0,
             step_ms=4.5,
             ratio_to_best=Interval(0.9, 0.8, 1.0),
-            parts_ms=StepParts(forward=1.25, backward=0.5, all_reduce=0.0, compute=2.75),
+            parts_ms=StepPhases(forward=1.25, backward=0.5, all_reduce=0.0, compute=2.75),
             bypassed_tables=3,
         ),
         PolicyRow(

@@ -59,8 +59,8 @@ def test_the_search_does_not_have_the_samples_that_are_scored(trained):
         return {tuple(row.tolist()) for part in parts for row in part.dense_BF}
 
     case, bench = trained
-    scored = keys(case.parts)
-    assert len(scored) == 256 * len(case.parts) > 2000
+    scored = keys(case.batches)
+    assert len(scored) == 256 * len(case.batches) > 2000
     assert not scored & keys([*bench.halves.search, *bench.halves.verification])
 
 
@@ -73,7 +73,7 @@ def test_laconic_serves_what_the_search_chose(case):
 
 def test_engines_agree_on_the_model(case):
     pytest.importorskip("onnxruntime", reason="no onnxruntime here to compare with")
-    part = case.parts[0]
+    part = case.batches[0]
     exact = ENGINES["fp32"](case).logits(part)
     for name in ("onnxruntime", "laconic"):
         logits = ENGINES[name](case).logits(part)
@@ -98,7 +98,7 @@ def test_every_model_is_compiled_for_every_batch(monkeypatch):
         forget_compiled()
         contender = ENGINES["compile"](case)
         for batch in (1, 64, 256, 1):
-            contender.logits(case.parts[0].first(batch))
+            contender.logits(case.batches[0].first(batch))
     assert len(graphs) == 2 * 3
 
 
