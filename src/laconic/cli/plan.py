@@ -21,6 +21,9 @@ from laconic.cli.plan_output import comparison, plan_result, show_plan
 from laconic.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laconic.adapt.tune.result import TunedTable
     from laconic.cost.workload import RowCoding, Workload
     from laconic.plan.access.access import Access
     from laconic.plan.explanation import Explained
@@ -91,6 +94,8 @@ def plan(
     """Place tables and rows so that a step is as short as memory, computation and links allow."""
     from rich.console import Console
 
+    from laconic.adapt.tune.result import TuneResult
+    from laconic.config import read_json
     from laconic.plan.explanation import explain, plan_of
     from laconic.plan.plan_file import write_plan
     from laconic.plan.solve.planner import plan_tables
@@ -100,12 +105,14 @@ def plan(
     check_outputs(out=out, json=json_file)
     settings = _run_settings(run, overrides, batch, dim)
     access, facts = _inputs(profile, run, settings)
+    tuned_tables = () if tuned is None else read_json(tuned, TuneResult).tables
     given = (forward_ratio, backward_ratio)
+    all_tuned = facts is not None and facts.rows.keys() <= {table.name for table in tuned_tables}
     ratios = None
-    if settings is not None and facts is not None and None in given and not _tunes_all(tuned, facts):
+    if settings is not None and None in given and not all_tuned:
         ratios = _ratios(settings, cluster_file)
     sizes = _Sizes(batch, dim, dense_mb, zipf, hot_every)
-    workload = _workload(access, facts, sizes, _codings(tuned, *given, ratios))
+    workload = _workload(access, facts, sizes, _codings(tuned_tables, *given, ratios))
     problem = _problem(cluster_file, workload, measured, overlap)
     with Console(stderr=True).status("planning"):
         planned = plan_tables(problem)
@@ -162,15 +169,6 @@ def _inputs(
     return access, facts
 
 
-def _tunes_all(tuned: Path | None, facts: RunFacts) -> bool:
-    from laconic.adapt.tune.result import TuneResult
-    from laconic.config import read_json
-
-    return tuned is not None and facts.rows.keys() <= {
-        table.name for table in read_json(tuned, TuneResult).tables
-    }
-
-
 def _ratios(settings: RunSettings, cluster_file: Path) -> Ratios:
     """Rehearse what the run's codecs make of its rows and gradients."""
     from rich.console import Console
@@ -206,11 +204,9 @@ def _what_codecs_do(workload: Workload, ratios: Ratios | None) -> str:
 
 
 def _codings(
-    tuned: Path | None, forward: float | None, backward: float | None, ratios: Ratios | None
+    tuned: Sequence[TunedTable], forward: float | None, backward: float | None, ratios: Ratios | None
 ) -> dict[str, tuple[RowCoding, RowCoding]]:
     """Return the coding of rows and gradients by table; under an empty name, that of others."""
-    from laconic.adapt.tune.result import TuneResult
-    from laconic.config import read_json
     from laconic.cost.workload import RowCoding
 
     found = {"": (RowCoding(ratio=forward or 1.0), RowCoding(ratio=backward or 1.0))}
@@ -219,9 +215,7 @@ def _codings(
             each = (given or own for given, own in zip((forward, backward), run, strict=True))
             rows, gradients = (RowCoding(ratio=ratio, lossless=ratios.lossless) for ratio in each)
             found[name] = (rows, gradients)
-    if tuned is None:
-        return found
-    for table in read_json(tuned, TuneResult).tables:
+    for table in tuned:
         both = []
         for direction in (table.forward, table.backward):
             bound, sent = direction.chosen.bound, direction.chosen.bytes_sent

@@ -2,7 +2,7 @@
 
 Begin with ``read_any`` and ``render`` below. Every command has its page: ``tune_page``,
 ``quantize_page``, ``simulate_page``, ``access_page`` (``laconic profile``), ``run_page`` (training)
-and ``comparison`` (methods side by side). ``charts`` has what they share.
+and ``comparison_page`` (methods side by side). ``charts`` has what they share.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from laconic.plan.access.access import Access
 from laconic.plan.simulate_result import SimulateResult
 from laconic.quantize.formats.result import QuantizeResult
 from laconic.report.access_page import access_page
-from laconic.report.comparison import comparison_page
+from laconic.report.comparison_page import comparison_page
 from laconic.report.quantize_page import quantize_page
 from laconic.report.result import Comparison, Method, Point, TableFigures
 from laconic.report.run_page import RunRecord, read_run_result, run_page

@@ -1,4 +1,4 @@
-"""Two parts of the held-out samples, and samples taken from others."""
+"""The workbench: two halves of the held-out samples, and samples taken from others."""
 
 from __future__ import annotations
 
