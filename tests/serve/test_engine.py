@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -128,6 +129,9 @@ def test_bad_input_gets_one_clear_error():
         engine.score(dense.astype(np.float64), lookups)
     with pytest.raises(ConfigError, match="bags for 3 tables and 3 samples, got 12 for 3 tables"):
         engine.score(dense[:3], lookups)
+    weighted = replace(lookups, weights_L=torch.ones(len(lookups.ids_L)))
+    with pytest.raises(ConfigError, match="expected lookups without weights, got weights"):
+        engine.score(dense, weighted)
     wrong = dense.copy()
     wrong[2, 1] = np.nan
     with pytest.raises(ConfigError, match="sample 2: expected finite dense features, got nan for 'd1'"):

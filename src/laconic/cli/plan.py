@@ -70,13 +70,13 @@ def plan(
     forward_ratio: float | None = typer.Option(
         None,
         min=1,
-        help="Rows get so many times smaller; 1: they travel exactly. Default: as the run rehearses.",
+        help="How many times smaller rows get; 1: they travel exactly. Default: as the run rehearses.",
     ),
     backward_ratio: float | None = typer.Option(
-        None, min=1, help="Gradients get so many times smaller. Default: as the run rehearses."
+        None, min=1, help="How many times smaller gradients get. Default: as the run rehearses."
     ),
     hot_every: int = typer.Option(
-        1, min=1, help="Synchronize copies of hot rows every so many steps; 1: training is exact."
+        1, min=1, help="Steps between two synchronizations of hot rows; 1: training is exact."
     ),
     overlap: float | None = typer.Option(
         None, min=0, max=1, help="Share of computation during which messages travel. Default: 0.25."

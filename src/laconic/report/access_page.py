@@ -18,7 +18,7 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 _POINTS = 160
 _HOW = (
-    "Rows by falling frequency on a logarithmic axis, and the share of lookups that the first so many of them get. The "
+    "Rows by falling frequency on a logarithmic axis, and the share of lookups that rows up to there get. The "
     "dashed line is Zipf's law with the fitted exponent, as far as rows have at least 8 lookups. Drift compares the "
     "last third of the samples with the first, less what chance makes of it: 0 is none, 1 means other rows altogether."
 )

@@ -155,6 +155,8 @@ class Engine:
                 f"engine: sample {sample}: expected finite dense features, got {float(dense_BF[sample, feature])!r} for "
                 f"{self.artifact.features.dense[feature].name!r}"
             )
+        if lookups.weights_L is not None:
+            raise ConfigError("engine: expected lookups without weights, got weights; serve plain bags")
         bags = lookups.offsets.shape[0] - 1
         if lookups.tables != shape.tables or bags != shape.tables * dense_BF.shape[0]:
             raise ConfigError(
