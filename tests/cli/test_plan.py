@@ -233,7 +233,7 @@ def test_a_plan_that_takes_a_compressing_run_for_exact_is_found_out(profiled):
 
 def test_a_ratio_that_is_given_counts_more_than_the_run():
     ratios = planning.Ratios({"user": (5.0, 9.0)}, "rehearsed", False)
-    assert _codings(None, 1.0, None, ratios)["user"] == (RowCoding(ratio=1.0), RowCoding(ratio=9.0))
+    assert _codings((), 1.0, None, ratios)["user"] == (RowCoding(ratio=1.0), RowCoding(ratio=9.0))
 
 
 def test_tables_larger_than_memory_are_planned_from_normal_values(profiled, monkeypatch):
