@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from laconic import kernels
 from laconic.errors import CommError, ConfigError, PlanError
 from laconic.exchange import Layout, Table
-from laconic.exchange.ids import _lists_for
+from laconic.exchange.ids import lists_for
 from laconic.exchange.routing import IdLists, Request, Service
 from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
@@ -53,7 +53,7 @@ def shard(layout, whole):
 
 
 def serve(requests, layouts, rank):
-    pieces = [_lists_for(request.lists, rank) for request in requests]
+    pieces = [lists_for(request.lists, rank) for request in requests]
     lists = IdLists(
         np.stack([request.lists.counts_NT[rank] for request in requests]),
         np.concatenate([piece[0] for piece in pieces]),

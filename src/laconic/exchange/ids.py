@@ -25,7 +25,7 @@ from laconic.exchange.transport import Head, Heads, Message, Transport, bounds_o
 from laconic.exchange.worker import RefusedBatchError
 from laconic.lookups import Lookups
 
-__all__ = ["IdExchange", "Routed"]
+__all__ = ["IdExchange", "Routed", "encode_lists", "lists_for"]
 
 Ints = NDArray[np.int64]
 _REFUSED = -1
@@ -83,9 +83,9 @@ class IdExchange:
         lists = request.lists
         sent_N2T = np.concatenate([lists.counts_NT, lists.length_counts_NT], axis=1)
         values = np.concatenate(
-            [piece for rank in np.flatnonzero(others) for piece in _lists_for(lists, rank)] or [lists.ids[:0]]
+            [piece for rank in np.flatnonzero(others) for piece in lists_for(lists, rank)] or [lists.ids[:0]]
         )
-        payload, sizes = _encode(values, sent_N2T[others].ravel(), coded)
+        payload, sizes = encode_lists(values, sent_N2T[others].ravel(), coded)
         bytes_N2T = np.zeros_like(sent_N2T)
         bytes_N2T[others] = sizes.reshape(-1, 2 * tables)
         encoded = perf_counter()
@@ -147,7 +147,9 @@ class IdExchange:
         return RefusedBatchError(str(error))
 
 
-def _lists_for(lists: IdLists, rank: int | np.int64) -> tuple[Ints, Ints]:
+def lists_for(lists: IdLists, rank: int | np.int64) -> tuple[Ints, Ints]:
+    """Ids and bag lengths for one rank."""
+
     def part(values: Ints, counts_NT: Ints) -> Ints:
         per_rank = counts_NT.sum(axis=1)
         start = int(per_rank[:rank].sum())
@@ -156,7 +158,8 @@ def _lists_for(lists: IdLists, rank: int | np.int64) -> tuple[Ints, Ints]:
     return part(lists.ids, lists.counts_NT), part(lists.lengths, lists.length_counts_NT)
 
 
-def _encode(values: Ints, counts: Ints, coded: bool) -> tuple[NDArray[np.uint8], Ints]:
+def encode_lists(values: Ints, counts: Ints, coded: bool) -> tuple[NDArray[np.uint8], Ints]:
+    """Bytes of lists of these lengths, back to back, and how many each has."""
     if not coded:
         return values.view(np.uint8), 8 * counts
     out = np.empty(8 * len(values) + 16 * len(counts), np.uint8)
@@ -183,7 +186,7 @@ def _merge(values: Ints, heard_N2T: Ints, own: IdLists, layout: Layout) -> IdLis
     start = 0
     for rank in range(layout.ranks):
         if rank == layout.rank:
-            own_ids, own_lengths = _lists_for(own, rank)
+            own_ids, own_lengths = lists_for(own, rank)
             counts_NT[rank], length_counts_NT[rank] = own.counts_NT[rank], own.length_counts_NT[rank]
         else:
             middle = start + int(counts_NT[rank].sum())

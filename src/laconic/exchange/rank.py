@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from laconic.exchange.all_remote import AllRemoteIds, AllRemoteRows
 from laconic.exchange.ids import IdExchange
 from laconic.exchange.rows import RowExchange
 from laconic.exchange.stale_copies import StaleCopies
@@ -41,6 +42,8 @@ class Placed:
     """Folder of the files that hold the other rows of cold tables."""
     look_ahead: bool = False
     """Whether some rows of a batch travel when it is prefetched."""
+    all_remote: bool = False
+    """Whether a rank's own rows are sent to itself, as if it had few of those that it looks up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,10 +70,11 @@ class Rank:
         places = hot.digest + warm.digest
         kind = (placed.tables, placed.dim, placed.dtype, placed.optimizer, places)
         digest = _digest(*kind, placed.hot_every, placed.look_ahead)
-        ids = IdExchange(parts, hot, world.transport("exchange of ids"), digest)
+        ids_of, rows_of = (AllRemoteIds, AllRemoteRows) if placed.all_remote else (IdExchange, RowExchange)
+        ids = ids_of(parts, hot, world.transport("exchange of ids"), digest)
         transport = world.transport("exchange of rows")
         stale = StaleCopies(hot, shards, transport, digest) if differ else None
-        rows = RowExchange(shards, hot.table_P, transport, before_update=stale)
+        rows = rows_of(shards, hot.table_P, transport, before_update=stale)
         return cls(shards, ids, rows, stale, places)
 
 

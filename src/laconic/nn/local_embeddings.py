@@ -41,15 +41,20 @@ class LocalEmbeddings(PipelinedEmbeddings):
         warm: Mapping[str, Any] | None = None,
         cold_folder: str | Path | None = None,
         look_ahead: bool = False,
+        all_remote: bool = False,
     ) -> None:
-        """Take the settings of ``ShardedEmbeddings``; ``ranks`` is their number in the run."""
+        """Take the settings of ``ShardedEmbeddings``; ``ranks`` is their number in the run.
+
+        ``all_remote``: what a rank asks of itself is encoded, counted and decoded too, as nearly
+        everything is where ranks are hundreds.
+        """
         check_settings(dim, dtype, policy, hot_every)
         if ranks < 1:
             raise ConfigError(f"embeddings.ranks: expected at least 1, got {ranks!r}")
         world = LocalWorld(ranks, patience_s=0)
         kind = (tuple(tables), dim, dtype, optimizer or RowwiseAdagrad())
         folder = None if cold_folder is None else Path(cold_folder)
-        placed = Placed(*kind, hot, hot_every, warm, folder, look_ahead)
+        placed = Placed(*kind, hot, hot_every, warm, folder, look_ahead, all_remote)
         super().__init__(placed, policy, seed, [world.of(rank) for rank in range(ranks)])
 
     def table_shard(self, name: str) -> tuple[range, Tensor, Tensor | None]:
