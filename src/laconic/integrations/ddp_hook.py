@@ -112,7 +112,7 @@ class Compressor:
         self._network: Any = method if hasattr(method, "unite") else None
         self._rounded = isinstance(method, Rounded) or self._network is not None
         self._codec: Any = Lossless() if method is None else method  # of what is none of these
-        self._ranks = dist.get_world_size(group)
+        self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
         world = one_rank() if self._ranks == 1 else world or GroupWorld(group=group)
         lanes = 1 if self._network is not None else _LANES  # a network sums one thing at a time
         self._lanes = [
@@ -126,7 +126,7 @@ class Compressor:
         # same on every rank, as choices must be
         self._dense: dict[int, tuple[int, int, _Bucket]] = {}
         self._sum = dist.AllreduceOptions()
-        self._held_back = HeldBack(dist.get_rank(group), self._ranks)
+        self._held_back = HeldBack(self._rank, self._ranks)
         self.step = 0
         """Backward passes that were synchronized."""
         self.work_s = 0.0
@@ -239,7 +239,7 @@ class Compressor:
             seconds = self._seconds.tolist()
         total = FlowTotal("dense", self.step, self.bytes_dense, self.bytes_sent, *seconds)
         bypassed = [Bypass(a.name, reason, n) for a in accounts for reason, n in a.bypassed.items()]
-        return TrafficReport(dist.get_rank(self._group), self._ranks, tuple(rows), (total,), tuple(bypassed))
+        return TrafficReport(self._rank, self._ranks, tuple(rows), (total,), tuple(bypassed))
 
     def close(self) -> None:
         """Finish what was asked, and leave the wire."""
@@ -341,10 +341,11 @@ class Compressor:
             if not part:
                 continue
             flat = torch.cat([gradient.reshape(-1) for gradient in part])
+            x = flat.numpy()
             if chosen:
-                self._sum_chosen(reducer, flat.numpy(), state, step)
+                self._sum_chosen(reducer, x, state, step)
             else:
-                reducer.sum_as(flat.numpy(), Choice("dense"))
+                reducer.sum_as(x, Choice("dense"))
             for gradient, total in zip(part, torch.split(flat, [g.numel() for g in part]), strict=True):
                 gradient.copy_(total.view_as(gradient))
 
