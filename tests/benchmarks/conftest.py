@@ -1,4 +1,4 @@
-"""Pools whose ranks need not wait for python and torch: forked from a process that has imported both."""
+"""Pools whose ranks are forked from a process that has imported torch."""
 
 from __future__ import annotations
 

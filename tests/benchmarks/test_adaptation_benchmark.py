@@ -1,4 +1,4 @@
-"""The adaptation benchmark trains what it says, pairs what belongs together, and shows all of it."""
+"""The adaptation benchmark trains what it says, pairs runs of one seed, and shows all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoders are compared on the blocks that ranks would send, and the figures are those of their bytes."""
+"""Encoders are compared on the blocks that ranks would send, by the bytes of each."""
 
 from __future__ import annotations
 

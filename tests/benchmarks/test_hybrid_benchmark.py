@@ -50,7 +50,7 @@ def test_replicas_stay_equal_where_they_talk(rows):
 
 
 def test_plain_sends_every_activation_and_gradient_once_and_alone_nothing(rows):
-    # layers of 31 and 65 go both ways between parts, halves of 6 and 33 home, the input of the top MLP from there;
+    # layers of 31 and 65 go both ways, halves of 6 and 33 home, the input of the top MLP away;
     # gradients come back, so that both ranks together send all of it twice
     widths, messages = 31 + 65 + 3 + 17 + (6 + 27 * 26 // 2), 2 + 2 + 1 + 1 + 1
     assert rows["plain"].bytes_split == 4 * 40 * widths + HEADER_BYTES * messages

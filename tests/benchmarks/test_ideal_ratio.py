@@ -14,7 +14,7 @@ def case_of(rows: list[list[float]], bound: float = 0.5) -> Case:
 def test_repeated_rows_cost_a_reference() -> None:
     # Bound 0.5: codes are the integers. Rows A A A B, A = 0 0 1 1, B = 2 2 3 3.
     # Eight codes of two distinct rows, four equally likely: 16 bits.
-    # Four references, 3:1: 4 * 0.8113 = 3.245 bits. Without de-duplication 16 codes 6:6:2:2: 28.98 bits.
+    # Four references, 3:1: 4 * 0.8113 = 3.245 bits. Otherwise 16 codes 6:6:2:2: 28.98 bits.
     a, b = [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]
     references = -3 * math.log2(3 / 4) - math.log2(1 / 4)
     assert ideal_ratio(case_of([a, a, a, b])) == pytest.approx(4 * 4 * 32 / (16 + references))
@@ -26,7 +26,7 @@ def test_rows_that_do_not_repeat_cost_the_entropy_of_their_codes() -> None:
 
 
 def test_de_duplication_is_not_charged_where_it_does_not_pay() -> None:
-    # Sixteen rows of one binary value: one bit each; references would cost as much, and two codes on top.
+    # Sixteen rows of one binary value take one bit each; references take as much, and codes on top.
     assert ideal_ratio(case_of([[float(i % 2)] for i in range(16)])) == pytest.approx(32)
 
 

@@ -1,4 +1,4 @@
-"""The placement benchmark, small: predicted bytes are those that a rehearsal sends, and every contender is timed."""
+"""The placement benchmark, small: bytes are predicted, and every contender is timed."""
 
 from dataclasses import replace
 from io import StringIO
@@ -108,7 +108,8 @@ def test_the_simulator_is_told_computing_links_and_codecs_and_nothing_of_what_pl
 def test_what_is_exact_is_coded_where_that_is_predicted_to_pay(case):
     dense = {"exact": DenseCost(2.4e6, 0.0), "lossless": DenseCost(1.2e6, 0.004)}
     engine = Engine(50.0, Links(), Links(), dense, {"lossless": (0.2, 0.2)})
-    # a byte of rows takes 10 ns to code and saves a sixth of itself; dense gradients take 4 ms and save 1.2 MB
+    # a byte of rows takes 10 ns to code and saves a sixth of itself;
+    # dense gradients take 4 ms and save 1.2 MB
     assert engine.exact_sends(case, 2, 50.0) == Sends(rows="lossless", dense="lossless")
     assert engine.exact_sends(case, 2, 500.0) == Sends(rows="exact", dense="lossless")
     assert engine.exact_sends(case, 2, 5000.0) == Sends()

@@ -51,7 +51,8 @@ def test_errors_and_ranks_are_those_of_the_figures() -> None:
     assert summary.predictions == 6
     assert summary.worst_error == pytest.approx(1 / 3)  # every 8: 40 for 30
     assert summary.median_error == pytest.approx((0.1 + 0.2) / 2)
-    # the coded ones differ by luck alone; of the others all six pairs differ, and table was thought to be faster than row
+    # the coded ones differ by luck alone; all six pairs of the others differ,
+    # and table was predicted to be faster than row
     assert (summary.pairs, summary.ranked_right) == (6, 5)
 
 

@@ -29,7 +29,7 @@ def test_ranks_time_and_train_every_method():
     assert all(len(a.round_ms) == 2 and len(a.round_ms[0]) == 1 and step_ms(a) > 0 for a in answers.values())
     assert answers["alone"].bytes_forward == 0
     plain = answers["plain"]
-    # pooled float32: every sample of the other rank, for the tables that this one has, and the size message
+    # pooled float32: every sample of the other rank, for this one's tables, and the size message
     sent_per_step = 64 * 3 / 2 * 8 * 4 + 8 * (3 + 2 * 3)
     assert plain.bytes_forward == plain.bytes_backward == pytest.approx(sent_per_step)
     assert answers["fp16"].bytes_forward < plain.bytes_forward

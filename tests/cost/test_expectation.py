@@ -1,4 +1,4 @@
-"""Expected traffic against counting: batches drawn at random, and what the exchange itself would send."""
+"""Expected traffic against counting: random batches, and what the exchange itself would send."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HOLDINGS = {
 
 @each("name", HOLDINGS)
 def test_any_placement_sends_what_random_batches_do(name):
-    """Rows are dealt at random as the holding says; who sends what to whom is counted row by row."""
+    """Rows are placed at random as the holding says; each transfer is counted row by row."""
     holding, samples_N, trials = HOLDINGS[name], [40, 5, 0, 100, 64], 150
     frequencies = Frequencies.zipf(200, 0.9, lookups_per_sample=2.0)
     probability_R = np.repeat(frequencies.probability_G, frequencies.count_G)
@@ -63,7 +63,7 @@ def test_any_placement_sends_what_random_batches_do(name):
     for counted, flow in ((forward, expected.forward), (backward, expected.backward)):
         counted[np.arange(5), np.arange(5)] = 0
         mean = counted / trials
-        # a sum of indicators: its variance is below its mean, and a row's placement adds as much again
+        # a sum of indicators has a variance below its mean; a row's placement adds as much again
         assert (np.abs(mean - flow.rows_NN) <= 5 * np.sqrt(2 * flow.rows_NN / trials) + 1e-9).all()
         assert np.allclose(flow.bytes_NN, 4 * DIM * flow.rows_NN)
 
@@ -129,7 +129,7 @@ def tables(placement: str) -> list[Table]:
 @each("ranks", [2, 4, 8])
 @each("placement", ["whole tables, pooled", "rows dealt", "small tables replicated"])
 def test_the_ledger_of_all_ranks_is_predicted_within_five_percent(ranks, placement):
-    """Per direction; and each table, but for the headers of lists, which the coder itself knows only roughly."""
+    """Compare directions and tables; headers of lists are known only roughly."""
     steps, made = 6, tables(placement)
     embeddings = LocalEmbeddings(made, DIM, ranks, optimizer=SGD(0.1))
     source = Synthetic(SyntheticSettings(rows=ROWS, zipf=ZIPF, samples=SAMPLES * ranks * steps))

@@ -1,4 +1,4 @@
-"""Costs of candidates on rows at hand: bytes are those that travel, times are positive, nothing costs nothing."""
+"""Costs of candidates on given rows: bytes are exact, times positive, no rows cost nothing."""
 
 from __future__ import annotations
 

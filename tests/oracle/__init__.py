@@ -1,1 +1,1 @@
-"""A second model of what placements send and take, for any system: what the one that plans is tested against."""
+"""A second model of what placements send, for any system; the planner's is tested against it."""

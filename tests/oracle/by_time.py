@@ -1,4 +1,5 @@
-"""How far batches in order of time are from independent lookups: ``python -m tests.oracle.by_time DIR``.
+"""How far batches in order of time are from independent lookups: ``python -m tests.oracle.by_time
+DIR``.
 
 Training shuffles, so its batches are nearly independent; a stream is not. One number for each table
 describes that, its correlation (``laconic.cost.needed_rows``); whether it serves all batch sizes is

@@ -17,7 +17,7 @@ __all__ = ["enough_rows", "strays_by", "variance_bound"]
 
 
 def variance_bound(frequencies: Frequencies, lookups: float, correlation: float = 1.0) -> float:
-    """``sum of q (1 - q)``, which the variance of U does not exceed: that rows are needed is negatively associated."""
+    """Return ``sum of q (1 - q)``, a bound of the variance of U (negative association)."""
     q_G = needed_G(frequencies, lookups, correlation)
     return float(np.sum(frequencies.count_G * q_G * (1 - q_G)))
 
@@ -41,7 +41,7 @@ def strays_by(frequencies: Frequencies, lookups: float, failure: float, correlat
 def enough_rows(
     frequencies: Frequencies, lookups: float, failure: float = 1e-9, correlation: float = 1.0
 ) -> int:
-    """Rows that a buffer needs so that a batch does not fit with a probability of at most ``failure``."""
+    """Return rows of a buffer that a batch exceeds with a probability of at most ``failure``."""
     likely = distinct_rows(frequencies, lookups, correlation) + strays_by(
         frequencies, lookups, failure, correlation
     )

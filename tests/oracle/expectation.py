@@ -5,9 +5,10 @@ What the exchange does (``laconic.exchange``), in expectation. A device with ``b
 
     rows      ids       requester -> holder    U x share ids, sorted; holders of every copy get them
               forward   holder -> requester    U x share rows
-              backward  requester -> holder    U x share gradients, to every copy; exact ones of a part that is everywhere by
-                                               owners on three devices and more, where that moves less
-    pooled    ids       requester -> holder    lookups x share ids, and lengths of bags that are not all 1
+              backward  requester -> holder    U x share gradients, to every copy; exact ones of a
+                                               replicated part by owners on three devices and more,
+                                               if that moves less
+    pooled    ids       requester -> holder    lookups x share ids, and lengths unless all are 1
               forward   holder -> requester    one vector for each sample, empty bags too
               backward  requester -> holder    the same
 
@@ -86,7 +87,7 @@ class Traffic:
 
 
 def expected_traffic(parts: Sequence[Part], samples_N: Any, *, coded_ids: bool = True) -> Traffic:
-    """Add up what the parts send when each device has so many samples; one number serves for all devices."""
+    """Add up what the parts send if each device has ``samples`` samples, or all the same number."""
     if not parts:
         raise PlanError("traffic: expected at least one part, got none")
     ranks = parts[0].holding.ranks
@@ -136,7 +137,7 @@ def _part_flows(part: Part, samples_N: Floats, coded_ids: bool) -> Floats:
 
 
 def _summed_by_owners(part: Part, samples_N: Floats, distinct_N: Floats) -> bool:
-    """Whether gradients of a part that is everywhere go to owners, and their sums to all: see ``owned_sums`` of the engine."""
+    """Return whether gradients of a replicated part go to owners, and their sums to all."""
     ranks = len(samples_N)
     everywhere = (
         bool((part.holding.share_CN == np.eye(ranks)).all()) if len(part.holding.share_CN) == ranks else False

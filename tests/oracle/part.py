@@ -1,4 +1,5 @@
-"""Rows of a table that are treated alike: how often they are needed, who holds them, what they become on the wire.
+"""Rows of a table that are treated alike: how often they are needed, who holds them, what they
+become on the wire.
 
 A *holding* says where rows are, for any system: one or several copies of all of them, each copy
 dealt to devices in given shares without regard to frequency (by id, so that no device gets the hot
@@ -84,7 +85,7 @@ class Holding:
 
     @property
     def updated_NN(self) -> Floats:
-        """Of the gradients that each device (row) has, the share it sends to each; a row adds up to C."""
+        """Share of each device's (row's) gradients that it sends to each; a row adds up to C."""
         return np.broadcast_to(self.share_CN.sum(axis=0), (self.ranks, self.ranks))
 
     @property

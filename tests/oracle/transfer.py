@@ -45,7 +45,8 @@ def transfer_s(cluster: Cluster, links_NN: Floats) -> float:
 
 
 def touched_rows_N(part: Part, samples_N: Any) -> Floats:
-    """Distinct rows that each device reads from its memory for all who ask it, and updates, in a step.
+    """Distinct rows that each device reads from its memory for all who ask it, and updates, in a
+    step.
 
     The union of all devices' lookups: a row that two ask for is read once.
     """
@@ -56,7 +57,7 @@ def touched_rows_N(part: Part, samples_N: Any) -> Floats:
 
 
 def slow_memory_s(cluster: Cluster, parts: Sequence[Part], samples_N: Any, tier: str) -> float:
-    """Seconds that devices need to read the rows of these parts from a tier, and to write them back."""
+    """Return seconds to read the rows of these parts from a tier and to write them back."""
     speed_N = np.array([_speed(cluster, int(group), tier) for group in cluster.group_N])
     bytes_N = sum(
         (8.0 * part.dim * touched_rows_N(part, samples_N) for part in parts), np.zeros(cluster.ranks)

@@ -53,7 +53,7 @@ def two_kinds(slow_mbps=10, **slow):
 
 
 def every_plan(problem):
-    """All choices of kinds, owners and numbers of hot rows; of warm rows none, or a ninth of what there can be."""
+    """Yield all kinds, owners and numbers of hot rows; no warm rows, or a ninth of the most."""
 
     def places(t):
         for kind in problem.kinds:

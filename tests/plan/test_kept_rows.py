@@ -65,7 +65,7 @@ def test_without_known_ids_no_row_is_warm():
 
 
 def test_memory_goes_to_the_table_whose_rows_are_asked_for_and_all_is_used():
-    """A table that would fit is in files too, but for the rows that are worth more than another's."""
+    """A table that would fit is in files too, except rows that are worth more than another's."""
     cluster = Cluster.alike(2, memory_gb=0.0005, mbps=10_000, tiers=DISK)
     busy, idle = table("busy", 20_000, exponent=0.6, bag=8.0), table("idle", 7000, exponent=0.6, bag=0.1)
     small = problem([idle, busy], cluster)

@@ -64,7 +64,7 @@ def gap(tables):
 
 
 def check(tables, budget):
-    """Compare with all choices; those that need the last hundred-thousandth of the budget may be missed."""
+    """Compare with all choices; those that need the last 1e-5 of the budget may be missed."""
     found = solve(tables, budget)
     assert found.harm == harm(picked(tables, found)) <= budget
     assert found.cost == cost(picked(tables, found))

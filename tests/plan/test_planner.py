@@ -160,7 +160,7 @@ def test_what_gains_next_to_nothing_is_not_done():
 
 
 def test_rows_in_files_are_hot_and_warm_where_both_pay():
-    """Copies are seldom made equal, so the hottest rows need no network; the others need memory once, not twice."""
+    """Hot rows that are seldom synchronized need no network; others need memory once, not twice."""
     disk = [{"name": "disk", "memory_gb": 1, "mbps": 80}]
     cluster = Cluster.alike(2, memory_gb=0.0003, mbps=10, tiers=disk)
     small = problem([table("user", 50_000, exponent=1.3, known=9000)], cluster, hot_every=50)

@@ -141,7 +141,7 @@ def test_the_tail_has_the_shape_of_what_it_stands_for(exponent):
     assert exact.exact
     assert not table.exact
     ranks = np.geomspace(1, 60_000, 50)
-    # shares of a sample of n differ by 5 / sqrt(n) / 2 at most, as often as five standard errors allow
+    # shares of a sample of n differ by 5 / sqrt(n) / 2 at most, as often as five standard errors do
     allowed = 2.5 * table.sampled**-0.5
     assert np.abs(table.share_of_top(ranks) - exact.share_of_top(ranks)).max() < allowed
     assert table.top_share == pytest.approx(exact.top_share, abs=allowed)

@@ -84,7 +84,7 @@ def test_sums_travel_beside_the_backward_pass_and_rows_do_not():
 
 @pytest.mark.parametrize(("dense_bytes", "hidden"), [(1e3, 1.0), (1e9, 0.0)])
 def test_sums_take_what_an_all_to_all_leaves_of_a_link(dense_bytes, hidden):
-    """Few bytes fit in whole; of many only as much as gradients leave, which is their own time at half of the speed."""
+    """Few bytes are hidden as a whole; of many, as much as gradients leave at half of the speed."""
     model, half = replace(MODEL, dense_bytes=dense_bytes), replace(SLOW, all_to_all=0.5)
     whole, shared = (step_cost(model, network, 2, Methods()) for network in (SLOW, half))
     rows_s = whole.rows_bytes / SLOW.bytes_per_s
@@ -106,7 +106,7 @@ def test_exactly_synchronised_copies_never_beat_distinct_rows():
 
 @pytest.mark.parametrize("methods", [Methods(hot=True), Methods(dedup=True, hot=True)])
 def test_the_hot_set_is_the_best_one(methods):
-    """No other number of hot rows sends less: neither half as much memory nor a higher threshold."""
+    """No other number of hot rows sends less: neither half the memory nor a higher threshold."""
     model = replace(MODEL, sync_every=3)
 
     def sent(hot_bytes: float) -> float:
@@ -124,7 +124,7 @@ def test_copies_take_no_more_memory_than_there_is():
 
 
 def test_one_threshold_takes_the_best_rows_of_all_tables():
-    """Keeping the hottest rows of all tables leaves fewer to fetch than any other choice of as many (brute force)."""
+    """Keeping the hottest rows of all tables leaves fewest rows to fetch (brute force)."""
     tables = (Frequencies.zipf(6, 1.3), Frequencies.zipf(9, 0.4, lookups_per_sample=2.5))
     for k in range(16):
         chosen = hottest_of_all(tables, k)
@@ -166,7 +166,7 @@ def test_a_method_that_changes_nothing_is_not_chosen():
 
 @pytest.mark.parametrize("dim", [16, 33])
 def test_measured_figures_predict_a_batch_of_blocks(dim):
-    """Bytes of blocks between those that were measured, within a tenth; seconds are a benchmark's affair."""
+    """Bytes of blocks between the measured ones are within a tenth; seconds are not tested."""
     import torch
 
     codec = BoundedRows(0.02, relative_to="range")

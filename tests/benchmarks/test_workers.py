@@ -10,7 +10,7 @@ ALONE_MS = 10.0
 
 
 class Links(WorkerPool):
-    """Links without ranks: what is sent takes as long as it is slow, and some of it whatever the rate."""
+    """Links without ranks: a transfer takes a constant time, and time that goes with 1 / rate."""
 
     def __init__(self, rate: float, fixed_ms: float = 0.0) -> None:
         super().__init__("no.module", 2, rate_mbit=rate)
