@@ -1,8 +1,8 @@
 """A training loop of your own over the compressed exchange.
 
-    python examples/own_loop.py                                   # one rank
-    torchrun --nproc-per-node 2 examples/own_loop.py              # two
-    laconic lab --hosts 2 --mbps 200 -- python examples/own_loop.py   # two, over a slow wire
+python examples/own_loop.py                                   # one rank
+torchrun --nproc-per-node 2 examples/own_loop.py              # two
+laconic lab --hosts 2 --mbps 200 -- python examples/own_loop.py   # two, over a slow wire
 """
 
 import os
@@ -38,9 +38,7 @@ class Scorer(torch.nn.Module):
 def make_batch(step: int, rank: int) -> tuple[laconic.Lookups, torch.Tensor]:
     """One id for every table and sample; people like items of their own parity."""
     generator = torch.Generator().manual_seed(1000 * step + rank)
-    ids = torch.stack(
-        [(torch.rand(BATCH, generator=generator) ** 3 * table.rows).long() for table in TABLES]
-    )
+    ids = torch.stack([(torch.rand(BATCH, generator=generator) ** 3 * table.rows).long() for table in TABLES])
     label = ((ids[0] + ids[1]) % 2 == 0).float()
     return laconic.Lookups.single(ids), label
 
@@ -51,7 +49,7 @@ def main() -> None:
         dist.init_process_group("gloo")
     rank = dist.get_rank() if distributed else 0
 
-    # What travels: rows within 1 % of their range, gradients within 0.35 of their RMS and right on average.
+    # Rows are sent within 1 % of their range, gradients within 0.35 of their RMS, without bias.
     rule = laconic.TableRule(
         forward=laconic.BoundedRows(0.01, relative_to="range"),
         backward=laconic.BoundedRows(0.35, relative_to="rms", rounding="unbiased"),

@@ -1,4 +1,4 @@
-"""Many small cases in one test: a test of its own takes pytest and its workers longer than most of these cases do."""
+"""Many small cases in one test, because a test takes pytest longer than most of these cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORT.maxstring = _SHORT.maxother = 100
 def each(
     names: str | tuple[str, ...], values: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Do as ``pytest.mark.parametrize`` does, in one test: all cases run, and those that failed are named.
+    """Run all cases as ``pytest.mark.parametrize`` does, but in one test; name those that failed.
 
     Cases share the fixtures of the test. Decorators that stand above each other make all pairs.
     """

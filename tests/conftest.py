@@ -1,4 +1,4 @@
-"""What several tests need: data and a lab that may be absent, and hypothesis settings that do not depend on speed."""
+"""Fixtures of several tests: data and a lab that may be absent, and settings of hypothesis."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import signal
 import subprocess
 from pathlib import Path
 
-# Before torch is imported, and inherited by every rank: which order MKL adds in depends on processor, threads and
-# alignment otherwise, and tests that compare runs bit for bit would compare that (on AMD processors they do).
+# Set before torch is imported, and inherited by every rank. Otherwise the order in which MKL adds
+# depends on processor, threads and alignment, and tests that compare runs bit for bit would see it
+# (on AMD processors they do).
 os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
-# Two workers and their ranks share two cores: threads that spin while they wait for others take nine tenths of it.
+# Two workers and their ranks share two cores; threads that spin while they wait take most of it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell starts background jobs with SIGINT ignored, and all they start inherits it: Ctrl-C would end no rank.
+# A shell starts background jobs with SIGINT ignored, and their children inherit it: Ctrl-C would
+# end no rank.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -74,7 +76,7 @@ def pytest_sessionstart(session):
 
 
 def pytest_collection_finish():
-    """Look for garbage in what tests make, not in all that was imported, which takes half a second each time."""
+    """Look for garbage only in what tests make; in all that was imported it takes half a second."""
     gc.freeze()
     gc.enable()
 

@@ -1,4 +1,4 @@
-"""Lookups in the shapes in which batches come: one id each, bags, weights, names, jagged tensors."""
+"""Lookups in the shapes of batches: one id each, bags, weights, names, jagged tensors."""
 
 from __future__ import annotations
 

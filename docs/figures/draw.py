@@ -1,6 +1,6 @@
-"""Draw the README's chart, light and dark, from measured figures: python docs/figures/draw.py [FOLDER].
+"""Draws the README's chart, light and dark: python docs/figures/draw.py [FOLDER].
 
-``step_time.json`` beside this file has the figures, and the command, machine and date that they come from.
+``step_time.json`` beside this file has the measured figures, with command, machine and date.
 """
 
 from __future__ import annotations

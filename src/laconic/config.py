@@ -1,6 +1,7 @@
-"""Settings from a TOML file, and results from a JSON file: validated, or refused with one line for each problem.
+"""Settings from TOML files and results from JSON files, validated with a line for each problem.
 
-Each owner keeps its own settings: a class derived from ``Settings``, a docstring under every field. ::
+Each owner keeps its own settings: a class derived from ``Settings``, with a docstring under every
+field. ::
 
     class Train(Settings):
         steps: int = Field(1000, ge=1)
@@ -53,7 +54,7 @@ Maybe = Annotated[float | None, BeforeValidator(finite)]
 
 
 class Settings(BaseModel):
-    """A group of settings or of results: immutable, and without room for a name that does not exist."""
+    """A group of settings or of results: immutable, and it refuses names that do not exist."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
@@ -96,7 +97,7 @@ def parse(text: str, model: type[Model], overrides: Sequence[str] = (), *, where
 def parse_json(
     text: str, model: type[Model], *, where: str = "settings", without: Sequence[str] = ()
 ) -> Model:
-    """Turn JSON text, as ``model_dump`` gives it, into a model; fields named in ``without`` are not read."""
+    """Turn JSON text of ``model_dump`` into a model; fields named in ``without`` are not read."""
     try:
         tree = json.loads(text)
     except ValueError as error:
@@ -107,7 +108,7 @@ def parse_json(
 
 
 def read_json(path: str | Path, model: type[Model]) -> Model:
-    """Read a file of results, or raise FormatError with a line for each field that is not as it should be."""
+    """Read a file of results; ``FormatError`` has a line for each field that is wrong."""
     try:
         return model.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
@@ -122,7 +123,7 @@ def explained(
     noun: str = "setting",
     overridden: Sequence[tuple[str, ...]] = (),
 ) -> str:
-    """Say what pydantic found wrong: a line for each problem, beginning with ``where`` or with ``--set``."""
+    """Write what pydantic found wrong, a line for each problem that begins with its place."""
     lines = []
     for problem in _independent(error.errors()):
         names, what = _explain(problem, model, noun)
@@ -145,7 +146,7 @@ def _validated(tree: Any, model: type[Model], where: str, overridden: list[tuple
 
 
 def _independent(problems: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Leave out lists that are too short only because some of their items are refused themselves."""
+    """Leave out lists that are too short only because some of their items are refused."""
 
     def follows(problem: ErrorDetails) -> bool:
         place = problem["loc"]

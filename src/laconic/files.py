@@ -17,7 +17,7 @@ __all__ = ["finite", "json_text", "whole_file", "whole_folder", "write_whole"]
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Open a file to write into, which becomes ``path`` at the end; a file that is there stays if anything goes wrong."""
+    """Open a file that becomes ``path`` at the end; on an error the old one stays."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
@@ -31,7 +31,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Open a folder to write into, which becomes ``path`` once all of it is on the disk; on any error it vanishes."""
+    """Open a folder that becomes ``path`` once all is on the disk, or vanishes on an error."""
     partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial"))
     try:
         yield partial
@@ -55,13 +55,13 @@ def _publish(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text as UTF-8; a file that is there is replaced, and stays as it was if anything goes wrong."""
+    """Write text as UTF-8, whole or not at all; on an error an existing file stays as it was."""
     with whole_file(path) as partial:
         partial.write_bytes(text.encode())
 
 
 def finite(tree: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by None, also inside of dictionaries and lists."""
+    """Replace NaN and infinities, which JSON does not have, by None, at any depth."""
     if isinstance(tree, dict):
         return {key: finite(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

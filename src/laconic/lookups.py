@@ -37,7 +37,8 @@ class Lookups:
     """Row numbers of their table, int64."""
 
     offsets: Tensor
-    """int64, T * B + 1: the bag of table t and sample b is ``ids_L[offsets[t*B+b] : offsets[t*B+b+1]]``."""
+    """int64 of size T * B + 1. The bag of table t and sample b is
+    ``ids_L[offsets[t*B+b] : offsets[t*B+b+1]]``."""
 
     tables: int
     """T. A table may have empty bags only."""
@@ -68,7 +69,7 @@ class Lookups:
 
     @classmethod
     def single(cls, ids: Tensor | Mapping[str, Tensor]) -> Lookups:
-        """Look up one id for every table and sample: B ids by name of their table, or a T x B tensor."""
+        """Look up one id per table and sample: B ids by name of the table, or a T x B tensor."""
         if isinstance(ids, Tensor):
             if ids.dim() != 2:
                 raise ConfigError(f"lookups: expected ids of shape (tables, samples), got {tuple(ids.shape)}")
@@ -87,9 +88,9 @@ class Lookups:
     def bags(cls, bags: Mapping[str, Any], weights: Mapping[str, Tensor] | None = None) -> Lookups:
         """Look up bags of ids by name of their table.
 
-        Each is a pair of ids and B + 1 offsets, or has ``values()`` and ``offsets()``, as TorchRec's
-        ``JaggedTensor`` and torch's jagged nested tensors have. ``weights``: of the ids, by name of
-        the table; ids of tables that it does not name weigh 1.
+        Each is a pair of ids and B + 1 offsets, or has ``values()`` and ``offsets()``, as
+        TorchRec's ``JaggedTensor`` and torch's jagged nested tensors have. ``weights``: of the ids,
+        by name of the table; ids of tables that it does not name weigh 1.
         """
         names, columns = _columns(bags)
         pairs = [_pair(name, bag) for name, bag in zip(names, columns, strict=True)]
@@ -167,7 +168,7 @@ class Lookups:
         return Lookups(self.ids_L.clone(), self.offsets.clone(), self.tables, weights_L, self.names)
 
     def table(self, t: int) -> tuple[Tensor, Tensor]:
-        """Ids of one table, and B + 1 offsets: where the bag of each sample begins in them, and their end."""
+        """Return ids of one table, and B + 1 offsets: begins of samples' bags, and the end."""
         offsets = self.offsets[t * self.samples : (t + 1) * self.samples + 1]
         return self.ids_L[self._slice(t)], offsets - offsets[0]
 

@@ -25,7 +25,7 @@ WITHOUT = {
     "TableRule",
     "plan_from_rules",
 }
-"""Names that have no example yet. It only shrinks: a name that gets one leaves, a new name has one."""
+"""Names that have no example yet. The list only shrinks: a new name has an example."""
 
 
 def examples_of(name: str) -> list[doctest.DocTest]:

@@ -13,7 +13,7 @@ LONGEST = 100
 
 
 def prose(text):
-    """Number and text of the lines outside of code blocks that are no part of a table and have no link."""
+    """Return number and text of lines outside of code blocks, tables and links."""
     in_code = False
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("```"):

@@ -1,4 +1,4 @@
-"""The README is a front door: short, with a picture, and everything that it says to type works as written."""
+"""The README is a front door: short, with a picture, and its commands work as written."""
 
 from __future__ import annotations
 

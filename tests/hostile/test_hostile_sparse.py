@@ -1,4 +1,4 @@
-"""Indices of sparse tensors that lie, written by hand: every kernel refuses them in the same words."""
+"""Indices of sparse tensors that lie, written by hand: every kernel refuses them in equal words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LIES = {
 
 
 def refusals(name, words, index, value_count):
-    """What the kernels of a name say, by function; of two parts the second lies, after the first was read."""
+    """Return what the kernels say, by function; of two parts the second lies."""
     backend, empty = kernels.load(name), bytes(2 * -(-words // 32768))
     data = np.frombuffer(empty + index, np.uint8)
     bounds = np.array([0, len(empty), len(data)])

@@ -1,4 +1,4 @@
-"""Values chosen against an encoder: what it writes must come back within the bound, byte for byte alike."""
+"""Values chosen against an encoder come back within the bound, and all kernels write alike."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 ``python -m tests.house.frozen_runs --check`` repeats them; without ``--check`` it writes them down.
 
-What torch computes differs in the last bit from one kind of processor to the next, so the file names the processor it
-was written on. It is written from code that is known to be right, never by a test.
+What torch computes differs in the last bit from one kind of processor to the next, so the file
+names the processor it was written on. It is written from code that is known to be right, never by a
+test.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ RUNS: dict[str, tuple[int, Sequence[str]]] = {
 
 
 def outcome(name: str) -> dict[str, Any]:
-    """Train, and return the mean bytes of a step, and digests of all losses and of all that was trained."""
+    """Train; return mean bytes of a step, and digests of all losses and all that was trained."""
     ranks, words = RUNS[name]
     settings = [word for part in words if "=" in part for word in ("--set", part)]
     others = [part for part in words if "=" not in part]
@@ -74,7 +75,7 @@ def outcome(name: str) -> dict[str, Any]:
         losses = [line.get("loss") or line.get("log_loss") for line in lines]
         return {
             "last": [line for line in lines if line["kind"] == "train"][-1],
-            # without bytes: whether the ids of the next step are counted already is a matter of moments
+            # without bytes: ids of the next step may or may not have been counted yet
             "losses": hashlib.sha256(json.dumps(losses).encode()).hexdigest(),
             "weights": _digest(sorted(checkpoint.glob("*.pt"))),
         }

@@ -38,7 +38,7 @@ def test_the_native_module_does_not_link_torch():
 
 
 def test_vector_code_shares_no_symbol_with_code_for_other_machines():
-    """A weak symbol compiled for AVX2 may replace the generic one at link time, and crash elsewhere."""
+    """A weak symbol compiled for AVX2 may replace the generic one, and crash elsewhere."""
     objects = list(ROOT.glob("build/cp*/CMakeFiles/laconic_core.dir/csrc/isa/avx*.cpp.o"))
     if not objects or not shutil.which("nm"):
         pytest.skip("no object files of csrc/isa/avx*.cpp or no nm")
