@@ -44,6 +44,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.workers import MeasuredCalls, MethodFigures, fingerprint, measure, serve
+from laconic.adapt.compression import Compression
 from laconic.codecs.threshold import Threshold
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_source
@@ -185,7 +186,7 @@ class ModelShard:
         self._optimizer.step()
         self._optimizer.zero_grad()
         if self._embeddings is not None:
-            self._embeddings.finish()
+            self._embeddings.optimizer.step()
             self.loss = float(loss.detach())
 
     def weights(self) -> int:
@@ -237,8 +238,9 @@ class _Divided(nn.Module):
 
 
 def _embeddings(schema: Schema, dim: int, world: World) -> ShardedEmbeddings:
-    tables = [Table(name=f.name, rows=f.rows, sharding="row") for f in schema.categorical]
-    return ShardedEmbeddings(tables, dim, optimizer=SGD(_RATE), world=world)
+    tables = [Table(f.name, f.rows, dim, sharding="row") for f in schema.categorical]
+    exact = Compression(rows=None, gradients=None)
+    return ShardedEmbeddings(tables, exact, optimizer=SGD(_RATE), world=world)
 
 
 def _without_communication(mlp: DividedMlp, whole: nn.Sequential, samples: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic import lookups as module
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
@@ -43,10 +41,6 @@ def bags_of(lookups: Lookups) -> list[list[list[int]]]:
         ids_L, offsets = lookups.table(t)
         found.append([ids_L[i:j].tolist() for i, j in pairwise(offsets.tolist())])
     return found
-
-
-def test_the_examples_run():
-    assert doctest.testmod(module, extraglobs={"torch": torch}).failed == 0
 
 
 def test_single_ids_by_name_are_those_of_a_tensor():

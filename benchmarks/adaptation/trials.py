@@ -36,6 +36,7 @@ from rich.table import Table
 from benchmarks.harness import run_settings, table_of
 from benchmarks.training.worker import METHODS, paper_bound
 from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
+from laconic.adapt.compression import Compression
 from laconic.adapt.evidence import Adaptation
 from laconic.adapt.settings import DecaySettings, ExchangeSettings, PolicyFile, effective_auto
 from laconic.adapt.tune.choose import choose, default_budget
@@ -49,7 +50,8 @@ from laconic.exchange import Layout
 from laconic.exchange.coder import Coder
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.sent_rows import Blocks, KeptBlocks
-from laconic.nn import LocalEmbeddings
+from laconic.exchange.world import LocalWorld
+from laconic.nn import ShardedEmbeddings
 from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.rehearse import rehearse
@@ -161,10 +163,10 @@ def run_trial(trial: PolicyTrial) -> PolicyOutcome:
     adaptation = Adaptation(trainer, policy) if isinstance(policy, AdaptivePolicy) else None
     decisions = _train(trainer, adaptation, source, trial.seed)
     evaluation = evaluate(trainer, source, batch=4096)
-    sent = {row["direction"]: row["bytes_sent"] for row in trainer.embeddings.ledger.summary()}
-    steps = max(trainer.embeddings.step, 1)
+    sent = {row["direction"]: row["bytes_sent"] for row in trainer.rows.ledger.summary()}
+    steps = max(trainer.rows.step, 1)
     reviews = adaptation.review_bytes / steps if adaptation is not None else 0.0
-    rows, ids = _plain_bytes(trainer.embeddings.layout, source, steps)
+    rows, ids = _plain_bytes(trainer.rows.layout, source, steps)
     return PolicyOutcome(
         trial,
         evaluation.auc,
@@ -295,16 +297,18 @@ def _distinct(run: RehearsedRun, batches: Sequence[Samples]) -> list[Blocks]:
 def _pooled(run: RehearsedRun, batches: Sequence[Samples]) -> list[Blocks]:
     """Return what they send if the same tables are whole on one rank and pooled there."""
     assert isinstance(run.subject, Trainer), "rows are copied from the trainer's"
-    kept, shards = KeptBlocks(), run.subject.embeddings.shards()
+    kept, shards = KeptBlocks(), run.subject.rows.shards()
     tables = [replace(table, sharding="table", send="pooled") for table in run.subject.tables]
-    embeddings = LocalEmbeddings(tables, shards[0].weight_RD.shape[1], run.ranks)
-    for target in embeddings.shards():
+    exact, world = Compression(rows=None, gradients=None), LocalWorld(run.ranks, patience_s=0)
+    embeddings = ShardedEmbeddings(tables, exact, world=world)
+    (rows,) = embeddings.engines
+    for target in rows.shards():
         for table in tables:
             _, whole_RD, _ = target.view(table.name)
             for source in shards if len(whole_RD) else ():
                 ids, rows_RD, _ = source.view(table.name)
                 whole_RD[ids.start : ids.stop : ids.step] = rows_RD
-    embeddings.observe(kept)
+    rows.observe(kept)
     with torch.no_grad():
         for samples in batches:
             embeddings(samples.lookups)

@@ -156,7 +156,7 @@ def _codings(
     parts = case.source.batches("train", global_batch=2 * case.batch, rank=0, ranks=1)
     for samples in islice(parts, _CODED_STEPS):
         trainer.step(samples)
-    accounts = trainer.embeddings.ledger.accounts
+    accounts = trainer.rows.ledger.accounts
     ratios = [accounts[d].before_T / np.maximum(accounts[d].after_T, 1) for d in ("forward", "backward")]
     codings = [
         [RowCoding(ratio=max(float(r), 1.0), lossless=kind == "lossless") for r in each] for each in ratios

@@ -25,6 +25,7 @@ from dataclasses import replace
 from benchmarks.placement.case import Case, Row
 from benchmarks.placement.engine import CODED, MEMORY_SHARE, Engine
 from benchmarks.placement.worker import Codec, Sends
+from laconic.adapt.compression import Compression
 from laconic.cost.load import Place, Resource
 from laconic.cost.measure import CodecFigures
 from laconic.cost.needed_rows import distinct_rows
@@ -33,7 +34,9 @@ from laconic.cost.topology import Cluster
 from laconic.cost.workload import Workload
 from laconic.exchange import SGD, Table
 from laconic.exchange.ledger import Ledger
-from laconic.nn import LocalEmbeddings
+from laconic.exchange.tables.placement import RowPlacement
+from laconic.exchange.world import LocalWorld
+from laconic.nn import ShardedEmbeddings
 from laconic.plan.access.access import hottest_ids
 from laconic.plan.simulate import Fabric, Methods, ModelLoad, step_cost
 from laconic.plan.solve.baselines import row_wise, threshold
@@ -123,22 +126,28 @@ def _compare(case: Case, problem: Problem, name: str, places: Sequence[Place], s
 
 def _rehearse(case: Case, problem: Problem, places: Sequence[Place], steps: int) -> tuple[Ledger, int]:
     """Let as many ranks send; returns what they sent, and in how many steps."""
-    placed = list(zip(problem.workload.tables, places, strict=True))
+    placed, dim = list(zip(problem.workload.tables, places, strict=True)), case.model.dim
     tables = [
-        Table(name=load.name, rows=load.rows, sharding=place.sharding, send=place.send, owner=place.owner)
+        Table(load.name, load.rows, dim, sharding=place.sharding, send=place.send, owner=place.owner)
         for load, place in placed
     ]
     hot = {
         load.name: hottest_ids(case.access.table(load.name), place.hot) for load, place in placed if place.hot
     }
-    embeddings = LocalEmbeddings(tables, case.model.dim, problem.ranks, optimizer=SGD(0.0), hot=hot)
+    embeddings = ShardedEmbeddings(
+        tables,
+        Compression(rows=None, gradients=None),
+        optimizer=SGD(0.0),
+        placement=RowPlacement(hot=hot),
+        world=LocalWorld(problem.ranks, patience_s=0),
+    )
     taken = 0
     for lookups in case.batches(problem.ranks, steps):
         embeddings(lookups).sum().backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
         taken += 1
     embeddings.close()
-    return embeddings.ledger, taken
+    return embeddings.engines[0].ledger, taken
 
 
 def simulate_bytes(cases: Sequence[Case], measured: Sequence[Row]) -> list[Row]:

@@ -132,9 +132,9 @@ def pretrained(data: DataSettings, batch: int, model: ModelSettings) -> Trainer:
 def copy_state(source: Trainer, target: Trainer) -> None:
     """Copy weights and rows from a trainer with whole tables, without state of optimizers."""
     target.model.load_state_dict(source.model.state_dict())
-    (whole,) = source.embeddings.shards()
-    for shards in target.embeddings.shards():
-        for table in source.embeddings.layout.tables:
+    (whole,) = source.rows.shards()
+    for shards in target.rows.shards():
+        for table in source.rows.layout.tables:
             _, whole_RD, _ = whole.view(table.name)
             ids, rows_RD, _ = shards.view(table.name)
             rows_RD.copy_(whole_RD[ids.start : ids.stop : ids.step])
@@ -172,7 +172,7 @@ class _Timed:
     def measure(self, job: PlacedSteps) -> list[Placed]:
         self._prepare(job)
         for contender in job.contenders:
-            self._kept[contender.name].trainer.embeddings.ledger.reset()
+            self._kept[contender.name].trainer.rows.ledger.reset()
         turns: dict[str, list[float]] = {contender.name: [] for contender in job.contenders}
         self._take_turns(turns, [*turns], job.rounds, job.steps)
         mine = {name: statistics.median(means) for name, means in turns.items()}
@@ -239,7 +239,7 @@ class _Timed:
 
     def _answer(self, name: str, turn_ms: list[float]) -> Placed:
         trainer = self._kept[name].trainer
-        rows = {row["direction"]: row for row in trainer.embeddings.ledger.summary()}
+        rows = {row["direction"]: row for row in trainer.rows.ledger.summary()}
         everyone: list[dict[str, Any]] = self.ranks.gather(rows)
 
         def mean(direction: str, figure: str) -> float:

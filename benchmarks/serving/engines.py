@@ -111,7 +111,7 @@ def trained_case(
         trainer.step(samples)
         say(f"{name}: training, step {step + 1} of {total}")
     features, vocabularies = trained_features(source)
-    tables = {feature.name: trainer.embeddings.table_shard(feature.name)[1] for feature in features.tables}
+    tables = {feature.name: trainer.rows.table_shard(feature.name)[1] for feature in features.tables}
     state = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.embeddings.close()
     model = TrainedModel(_shape(settings, features), features, tables, state, vocabularies)

@@ -205,7 +205,7 @@ class _Timed:
             # ``auto`` needs steps to adapt, and bytes of its rival depend on what was learned
             if "auto" in job.methods and method in ("auto", "laconic_pairwise"):
                 self._settle(self._trainers[key, method], batches, job.settling)
-            self._trainers[key, method].embeddings.ledger.reset()
+            self._trainers[key, method].rows.ledger.reset()
         rounds: dict[str, list[tuple[float, ...]]] = {method: [] for method in job.methods}
         for method in rotated(job.methods, job.rounds):
             rounds[method].append(self._turn(self._trainers[key, method], batches, job.steps))

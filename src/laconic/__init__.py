@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laconic.adapt.compression import Compression
-    from laconic.adapt.policy import FixedPolicy, TableRule, plan_from_rules
     from laconic.codecs import (
         Batch,
         Bounded,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     )
     from laconic.errors import LaconicError
     from laconic.exchange import SGD, RowwiseAdagrad, Table
-    from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+    from laconic.exchange.tables.placement import RowPlacement
     from laconic.integrations.ddp import register_ddp
     from laconic.lookups import Lookups
     from laconic.nn import DividedMlp, ShardedEmbeddings, Split, sum_gradients
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "laconic.adapt.compression": ("Compression",),
-    "laconic.adapt.policy": ("FixedPolicy", "TableRule", "plan_from_rules"),
     "laconic.codecs": (
         "Batch",
         "Bounded",
@@ -56,7 +54,7 @@ _HOMES = {
     "laconic.exchange": ("SGD", "RowwiseAdagrad", "Table"),
     "laconic.reduce": ("Exact", "LargeFirst", "Levels", "Rounded", "all_reduce"),
     "laconic.reduce.network": ("InNetwork",),
-    "laconic.exchange.exchange_plan": ("ExchangePlan", "TableCodecs"),
+    "laconic.exchange.tables.placement": ("RowPlacement",),
     "laconic.integrations.ddp": ("register_ddp",),
     "laconic.lookups": ("Lookups",),
     "laconic.nn": ("DividedMlp", "ShardedEmbeddings", "Split", "sum_gradients"),
@@ -72,8 +70,6 @@ __all__ = [
     "Compression",
     "DividedMlp",
     "Exact",
-    "ExchangePlan",
-    "FixedPolicy",
     "Frame",
     "Huffman",
     "Hybrid",
@@ -85,17 +81,15 @@ __all__ = [
     "Lookups",
     "Lossless",
     "Rounded",
+    "RowPlacement",
     "RowwiseAdagrad",
     "ShardedEmbeddings",
     "Sketch",
     "Split",
     "Table",
-    "TableCodecs",
-    "TableRule",
     "Threshold",
     "VectorLz",
     "all_reduce",
-    "plan_from_rules",
     "register_ddp",
     "sum_gradients",
 ]

@@ -91,7 +91,7 @@ def test_reviews_change_nothing_but_the_plan():
     assert reviewed.decisions
     assert reviewed.losses == exact.losses
     assert_equal(state_of(reviewed.trainer), state_of(exact.trainer))
-    ledgers = [run.trainer.embeddings.ledger.rows() for run in (reviewed, exact)]
+    ledgers = [run.trainer.rows.ledger.rows() for run in (reviewed, exact)]
     assert ledgers[0] == ledgers[1]
     assert reviewed.adaptation.review_bytes > 0
     assert exact.adaptation.review_bytes == 0
@@ -132,7 +132,7 @@ def test_a_watch_sees_wide_bounds_err_more():
         settings = settings_of(f"exchange.gradient_bound={bound}")
         trainer = trainer_of(settings, rehearsed=3)
         watch = UpdateError(4)
-        trainer.embeddings.observe(watch)
+        trainer.rows.observe(watch)
         trainer.step(batches_of(settings, 1)[0])
         errors.append(watch.sums_4T[3].sum())
     assert 0 < errors[0] < errors[1]

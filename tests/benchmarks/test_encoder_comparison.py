@@ -39,7 +39,7 @@ def stage(source):
 
 @pytest.fixture(scope="module")
 def rows(stage, source):
-    ranks = stage.subject.embeddings.shards()
+    ranks = stage.subject.rows.shards()
     before = [shards.weight_RD.clone() for shards in ranks]
     found = compare_encoders("generated", stage, source)
     for shards, expected in zip(ranks, before, strict=True):
@@ -66,7 +66,7 @@ def test_every_table_has_a_row_at_each_size_and_so_have_all_together(rows, stage
 def test_pooled_ratios_are_those_of_blocks_made_by_hand(rows, stage, source, figure, samples):
     for t, row in enumerate(row for row in rows if row.samples_per_rank == samples and row.table):
         codec = POOLED[figure](bound=row.bound, relative_to="range")
-        weight_RD = stage.subject.embeddings.table_shard(row.table)[1]
+        weight_RD = stage.subject.rows.table_shard(row.table)[1]
         sizes_N = torch.zeros(RANKS)
         plain = 0
         for batch in batches(source, samples):

@@ -34,7 +34,7 @@ def test_state_is_taken_over_and_kept(learned, kind):
     names = [feature.name for feature in source.schema.categorical]
     samples = next(iter(source.batches("train", global_batch=BATCH, rank=0, ranks=1)))
     hot = {names[0]: np.array([1, 5])}
-    placement = replace(Placement.from_settings(FROZEN.embeddings, source.schema), hot=hot)
+    placement = replace(Placement.from_settings(FROZEN, source.schema), hot=hot)
     ranks = Ranks(0, 1, rehearsed=2 if kind == "rehearsed" else None)
     pupil = Trainer(FROZEN, source.schema, ranks, placement=None if kind == "rehearsed" else placement)
     before = pupil.predict(samples)

@@ -205,10 +205,10 @@ def deviation(folder, file, *overrides):
     source = open_source(settings.data)
     placement = make_placement(settings, source.schema, 2, file)
     rehearsed = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=2), placement=placement)
-    check = PlanCheck(placement.plan, rehearsed.embeddings.ledger, _Both())
+    check = PlanCheck(placement.plan, rehearsed.rows.ledger, _Both())
     for samples in source.batches("train", global_batch=64, rank=0, ranks=1):
         rehearsed.step(samples)
-    return check.after(64, rehearsed.embeddings.ledger, end=True)
+    return check.after(64, rehearsed.rows.ledger, end=True)
 
 
 @pytest.mark.parametrize(

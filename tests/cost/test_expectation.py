@@ -15,8 +15,8 @@ from laconic.exchange import SGD, Layout, Table
 from laconic.exchange.routing import Request
 from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
-from laconic.nn import LocalEmbeddings
 from tests.cases import each
+from tests.distributed.made import made_local
 from tests.oracle.expectation import expected_traffic
 from tests.oracle.part import Holding, Part, holding_of
 
@@ -131,14 +131,14 @@ def tables(placement: str) -> list[Table]:
 def test_the_ledger_of_all_ranks_is_predicted_within_five_percent(ranks, placement):
     """Compare directions and tables; headers of lists are known only roughly."""
     steps, made = 6, tables(placement)
-    embeddings = LocalEmbeddings(made, DIM, ranks, optimizer=SGD(0.1))
+    embeddings = made_local(made, DIM, ranks, optimizer=SGD(0.1))
     source = Synthetic(SyntheticSettings(rows=ROWS, zipf=ZIPF, samples=SAMPLES * ranks * steps))
     for batch in source.batches("train", global_batch=SAMPLES * ranks, rank=0, ranks=1):
         embeddings(batch.lookups).sum().backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
     parts = [
         Part(table=table.name, frequencies=Frequencies.zipf(table.rows, ZIPF), dim=DIM, send=table.send,
-             holding=holding_of(table.sharding, ranks, int(embeddings.layout.first_T[t])))
+             holding=holding_of(table.sharding, ranks, int(embeddings.engines[0].layout.first_T[t])))
         for t, table in enumerate(made)
     ]  # fmt: skip
     traffic = expected_traffic(parts, SAMPLES)
@@ -148,7 +148,7 @@ def test_the_ledger_of_all_ranks_is_predicted_within_five_percent(ranks, placeme
         ("forward", traffic.forward),
         ("backward", traffic.backward),
     ):
-        account = embeddings.ledger.accounts[direction]
+        account = embeddings.engines[0].ledger.accounts[direction]
         assert account.steps == steps
         assert flow.total == pytest.approx(account.sent / steps, rel=0.05)
         assert flow.bytes_P == pytest.approx(

@@ -73,11 +73,11 @@ def check_reviews(kind, path: Path) -> None:
 
     def checked(self, step, *args):
         trainer = self._subject
-        ledger = trainer.embeddings.ledger
+        ledger = trainer.embeddings.engines[0].ledger
         before, sent = state_of(trainer), ledger.rows()
         found = make(self, step, *args)
         assert_equal(state_of(trainer), before)
-        assert trainer.embeddings.ledger is ledger
+        assert trainer.embeddings.engines[0].ledger is ledger
         assert ledger.rows() == sent
         with path.open("a") as file:
             file.write(f"{step} {sum(account.sent for account in self.ledger.accounts.values())}\n")

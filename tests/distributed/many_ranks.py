@@ -12,6 +12,7 @@ from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.world import GroupWorld
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
+from tests.distributed.made import made
 from tests.distributed.one_process import Scorer, loss_sum
 
 TABLES = [
@@ -79,7 +80,7 @@ def train(
     """Train on this rank's part of every batch; returns shards and copies by table name, dense weights and losses."""
     dtype = batches[0][0].dtype
     world = GroupWorld(pairwise=pairwise)
-    embeddings = ShardedEmbeddings(
+    embeddings = made(
         tables, dim, optimizer=optimizer, seed=5, dtype=dtype, policy=policy, world=world, **placement
     )
     scorer = Scorer(len(tables), dim, dtype)
@@ -100,23 +101,23 @@ def train(
         dense.zero_grad()
         loss.backward()
         dense.step()
-        embeddings.finish()
+        embeddings.optimizer.step()
         losses.append(loss.item())
-    embeddings.synchronize()
-    shards = {table.name: embeddings.table_shard(table.name)[:2] for table in tables}
+    embeddings.engines[0].synchronize()
+    shards = {table.name: embeddings.engines[0].table_shard(table.name)[:2] for table in tables}
     return {
         "shards": {name: (ids, rows.clone()) for name, (ids, rows) in shards.items()},
         "dense": [parameter.detach().clone() for parameter in scorer.parameters()],
         "losses": losses,
-        "ledger": embeddings.ledger.summary(),
-        "tables": embeddings.ledger.rows(),
+        "ledger": embeddings.engines[0].ledger.summary(),
+        "tables": embeddings.engines[0].ledger.rows(),
         "copies": {table.name: _copies(embeddings, table.name) for table in tables},
-        "states": {table.name: embeddings.table_shard(table.name)[2] for table in tables},
+        "states": {table.name: embeddings.engines[0].table_shard(table.name)[2] for table in tables},
     }
 
 
 def _copies(embeddings: ShardedEmbeddings, name: str) -> list[Tensor]:
-    _, rows, state = embeddings.hot_rows(name)
+    _, rows, state = embeddings.engines[0].hot_rows(name)
     return [rows.clone(), *([] if state is None else [state.clone()])]
 
 
@@ -132,8 +133,8 @@ def _share(rank: int, ranks: int, samples: int, empty_rank: int | None) -> tuple
 
 def first_weights(tables: list[Table], dim: int, dtype: torch.dtype) -> list[Tensor]:
     """Return the first values of whole tables."""
-    alone = ShardedEmbeddings(tables, dim, seed=5, dtype=dtype)
-    return [alone.table_shard(table.name)[1].clone() for table in tables]
+    alone = made(tables, dim, seed=5, dtype=dtype)
+    return [alone.engines[0].table_shard(table.name)[1].clone() for table in tables]
 
 
 def whole_tables(results: list[dict[str, Any]], tables: list[Table]) -> list[Tensor]:

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laconic.exchange import Table
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
+from tests.distributed.made import made
 
 TABLES = [Table(name="a", rows=8, sharding="row")]
 
@@ -18,7 +18,7 @@ class Together(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embeddings = ShardedEmbeddings(TABLES, 2, seed=1)
+        self.embeddings = made(TABLES, 2, seed=1)
         self.layer = nn.Linear(2, 1)
 
     def forward(self, lookups: Lookups) -> torch.Tensor:
@@ -28,8 +28,8 @@ class Together(nn.Module):
 def wrap_in_ddp(rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return this rank's shard before and after DDP has wrapped and run the module."""
     module = Together()
-    before = module.embeddings.weight_RD.clone()
+    before = module.embeddings.engines[0].weight_RD.clone()
     model = DistributedDataParallel(module)
     with torch.no_grad():
         model(Lookups.single(torch.tensor([[0, 5]])))
-    return before, module.embeddings.weight_RD.clone()
+    return before, module.embeddings.engines[0].weight_RD.clone()

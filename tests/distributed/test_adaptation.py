@@ -16,9 +16,9 @@ from laconic.exchange import RowwiseAdagrad, Table
 from laconic.exchange.errors_seen import UpdateError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.world import GroupWorld
-from laconic.nn import LocalEmbeddings, ShardedEmbeddings
 from tests.distributed import many_ranks
 from tests.distributed.adapting import CHOSEN, Watched, adapt, decisions_of
+from tests.distributed.made import made, made_local
 from tests.distributed.ranks import run_ranks
 from tests.distributed.training import write_settings
 from tests.train.small_runs import settings_of
@@ -155,44 +155,44 @@ def take_back(embeddings, rank, ranks) -> dict[str, Any]:
         out_BTD = embeddings(many_ranks.part_of(batch, first, last))
         target_BTD = torch.linspace(-1, 1, samples * len(TABLES) * DIM).view(samples, len(TABLES), DIM)
         out_BTD.backward((out_BTD.detach() - target_BTD[first:last]) / samples)
-        embeddings.finish()
+        embeddings.optimizer.step()
 
     def rows():
-        return [embeddings.table_shard(table.name)[1].clone() for table in TABLES]
+        return [embeddings.engines[0].table_shard(table.name)[1].clone() for table in TABLES]
 
     one, two, three = lookups()
     train(one)
     before = rows()
-    embeddings.begin_journal()
+    embeddings.engines[0].begin_journal()
     watch = UpdateError(len(TABLES))
-    embeddings.observe(watch)
+    embeddings.engines[0].observe(watch)
     tried = []
     for _ in range(2):
         train(two)
         train(three)
         tried.append(rows())
-        embeddings.undo()
-    embeddings.observe(None)
-    back, step = rows(), embeddings.step
-    embeddings.end_journal()
-    embeddings.set_rate(0.0)
+        embeddings.engines[0].undo()
+    embeddings.engines[0].observe(None)
+    back, step = rows(), embeddings.engines[0].step
+    embeddings.engines[0].end_journal()
+    embeddings.optimizer.param_groups[0]["lr"] = 0.0
     train(two)
     still = rows()
-    embeddings.set_rate(0.5)
+    embeddings.optimizer.param_groups[0]["lr"] = 0.5
     train(three)
     return {
         "back": [bits(a) == bits(b) for a, b in zip(before, back, strict=True)],
         "tried": [bits(a) == bits(b) for a, b in zip(*tried, strict=True)],
         "moved": any(not torch.equal(a, b) for a, b in zip(before, tried[0], strict=True)),
         "still": [bits(a) == bits(b) for a, b in zip(before, still, strict=True)],
-        "step": (step, embeddings.step),
+        "step": (step, embeddings.engines[0].step),
         "sums": watch.sums_4T,
-        "shards": {table.name: embeddings.table_shard(table.name)[:2] for table in TABLES},
+        "shards": {table.name: embeddings.engines[0].table_shard(table.name)[:2] for table in TABLES},
     }
 
 
 def _on_ranks(rank: int, ranks: int) -> dict[str, Any]:
-    embeddings = ShardedEmbeddings(
+    embeddings = made(
         TABLES,
         DIM,
         optimizer=RowwiseAdagrad(0.1),
@@ -205,7 +205,7 @@ def _on_ranks(rank: int, ranks: int) -> dict[str, Any]:
 
 def test_real_ranks_take_steps_back_change_their_rate_and_see_errors_as_ranks_of_one_process_do():
     real = run_ranks(3, _on_ranks)
-    embeddings = LocalEmbeddings(
+    embeddings = made_local(
         TABLES, DIM, 3, optimizer=RowwiseAdagrad(0.1), policy=FixedPolicy(PLAN), seed=SEED
     )
     local = take_back(embeddings, 0, 1)

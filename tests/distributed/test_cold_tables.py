@@ -15,8 +15,8 @@ from laconic.exchange import SGD, Layout, RowwiseAdagrad, Table
 from laconic.exchange.tables.memory import ALIGNMENT, allocate_rows
 from laconic.exchange.world import one_rank
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks
 
 DIM = 5  # no power of two: rows lie across pages
@@ -77,7 +77,7 @@ def test_mapped_rows_are_zero_and_keep_what_is_written(tmp_path):
 
 def test_cold_tables_without_a_folder_are_refused():
     with pytest.raises(ConfigError, match=r"^embeddings: cold tables need cold_folder"):
-        ShardedEmbeddings(COLD, DIM)
+        made(COLD, DIM)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     with pytest.raises(
         PlanError, match=r"^embeddings.cold_folder: no file can be made in '.*/file/in': Not a dir"
     ):
-        ShardedEmbeddings(COLD, DIM, cold_folder=tmp_path / "file" / "in")
+        made(COLD, DIM, cold_folder=tmp_path / "file" / "in")
 
 
 def test_a_full_disk_is_an_error_before_training(small_disk):
@@ -93,7 +93,7 @@ def test_a_full_disk_is_an_error_before_training(small_disk):
     with pytest.raises(
         PlanError, match=r"has 0.000102 GB free, this rank's cold rows need 0.002 GB \(No space left"
     ):
-        ShardedEmbeddings(big, DIM, cold_folder=small_disk)
+        made(big, DIM, cold_folder=small_disk)
 
 
 def _in_little_memory(rank, ranks, folder):
@@ -105,14 +105,14 @@ def _in_little_memory(rank, ranks, folder):
     for cold in (True, False):
         table = Table(name="large", rows=1 << 20, cold=cold)
         try:
-            embeddings = ShardedEmbeddings([table], 32, world=one_rank(), cold_folder=folder)
+            embeddings = made([table], 32, world=one_rank(), cold_folder=folder)
         except RuntimeError as error:
             found.append(str(error).splitlines()[0])
             continue
         lookups = Lookups.single(torch.arange(0, 1 << 20, 1 << 13)[None])
         before = embeddings(lookups).detach().clone()
         embeddings(lookups).sum().backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
         found.append(bool((embeddings.eval()(lookups) < before).all()))
     return found
 

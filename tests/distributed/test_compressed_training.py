@@ -14,8 +14,8 @@ from laconic.codecs import BoundedRows
 from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks, one_process
+from tests.distributed.made import made
 from tests.distributed.many_ranks import TABLES
 from tests.distributed.ranks import run_ranks
 
@@ -48,13 +48,15 @@ def _everything(rank, ranks):
 def _errors(rank, ranks):
     """Largest error of every table, as a share of what its block allows, and whether any value had one."""
     tables = TABLES[:-1]  # what is summed from several ranks has no single bound
-    embeddings = ShardedEmbeddings(tables, DIM, policy=policy_for(tables), seed=3)
+    embeddings = made(tables, DIM, policy=policy_for(tables), seed=3)
     generator = torch.Generator().manual_seed(rank)
     ids_TB = torch.stack([torch.randint(table.rows, (64,), generator=generator) for table in tables])
     lookups = Lookups.single(ids_TB)
     got_BTD = embeddings(lookups).detach().double()
     exact_BTD = embeddings.eval()(lookups).double()
-    owner_TB, _ = embeddings.layout.locate(np.repeat(np.arange(len(tables)), 64), lookups.ids_L.numpy())
+    owner_TB, _ = embeddings.engines[0].layout.locate(
+        np.repeat(np.arange(len(tables)), 64), lookups.ids_L.numpy()
+    )
     owner_TB = torch.from_numpy(owner_TB.reshape(len(tables), 64))
     shares = {}
     for t, table in enumerate(tables):
@@ -71,9 +73,9 @@ def _errors(rank, ranks):
 
 def _ledger(rank, ranks):
     """Bytes that the ledger names, and those that were handed to torch, by wire."""
-    embeddings = ShardedEmbeddings(PLAIN, DIM, policy=policy_for(PLAIN))
+    embeddings = made(PLAIN, DIM, policy=policy_for(PLAIN))
     sent: Counter[str] = Counter()
-    exchanges = {"ids": embeddings._ranks[0].ids, "rows": embeddings._ranks[0].rows}
+    exchanges = {"ids": embeddings.engines[0].ranks[0].ids, "rows": embeddings.engines[0].ranks[0].rows}
     names = {id(exchange.transport._group): name for name, exchange in exchanges.items()}
     send = dist.ProcessGroup.send
 
@@ -87,17 +89,17 @@ def _ledger(rank, ranks):
             generator = torch.Generator().manual_seed(10 * step + rank)
             ids_TB = torch.stack([torch.randint(table.rows, (256,), generator=generator) for table in PLAIN])
             embeddings(Lookups.single(ids_TB)).square().sum().backward()
-            embeddings.finish()
+            embeddings.optimizer.step()
     finally:
         dist.ProcessGroup.send = send
-    accounts = embeddings.ledger.accounts
+    accounts = embeddings.engines[0].ledger.accounts
     return {
         "ids": (accounts["ids"].sent, sent["ids"]),
         "rows": (accounts["forward"].sent + accounts["backward"].sent, sent["rows"]),
         "steps": [account.steps for account in accounts.values()],
-        "tables": embeddings.ledger.rows(),
+        "tables": embeddings.engines[0].ledger.rows(),
         "totals": {name: (a.before, a.sent - a.sizes) for name, a in accounts.items()},
-        "ratio": embeddings.ledger.ratio,
+        "ratio": embeddings.engines[0].ledger.ratio,
     }
 
 

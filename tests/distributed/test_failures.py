@@ -17,8 +17,8 @@ from torch.distributed import TCPStore
 from laconic.exchange import Table
 from laconic.lab import Lab
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
 from laconic.train.checkpoint import newest_checkpoint
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks, server
 from tests.distributed.training import PATIENCE_S, Steps, start, train, write_settings
 from tests.warm import python
@@ -97,7 +97,7 @@ def _leave_at(place: str, rank: int) -> None:
     [
         "laconic.train.run:_check_alike",
         "laconic.train.trainer:DistributedDataParallel",
-        "laconic.nn.sharded_embeddings:ShardedEmbeddings.begin_update",
+        "laconic.exchange.pipeline:Pipeline.update",
         "laconic.train.metrics:Predictions.merged",
         "laconic.train.checkpoint:_write_part",
     ],
@@ -137,7 +137,7 @@ def test_ranks_with_other_settings_raise_before_anything_is_trained(tmp_path):
 
 def _other_tables(rank, ranks, rows):
     tables = [Table(name=f"t{t}", rows=count, sharding="row") for t, count in enumerate(rows[rank])]
-    ShardedEmbeddings(tables, 4)
+    made(tables, 4)
 
 
 @pytest.mark.parametrize("rows", [[(9, 9), (9, 9), (9, 8)], [(9,), (9, 9, 9), (9,)]], ids=["rows", "number"])

@@ -14,9 +14,9 @@ from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.tables import keys
 from laconic.exchange.tables.copies import HotRows
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
 from tests.cases import each
 from tests.distributed import many_ranks
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks
 
 DIM = 4
@@ -103,12 +103,12 @@ def test_rows_that_are_hot_do_not_travel_and_their_gradients_do(results):
 
 def _bytes(rank, ranks, ids_N):
     """Bytes of gradients that a rank sends for a replicated table of which it looks up these ids."""
-    embeddings = ShardedEmbeddings([Table(name="copied", rows=99, sharding="replicated")], DIM)
-    first = embeddings.weight_RD.clone()
+    embeddings = made([Table(name="copied", rows=99, sharding="replicated")], DIM)
+    first = embeddings.engines[0].weight_RD.clone()
     embeddings(Lookups.single(torch.tensor([ids_N[rank]]))).sum().backward()
-    embeddings.finish()
-    changed = (embeddings.weight_RD != first).any(1).nonzero().flatten().tolist()
-    return embeddings.ledger.rows()[2]["after"], changed, embeddings.weight_RD
+    embeddings.optimizer.step()
+    changed = (embeddings.engines[0].weight_RD != first).any(1).nonzero().flatten().tolist()
+    return embeddings.engines[0].ledger.rows()[2]["after"], changed, embeddings.engines[0].weight_RD
 
 
 def test_owners_sum_where_that_sends_less():
@@ -160,11 +160,11 @@ def test_ids_of_any_order_find_their_part(monkeypatch, most):
 )
 def test_hot_rows_that_cannot_be_are_refused(hot, message):
     with pytest.raises(PlanError, match=message):
-        ShardedEmbeddings(TABLES, DIM, hot=hot)
+        made(TABLES, DIM, hot=hot)
 
 
 def _other_hot_rows(rank, ranks):
-    ShardedEmbeddings(TABLES, DIM, hot={"split": [rank]})
+    made(TABLES, DIM, hot={"split": [rank]})
 
 
 def test_ranks_with_other_hot_rows_all_raise():

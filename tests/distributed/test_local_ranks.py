@@ -23,9 +23,9 @@ from laconic.exchange.ledger import DIRECTIONS
 from laconic.exchange.worker import RefusedBatchError
 from laconic.exchange.world import GroupWorld, one_rank
 from laconic.lookups import Lookups
-from laconic.nn import LocalEmbeddings, ShardedEmbeddings
 from tests.cases import each
 from tests.distributed import many_ranks
+from tests.distributed.made import made, made_local
 from tests.distributed.ranks import run_ranks
 
 DIM, SEED = 8, 5
@@ -150,7 +150,7 @@ def run(embeddings: Any, case: Case, rank: int, ranks: int) -> dict[str, Any]:
         out_BTD = pending.wait()
         target_BTD = torch.arange(first, first + mine.samples)[:, None, None] / 64 - 1
         out_BTD.backward((out_BTD.detach() - target_BTD) / pending.global_samples)
-        embeddings.finish()
+        embeddings.optimizer.step()
         outputs.append(out_BTD.detach())
     _, mine = parts[0]
     with torch.no_grad():
@@ -159,12 +159,12 @@ def run(embeddings: Any, case: Case, rank: int, ranks: int) -> dict[str, Any]:
     accounts = accounts_of(embeddings)
     embeddings.eval()
     outputs.append(embeddings(mine))
-    shards = {table.name: embeddings.table_shard(table.name) for table in case.tables}
+    shards = {table.name: embeddings.engines[0].table_shard(table.name) for table in case.tables}
     return {
         "outputs": outputs,
         "accounts": accounts,
         "after evaluation": accounts_of(embeddings),
-        "step": embeddings.step,
+        "step": embeddings.engines[0].step,
         "shards": {name: (ids, rows.clone()) for name, (ids, rows, _) in shards.items()},
         "states": {
             name: (ids, state[:, None].clone())
@@ -182,12 +182,12 @@ def accounts_of(embeddings: Any) -> dict[str, dict[str, Any]]:
             "after": account.after_T.tolist(),
             "sizes": account.sizes,
         }
-        for direction, account in embeddings.ledger.accounts.items()
+        for direction, account in embeddings.engines[0].ledger.accounts.items()
     }
 
 
 def run_sharded(case: Case, rank: int, ranks: int, world: Any) -> dict[str, Any]:
-    embeddings = ShardedEmbeddings(case.tables, DIM, world=world, **case.kind)
+    embeddings = made(case.tables, DIM, world=world, **case.kind)
     found = run(embeddings, case, rank, ranks)
     embeddings.close()
     return found
@@ -200,8 +200,8 @@ def _all_cases(rank: int, ranks: int) -> dict[str, Any]:
 @cache
 def run_local(name: str, ranks: int) -> dict[str, Any]:
     case = CASES[name]
-    embeddings = LocalEmbeddings(case.tables, DIM, ranks, **case.kind)
-    first = {table.name: embeddings.table_shard(table.name)[1] for table in case.tables}
+    embeddings = made_local(case.tables, DIM, ranks, **case.kind)
+    first = {table.name: embeddings.engines[0].table_shard(table.name)[1] for table in case.tables}
     return {"first": first, **run(embeddings, case, 0, 1)}
 
 
@@ -307,12 +307,12 @@ def test_where_rows_are_kept_and_when_they_travel_changes_no_bit():
 
 def test_evaluation_gives_the_rows_themselves_and_training_goes_on():
     case = CASES["bounded, one id each"]
-    embeddings = LocalEmbeddings(ROWS, DIM, 3, policy=case.policy, seed=SEED)
+    embeddings = made_local(ROWS, DIM, 3, policy=case.policy, seed=SEED)
     single = case.batches[0]
 
     def rows_BTD():
         ids_TB = single.ids_L.view(len(ROWS), -1)
-        tables = (embeddings.table_shard(table.name)[1] for table in ROWS)
+        tables = (embeddings.engines[0].table_shard(table.name)[1] for table in ROWS)
         return torch.stack([rows[ids] for rows, ids in zip(tables, ids_TB, strict=True)], dim=1)
 
     expected_BTD = rows_BTD()
@@ -321,24 +321,24 @@ def test_evaluation_gives_the_rows_themselves_and_training_goes_on():
     embeddings.eval()
     assert torch.equal(embeddings(single), expected_BTD)
     assert not embeddings(single).requires_grad
-    assert (accounts_of(embeddings), embeddings.step) == (recorded, 1)
+    assert (accounts_of(embeddings), embeddings.engines[0].step) == (recorded, 1)
     embeddings.train()
     embeddings(single).sum().backward()
-    assert embeddings.step == 2
+    assert embeddings.engines[0].step == 2
     assert not torch.equal(rows_BTD(), expected_BTD)
 
 
 def test_memory_of_lookups_may_be_used_again_before_backward():
     trained = []
     for reuse in (False, True):
-        embeddings = LocalEmbeddings(BAGS, DIM, 2, seed=SEED)
+        embeddings = made_local(BAGS, DIM, 2, seed=SEED)
         lookups = lookups_of(BAGS, most=3, idle=IDLE)[0]
         out_BTD = embeddings(lookups)
         if reuse:
             lookups.ids_L.zero_()
             lookups.offsets.zero_()
         out_BTD.sum().backward()
-        trained.append(torch.cat([embeddings.table_shard(table.name)[1] for table in BAGS]))
+        trained.append(torch.cat([embeddings.engines[0].table_shard(table.name)[1] for table in BAGS]))
     assert torch.equal(*trained)
 
 
@@ -347,8 +347,8 @@ def test_weights_of_ids_get_the_gradients_that_one_rank_gives_them(most):
     tables = [replace(table, pooling="sum") for table in BAGS]
     gradients = []
     for embeddings in (
-        ShardedEmbeddings(tables, DIM, seed=SEED, world=one_rank()),
-        LocalEmbeddings(tables, DIM, 3, seed=SEED),
+        made(tables, DIM, seed=SEED, world=one_rank()),
+        made_local(tables, DIM, 3, seed=SEED),
     ):
         plain = lookups_of(tables, most=most)[0]
         weights_L = torch.linspace(-1, 1, len(plain.ids_L)).requires_grad_()
@@ -363,27 +363,27 @@ def test_a_batch_that_one_rank_cannot_look_up_is_refused_by_all_and_the_next_is_
     good, bad = (torch.arange(12).view(2, 6) for _ in range(2))
     bad[1, 5] = 99  # of the last rank's samples
     tables = [Table(name=name, rows=12, sharding="row") for name in "ab"]
-    spoiled, whole = (LocalEmbeddings(tables, DIM, 3, seed=SEED) for _ in range(2))
+    spoiled, whole = (made_local(tables, DIM, 3, seed=SEED) for _ in range(2))
     message = "lookups: table 'b' has 12 rows, got id 99 in sample 5; map unknown ids to a row of their own"
     pending = spoiled.start(Lookups.single(bad))
     with pytest.raises(RefusedBatchError, match=f"^{message}$"):
         pending.wait()
     for embeddings in (spoiled, whole):
         embeddings(Lookups.single(good)).sum().backward()
-        assert embeddings.finish() == 12
-        assert embeddings.step == 1
+        assert embeddings.engines[0].pipeline.finish() == 12
+        assert embeddings.engines[0].step == 1
     for table in tables:
-        assert torch.equal(*(each.table_shard(table.name)[1] for each in (spoiled, whole)))
+        assert torch.equal(*(each.engines[0].table_shard(table.name)[1] for each in (spoiled, whole)))
 
 
 @pytest.mark.parametrize("ranks", [0, -1])
 def test_no_ranks_at_all_are_refused(ranks):
-    with pytest.raises(ConfigError, match=rf"^embeddings.ranks: expected at least 1, got {ranks}$"):
-        LocalEmbeddings(POOLED, DIM, ranks)
+    with pytest.raises(ConfigError, match=rf"^world.ranks: expected at least 1, got {ranks}$"):
+        made_local(POOLED, DIM, ranks)
 
 
 def test_a_plan_for_other_tables_is_refused():
     policy = FixedPolicy(ExchangePlan.exact(2))
-    embeddings = LocalEmbeddings(POOLED, DIM, 2, policy=policy)
+    embeddings = made_local(POOLED, DIM, 2, policy=policy)
     with pytest.raises(PlanError, match=r"^embeddings: expected a plan for 3 tables, got one for 2$"):
         embeddings(Lookups.single(torch.zeros(3, 4, dtype=torch.int64)))

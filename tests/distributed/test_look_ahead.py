@@ -15,8 +15,8 @@ from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.prefetched import bits_of, bytes_of_bits, count_blocks, without
 from laconic.exchange.routing import Part
 from laconic.exchange.rows import RowExchange
-from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
+from tests.distributed.made import made
 from tests.distributed.many_ranks import TABLES
 from tests.distributed.ranks import run_ranks
 
@@ -107,18 +107,18 @@ def _discarded(rank, ranks):
     mine = [many_ranks.part_of(b[2], rank * 16 // ranks, (rank + 1) * 16 // ranks) for b in batches]
     ends = []
     for look_ahead in (False, True):
-        embeddings = ShardedEmbeddings(TABLES, DIM, optimizer=SGD(0.5), seed=1, look_ahead=look_ahead)
+        embeddings = made(TABLES, DIM, optimizer=SGD(0.5), seed=1, look_ahead=look_ahead)
         for step, lookups in enumerate(mine):
             pending = embeddings.start(lookups)
             if step + 1 < len(mine):
                 embeddings.prefetch(mine[step + 1])
             pending.wait().square().sum().backward()
-            embeddings.finish()
+            embeddings.optimizer.step()
             embeddings.discard_prefetched()
             embeddings.eval()
             embeddings(mine[0])
             embeddings.train()
-        ends.append(embeddings.weight_RD.clone())
+        ends.append(embeddings.engines[0].weight_RD.clone())
     return torch.equal(*ends)
 
 
@@ -135,12 +135,12 @@ def _lies(rank, ranks):
         module.bytes_of_bits = lambda bits, counts: honest(np.zeros_like(bits), counts)
     batches = many_ranks.random_batches(TABLES, [16] * 2, most=2, seed=3, dtype=torch.float32)
     mine = [many_ranks.part_of(b[2], rank * 8, rank * 8 + 8) for b in batches]
-    embeddings = ShardedEmbeddings(TABLES, DIM, optimizer=SGD(0.5), look_ahead=True)
+    embeddings = made(TABLES, DIM, optimizer=SGD(0.5), look_ahead=True)
     pending = embeddings.start(mine[0])
     embeddings.prefetch(mine[1])
     pending.wait().square().sum().backward()
     with pytest.raises(CommError, match=("others than their bits say", "lost a peer")[rank]):
-        embeddings.finish()
+        embeddings.optimizer.step()
     return True
 
 

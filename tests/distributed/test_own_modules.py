@@ -14,11 +14,12 @@ from torch import nn
 from laconic.adapt.policy import FixedPolicy, TableRule
 from laconic.codecs import Bounded, IdList
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange import SGD, RowwiseAdagrad, Table
+from laconic.exchange import SGD, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.distributed import own_modules
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks
 from tests.reduce.threads import in_threads
 
@@ -42,30 +43,30 @@ def test_ddp_leaves_every_ranks_shard_alone():
 
 def test_another_seed_gives_other_rows_and_no_two_tables_start_alike():
     many = [Table(name=f"t{t}", rows=4) for t in range(70)]
-    embeddings = ShardedEmbeddings(many, 2, seed=0)
-    first = embeddings.table_shard("t0")[1]
-    assert all(not torch.equal(first, embeddings.table_shard(f"t{t}")[1]) for t in range(1, 70))
-    assert not torch.equal(first, ShardedEmbeddings(many, 2, seed=5).table_shard("t0")[1])
-    assert torch.equal(first, ShardedEmbeddings(many, 2, seed=0).table_shard("t0")[1])
+    embeddings = made(many, 2, seed=0)
+    first = embeddings.engines[0].table_shard("t0")[1]
+    assert all(not torch.equal(first, embeddings.engines[0].table_shard(f"t{t}")[1]) for t in range(1, 70))
+    assert not torch.equal(first, made(many, 2, seed=5).engines[0].table_shard("t0")[1])
+    assert torch.equal(first, made(many, 2, seed=0).engines[0].table_shard("t0")[1])
     with pytest.raises(ConfigError, match=r"embeddings.seed: expected 0 to 2\^63 - 1, got -1"):
-        ShardedEmbeddings(many, 2, seed=-1)
+        made(many, 2, seed=-1)
 
 
 def test_a_state_dict_brings_back_rows_optimizer_and_step():
-    trained = ShardedEmbeddings(TABLES, 3, seed=1)
+    trained = made(TABLES, 3, seed=1)
     train_once(trained)
     state = trained.state_dict()  # waits for the update
-    loaded = ShardedEmbeddings(TABLES, 3, seed=2)
+    loaded = made(TABLES, 3, seed=2)
     loaded.load_state_dict(state)
-    assert torch.equal(loaded.weight_RD, trained.weight_RD)
-    assert torch.equal(loaded.state_R, trained.state_R)
-    assert loaded.step == 1
+    assert torch.equal(loaded.engines[0].weight_RD, trained.engines[0].weight_RD)
+    assert torch.equal(loaded.engines[0].state_R, trained.engines[0].state_R)
+    assert loaded.engines[0].step == 1
     with pytest.raises(ConfigError, match=r"expected a shard of shape \(6, 3\)"):
-        ShardedEmbeddings(TABLES[:1], 3).load_state_dict(state)
+        made(TABLES[:1], 3).load_state_dict(state)
 
 
 def test_the_shard_of_another_rank_is_refused_and_one_that_does_not_say_whose_it_is_is_read():
-    embeddings = ShardedEmbeddings(TABLES, 3)
+    embeddings = made(TABLES, 3)
     state = embeddings.get_extra_state()
     expected = (
         "embeddings: expected the shard of rank 0 of 1, got that of rank 1 of 2; save state_dict() on every rank, "
@@ -74,23 +75,24 @@ def test_the_shard_of_another_rank_is_refused_and_one_that_does_not_say_whose_it
     with pytest.raises(ConfigError, match=re.escape(expected)):
         embeddings.set_extra_state({**state, "rank": 1, "ranks": 2})
     embeddings.set_extra_state({key: state[key] for key in ("step", "weight", "state")})
-    replicated = ShardedEmbeddings([Table(name="a", rows=6, sharding="replicated")], 3)
+    replicated = made([Table(name="a", rows=6, sharding="replicated")], 3)
     replicated.set_extra_state({**replicated.get_extra_state(), "rank": 1, "ranks": 2})
 
 
 @pytest.mark.parametrize(
-    ("policy", "remedy"),
+    ("given", "shown"),
     [
-        ("auto", "got 'auto'; write laconic.FixedPolicy(laconic.plan_from_rules(names, [laconic.TableRule(...)]))"),
-        (FixedPolicy, "got the class FixedPolicy; write laconic.FixedPolicy("),
-        (ExchangePlan.exact(2), "write laconic.FixedPolicy(plan)"),
+        ("auto", "got 'auto'; write"),
+        (FixedPolicy, "got the class FixedPolicy; write"),
+        (ExchangePlan.exact(2), "got ExchangePlan(tables="),
     ],
     ids=["name", "class", "plan"],
-)  # fmt: skip
-def test_what_is_no_policy_is_refused_with_what_to_write(policy, remedy):
-    with pytest.raises(ConfigError, match=re.escape(remedy)) as caught:
-        ShardedEmbeddings(TABLES, 3, policy=policy)
-    assert str(caught.value).startswith("embeddings.policy: expected a policy or None, got ")
+)
+def test_what_is_no_compression_is_refused_with_what_to_write(given, shown):
+    with pytest.raises(ConfigError, match=re.escape(shown)) as caught:
+        made(TABLES, 3, given)
+    assert str(caught.value).startswith("embeddings.compression: expected a Compression, got ")
+    assert str(caught.value).endswith("; write laconic.Compression(...)")
 
 
 @pytest.mark.parametrize("given", ["bounded", Bounded, IdList()], ids=["name", "class", "ids"])
@@ -105,7 +107,7 @@ def test_what_is_no_codec_of_rows_is_refused_with_what_to_write(given, direction
 
 
 def test_converting_is_refused_and_a_conversion_to_the_same_is_not():
-    embeddings = ShardedEmbeddings(TABLES, 3)
+    embeddings = made(TABLES, 3)
     with pytest.raises(ConfigError, match="on the CPU and stay so"):
         embeddings.double()
     assert embeddings.float() is embeddings
@@ -115,18 +117,18 @@ def test_a_loader_may_reuse_its_memory():
     offsets = torch.tensor([0, 1, 3])
     ids = torch.tensor([0, 1, 2])
     table = [Table(name="a", rows=3)]
-    kept, reused = ShardedEmbeddings(table, 2, seed=1), ShardedEmbeddings(table, 2, seed=1)
+    kept, reused = made(table, 2, seed=1), made(table, 2, seed=1)
     weight = torch.tensor([1.0, 10.0])[:, None, None]
     (kept(Lookups(ids, offsets, 1)) * weight).sum().backward()
     out = reused(Lookups(ids, offsets, 1))
     offsets.copy_(torch.tensor([0, 3, 3]))
     (out * weight).sum().backward()
-    kept.finish(), reused.finish()
-    assert torch.equal(kept.weight_RD, reused.weight_RD)
+    kept.optimizer.step(), reused.optimizer.step()
+    assert torch.equal(kept.engines[0].weight_RD, reused.engines[0].weight_RD)
 
 
 def test_a_prefetched_batch_can_be_discarded():
-    embeddings = ShardedEmbeddings(TABLES, 3)
+    embeddings = made(TABLES, 3)
     first, second = lookups(), lookups()
     pending = embeddings.start(first)
     embeddings.prefetch(second)
@@ -137,18 +139,18 @@ def test_a_prefetched_batch_can_be_discarded():
     embeddings.discard_prefetched()
     with torch.no_grad():
         embeddings(second)
-    assert embeddings.step == 1
+    assert embeddings.engines[0].step == 1
 
 
 def test_rows_are_waited_for_once():
-    pending = ShardedEmbeddings(TABLES, 3).start(lookups())
+    pending = made(TABLES, 3).start(lookups())
     pending.wait()
     with pytest.raises(PlanError, match="waited for before"):
         pending.wait()
 
 
 def test_what_is_closed_says_so_and_is_freed():
-    embeddings = ShardedEmbeddings(TABLES, 3)
+    embeddings = made(TABLES, 3)
     train_once(embeddings)
     embeddings.close()
     with pytest.raises(PlanError, match="embeddings: closed"):
@@ -160,7 +162,7 @@ def test_what_is_closed_says_so_and_is_freed():
 
 
 def test_a_plan_for_other_tables_is_refused():
-    embeddings = ShardedEmbeddings(TABLES, 3, policy=FixedPolicy(ExchangePlan.exact(3)))
+    embeddings = made(TABLES, 3, policy=FixedPolicy(ExchangePlan.exact(3)))
     with pytest.raises(PlanError, match="expected a plan for 2 tables, got one for 3"):
         embeddings(lookups())
 
@@ -193,7 +195,7 @@ def test_narrow_and_strided_ids_are_widened():
 
 
 def test_a_second_backward_of_one_batch_is_refused():
-    embeddings = ShardedEmbeddings(TABLES, 3)
+    embeddings = made(TABLES, 3)
     loss = embeddings(lookups()).sum()
     loss.backward(retain_graph=True)
     once = embeddings.state_dict()["_extra_state"]["weight"].clone()
@@ -201,24 +203,15 @@ def test_a_second_backward_of_one_batch_is_refused():
         PlanError, match=r"expected one backward for a batch, got another.+ sum of all losses"
     ):
         loss.backward()
-    embeddings.finish()
-    assert torch.equal(embeddings.weight_RD, once)
+    embeddings.optimizer.step()
+    assert torch.equal(embeddings.engines[0].weight_RD, once)
     train_once(embeddings)
 
 
-def test_an_optimizer_is_not_replaced_behind_the_rows_backs():
-    embeddings = ShardedEmbeddings(TABLES, 3, optimizer=SGD(1.0))
-    expected = "got RowwiseAdagrad(lr=0.5, eps=1e-08); set_rate(rate) changes its learning rate"
-    with pytest.raises(ConfigError, match=re.escape(expected)):
-        embeddings.optimizer = RowwiseAdagrad(0.5)
-    embeddings.set_rate(0.25)
-    assert embeddings.optimizer == SGD(0.25)
-
-
 def test_what_is_shown_of_embeddings_says_what_they_are():
-    assert repr(ShardedEmbeddings(TABLES, 3)) == (
+    assert repr(made(TABLES, 3)) == (
         "ShardedEmbeddings(2 tables, 11 rows, dim=3, dtype=torch.float32, "
-        "optimizer=RowwiseAdagrad(lr=0.02, eps=1e-08), rank 0 of 1)"
+        "optimizer=EmbeddingOptimizer(RowwiseAdagrad, lr=0.02, fused=True), rank 0 of 1)"
     )
 
 
@@ -228,38 +221,41 @@ def test_what_is_shown_of_embeddings_says_what_they_are():
     ids=["plain", "hot rows"],
 )
 def test_a_deep_copy_trains_on_by_itself(settings):
-    embeddings = ShardedEmbeddings(TABLES, 3, seed=1, policy=FixedPolicy(ExchangePlan.exact(2)), **settings)
+    embeddings = made(TABLES, 3, seed=1, policy=FixedPolicy(ExchangePlan.exact(2)), **settings)
     train_once(embeddings)
-    embeddings.set_rate(0.3)
+    embeddings.optimizer.param_groups[0]["lr"] = 0.3
     module = nn.ModuleDict({"first": embeddings, "again": embeddings}).eval()
     copied = copy.deepcopy(module)
     assert copied["first"] is copied["again"]
     other = copied["first"]
-    assert other.policy is not embeddings.policy
+    assert other.engines[0].policy is not embeddings.engines[0].policy
     assert not other.training
-    before = embeddings.weight_RD.clone()
-    assert torch.equal(other.weight_RD, before)
+    before = embeddings.engines[0].weight_RD.clone()
+    assert torch.equal(other.engines[0].weight_RD, before)
     train_once(other.train())
-    other.finish()
-    assert torch.equal(embeddings.weight_RD, before)
+    other.optimizer.step()
+    assert torch.equal(embeddings.engines[0].weight_RD, before)
     train_once(embeddings.train())
-    embeddings.finish()
-    assert torch.equal(embeddings.weight_RD, other.weight_RD)
-    assert (embeddings.step, embeddings.optimizer) == (other.step, other.optimizer)
+    embeddings.optimizer.step()
+    assert torch.equal(embeddings.engines[0].weight_RD, other.engines[0].weight_RD)
+    assert (embeddings.engines[0].step, embeddings.optimizer.lr) == (
+        other.engines[0].step,
+        other.optimizer.lr,
+    )
     other.close()
     train_once(embeddings)
 
 
 def test_every_rank_can_copy():
     def run(world):
-        embeddings = ShardedEmbeddings(TABLES, 3, seed=1, world=world)
+        embeddings = made(TABLES, 3, seed=1, world=world)
         train_once(embeddings)
         other = copy.deepcopy(embeddings)
         train_once(other)
-        other.finish()
+        other.optimizer.step()
         train_once(embeddings)
-        embeddings.finish()
-        return embeddings.weight_RD, other.weight_RD
+        embeddings.optimizer.step()
+        return embeddings.engines[0].weight_RD, other.engines[0].weight_RD
 
     for weight, copied in in_threads(2, run):
         assert torch.equal(weight, copied)

@@ -13,7 +13,7 @@ from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks
 
 TABLES = [Table(name="a", rows=9, sharding="row"), Table(name="b", rows=5, sharding="replicated")]
@@ -25,7 +25,7 @@ def batch(first, samples=4):
 
 
 def embeddings_of(tables=TABLES, **options):
-    return ShardedEmbeddings(tables, 4, optimizer=SGD(0.5), seed=1, **options)
+    return made(tables, 4, optimizer=SGD(0.5), seed=1, **options)
 
 
 def _in_order(rank, ranks):
@@ -35,7 +35,7 @@ def _in_order(rank, ranks):
 
     def train(embeddings, lookups):
         embeddings(lookups).square().sum().backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
 
     plain, ahead = embeddings_of(), embeddings_of()
     for lookups in (one, two, three):
@@ -44,7 +44,7 @@ def _in_order(rank, ranks):
         ahead.prefetch(lookups)
     for lookups in (one, two, three):
         train(ahead, lookups)
-    found["all prefetched"] = torch.equal(plain.weight_RD, ahead.weight_RD)
+    found["all prefetched"] = torch.equal(plain.engines[0].weight_RD, ahead.engines[0].weight_RD)
 
     # two batches under way at once, and a third prefetched: it gets rows that both have updated
     pair, late = embeddings_of(), embeddings_of()
@@ -53,7 +53,7 @@ def _in_order(rank, ranks):
         if embeddings is pair:
             embeddings.prefetch(three)
         sum(entry.wait().square().sum() for entry in pending).backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
     found["two at once"] = torch.equal(pair(three), late(three))
 
     # evaluation between batches, where none is prefetched
@@ -65,14 +65,14 @@ def _in_order(rank, ranks):
 
     # nobody has a sample
     empty = batch(0, samples=0)
-    before = plain.weight_RD.clone()
+    before = plain.engines[0].weight_RD.clone()
     pending = plain.start(empty)
     rows = pending.wait()
     rows.sum().backward()
-    found["empty"] = (tuple(rows.shape), pending.global_samples, plain.finish())
-    found["empty changes nothing"] = torch.equal(before, plain.weight_RD)
+    found["empty"] = (tuple(rows.shape), pending.global_samples, plain.engines[0].pipeline.finish())
+    found["empty changes nothing"] = torch.equal(before, plain.engines[0].weight_RD)
 
-    group = plain._ranks[0].ids.transport._group
+    group = plain.engines[0].ranks[0].ids.transport._group
     found["patience"] = group._get_backend(torch.device("cpu")).options._timeout
     return found
 
@@ -97,15 +97,15 @@ def test_a_batch_out_of_the_order_of_prefetch_is_an_error_and_the_right_one_may_
     for wrong in (two, batch(0)):
         with pytest.raises(
             PlanError,
-            match=r"^embeddings: another batch was prefetched; start the same Lookups objects in the ord",
+            match=r"^embeddings: another batch was prefetched; start the same objects in the order",
         ):
             embeddings.start(wrong)
     embeddings(one).sum().backward()
     with pytest.raises(PlanError, match=r"^embeddings: another batch was prefetched"):
         embeddings.start(one)
     embeddings(two).sum().backward()
-    assert embeddings.finish() > 0
-    assert embeddings.step == 2
+    assert embeddings.engines[0].pipeline.finish() > 0
+    assert embeddings.engines[0].step == 2
 
 
 def test_evaluation_between_a_prefetch_and_its_batch_is_an_error():
@@ -127,26 +127,26 @@ def test_the_plan_of_a_batch_is_that_of_its_step_wherever_it_was_prefetched():
     one, two = batch(0), batch(1)
     pending = embeddings.start(one)
     embeddings.prefetch(two)
-    assert pending.fetched.manner.plan == ExchangePlan.exact(2)
+    assert pending._fetched.manner.plan == ExchangePlan.exact(2)
     pending.wait().sum().backward()
-    assert embeddings.start(two).fetched.manner.plan is plan
+    assert embeddings.start(two)._fetched.manner.plan is plan
 
 
 def test_a_table_that_nobody_looks_up_does_not_change():
     embeddings = embeddings_of()
-    before = embeddings.weight_RD.clone()
+    before = embeddings.engines[0].weight_RD.clone()
     ids_L, offsets = torch.tensor([3, 3, 1]), torch.tensor([0, 1, 3, 3, 3])  # two samples, none for table b
     out_BTD = embeddings(Lookups(ids_L, offsets, 2))
     assert torch.equal(out_BTD[:, 1], torch.zeros(2, 4))
     out_BTD.sum().backward()
-    assert embeddings.finish() == 2
-    changed = (embeddings.weight_RD != before).any(1).nonzero().flatten().tolist()
+    assert embeddings.engines[0].pipeline.finish() == 2
+    changed = (embeddings.engines[0].weight_RD != before).any(1).nonzero().flatten().tolist()
     assert changed == [1, 3]
 
 
 def test_one_table_on_one_rank_is_an_embedding_bag():
     embeddings = embeddings_of([Table(name="only", rows=9, pooling="mean")])
-    weight_RD = embeddings.weight_RD.clone().requires_grad_()
+    weight_RD = embeddings.engines[0].weight_RD.clone().requires_grad_()
     ids_L, offsets = torch.tensor([0, 8, 8, 2]), torch.tensor([0, 3, 3, 4])
     bags = torch.nn.functional.embedding_bag(ids_L, weight_RD, offsets[:-1], mode="sum")
     expected = bags * torch.tensor([[1 / 3], [1.0], [1.0]])
@@ -154,11 +154,11 @@ def test_one_table_on_one_rank_is_an_embedding_bag():
     assert torch.allclose(out_BTD[:, 0], expected, rtol=0, atol=3 * 2**-24)  # sums of three values below one
     out_BTD.sum().backward()
     expected.sum().backward()
-    embeddings.finish()
+    embeddings.optimizer.step()
     updated = weight_RD.detach() - 0.5 * weight_RD.grad
-    assert torch.allclose(embeddings.weight_RD, updated, rtol=0, atol=4 * 2**-24)
-    assert embeddings.ledger.ratio == 1
-    assert all(account.sent == 0 for account in embeddings.ledger.accounts.values())
+    assert torch.allclose(embeddings.engines[0].weight_RD, updated, rtol=0, atol=4 * 2**-24)
+    assert embeddings.engines[0].ledger.ratio == 1
+    assert all(account.sent == 0 for account in embeddings.engines[0].ledger.accounts.values())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from laconic.errors import ConfigError
 from laconic.exchange import Table
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
+from tests.distributed.made import made
 from tests.reduce.threads import in_threads
 
 TABLES = [Table(name="a", rows=6, sharding="row"), Table(name="b", rows=5)]
@@ -22,7 +23,7 @@ def batch(*ids: int) -> Lookups:
 def train(embeddings: ShardedEmbeddings, lookups: Lookups) -> None:
     pending = embeddings.start(lookups)
     pending.wait().sum().div(pending.global_samples).backward()
-    embeddings.finish()
+    embeddings.optimizer.step()
 
 
 def refusal_of(embeddings: ShardedEmbeddings, lookups: Lookups) -> str:
@@ -42,19 +43,19 @@ def refusal_of(embeddings: ShardedEmbeddings, lookups: Lookups) -> str:
     ids=["out of range", "negative", "too few tables", "offsets"],
 )
 def test_a_bad_batch_does_not_poison_later_ones(refused, message):
-    spoiled, whole = ShardedEmbeddings(TABLES, 3, seed=1), ShardedEmbeddings(TABLES, 3, seed=1)
+    spoiled, whole = made(TABLES, 3, seed=1), made(TABLES, 3, seed=1)
     train(spoiled, batch(0, 1))
     assert message in refusal_of(spoiled, refused)
-    assert spoiled.step == 1
+    assert spoiled.engines[0].step == 1
     train(spoiled, batch(2, 1))
     for good in (batch(0, 1), batch(2, 1)):
         train(whole, good)
-    assert torch.equal(spoiled.weight_RD, whole.weight_RD)
-    assert spoiled.step == whole.step == 2
+    assert torch.equal(spoiled.engines[0].weight_RD, whole.engines[0].weight_RD)
+    assert spoiled.engines[0].step == whole.engines[0].step == 2
 
 
 def test_a_bad_batch_in_evaluation_does_not_poison_training():
-    embeddings = ShardedEmbeddings(TABLES, 3)
+    embeddings = made(TABLES, 3)
     embeddings.eval()
     with pytest.raises(ConfigError, match="got id 6"):
         embeddings(batch(6))
@@ -64,7 +65,7 @@ def test_a_bad_batch_in_evaluation_does_not_poison_training():
 @pytest.mark.parametrize("look_ahead", [False, True], ids=["", "look ahead"])
 def test_every_rank_refuses_what_one_cannot_look_up_and_all_go_on(look_ahead):
     def run(world):
-        embeddings = ShardedEmbeddings(TABLES, 3, seed=1, world=world, look_ahead=look_ahead)
+        embeddings = made(TABLES, 3, seed=1, world=world, look_ahead=look_ahead)
         first, bad, last = batch(0, 1), batch(0, 6 if world.rank == 1 else 2), batch(world.rank, 3)
         pending = embeddings.start(first)
         embeddings.prefetch(bad)
@@ -76,16 +77,16 @@ def test_every_rank_refuses_what_one_cannot_look_up_and_all_go_on(look_ahead):
         with pytest.raises(ConfigError):
             _ = pending.global_samples
         train(embeddings, last)
-        state = embeddings.weight_RD.clone(), embeddings.step
+        state = embeddings.engines[0].weight_RD.clone(), embeddings.engines[0].step
         embeddings.close()
         return str(caught.value), *state
 
     def without(world):
-        embeddings = ShardedEmbeddings(TABLES, 3, seed=1, world=world)
+        embeddings = made(TABLES, 3, seed=1, world=world)
         embeddings(batch(0, 1)).sum().backward()
         train(embeddings, batch(world.rank, 3))
         embeddings.close()
-        return embeddings.weight_RD
+        return embeddings.engines[0].weight_RD
 
     refused, expected = in_threads(3, run), in_threads(3, without)
     assert [text for text, *_ in refused] == [f"rank 1: {TOO_LARGE}", TOO_LARGE, f"rank 1: {TOO_LARGE}"]

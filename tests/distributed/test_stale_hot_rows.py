@@ -11,8 +11,8 @@ from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
 from tests.distributed import many_ranks
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks
 
 DIM, EVERY, STEPS = 4, 3, 8
@@ -28,9 +28,7 @@ CODECS = TableCodecs(
 
 
 def embeddings_of(every, optimizer, dtype=torch.float64, **options):
-    return ShardedEmbeddings(
-        TABLES, DIM, optimizer=optimizer, seed=5, dtype=dtype, hot=HOT, hot_every=every, **options
-    )
+    return made(TABLES, DIM, optimizer=optimizer, seed=5, dtype=dtype, hot=HOT, hot_every=every, **options)
 
 
 def part_of_batch(rank, ranks, batch):
@@ -40,8 +38,8 @@ def part_of_batch(rank, ranks, batch):
 
 
 def tables_of(embeddings):
-    embeddings.synchronize()
-    shards = {table.name: embeddings.table_shard(table.name)[:2] for table in TABLES}
+    embeddings.engines[0].synchronize()
+    shards = {table.name: embeddings.engines[0].table_shard(table.name)[:2] for table in TABLES}
     return {name: (ids, rows.clone()) for name, (ids, rows) in shards.items()}
 
 
@@ -53,14 +51,14 @@ def sums(rank, ranks, every, optimizer):
     embeddings, copies = embeddings_of(every, optimizer), []
     for batch in batches:
         embeddings(part_of_batch(rank, ranks, batch)).sum().backward()
-        embeddings.finish()
-        copies.append(torch.cat([embeddings.hot_rows(table.name)[1] for table in TABLES]))
+        embeddings.optimizer.step()
+        copies.append(torch.cat([embeddings.engines[0].hot_rows(table.name)[1] for table in TABLES]))
     refused = None
     try:
-        embeddings.table_shard("whole")
+        embeddings.engines[0].table_shard("whole")
     except PlanError as error:
         refused = str(error)
-    sent = {(row["table"], row["direction"]): row["after"] for row in embeddings.ledger.rows()}
+    sent = {(row["table"], row["direction"]): row["after"] for row in embeddings.engines[0].ledger.rows()}
     return {"shards": tables_of(embeddings), "copies": copies, "refused": refused, "sent": sent}
 
 
@@ -75,10 +73,10 @@ def learn(rank, ranks, every):
         target_BTD = torch.cos(ids_TB.t()[..., None] * torch.arange(1, DIM + 1))
         loss = (pending.wait() - target_BTD).square().sum()
         (loss / pending.global_samples).backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
         losses.append(float(loss.detach()) / 32)
     found = tables_of(embeddings)
-    copies = [embeddings.hot_rows(table.name)[1].clone() for table in TABLES]
+    copies = [embeddings.engines[0].hot_rows(table.name)[1].clone() for table in TABLES]
     return losses, copies, found
 
 
@@ -89,17 +87,17 @@ def undone(rank, ranks):
     def train(embeddings, some):
         for batch in some:
             embeddings(part_of_batch(rank, ranks, batch)).square().sum().backward()
-            embeddings.finish()
+            embeddings.optimizer.step()
 
     straight, tried = embeddings_of(EVERY, RowwiseAdagrad()), embeddings_of(EVERY, RowwiseAdagrad())
     train(straight, batches[:2])
     straight.synchronize()
     train(straight, batches[2:4])
     train(tried, batches[:2])
-    tried.begin_journal()
+    tried.engines[0].begin_journal()
     train(tried, batches[3:])
-    tried.undo()
-    tried.end_journal()
+    tried.engines[0].undo()
+    tried.engines[0].end_journal()
     train(tried, batches[2:4])
     return tables_of(straight), tables_of(tried)
 
@@ -175,10 +173,10 @@ def test_steps_can_be_taken_back(results):
 def test_one_rank_has_nothing_to_synchronize():
     alone = embeddings_of(EVERY, SGD(0.1))
     alone(Lookups.single(torch.zeros(3, 4, dtype=torch.int64))).sum().backward()
-    assert alone.finish() == 3
-    assert alone.table_shard("whole")[1].shape == (20, DIM)
+    assert alone.engines[0].pipeline.finish() == 3
+    assert alone.engines[0].table_shard("whole")[1].shape == (20, DIM)
 
 
 def test_no_steps_at_all_are_refused():
-    with pytest.raises(ConfigError, match=r"^embeddings.hot_every: expected at least 1, got 0$"):
+    with pytest.raises(ConfigError, match=r"^placement.hot_every: expected at least 1, got 0$"):
         embeddings_of(0, SGD())

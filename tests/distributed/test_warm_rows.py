@@ -13,9 +13,9 @@ from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
-from laconic.nn import ShardedEmbeddings
 from tests.cases import each
 from tests.distributed import many_ranks
+from tests.distributed.made import made
 from tests.distributed.ranks import run_ranks
 
 DIM = 5
@@ -89,45 +89,45 @@ def test_warm_rows_change_no_byte_of_a_message(results):
 
 def _embeddings(folder, warm=None, hot=None, **more):
     table = Table(name="t", rows=100, cold=True)
-    return ShardedEmbeddings([table], DIM, cold_folder=folder, warm=warm, hot=hot, **more)
+    return made([table], DIM, cold_folder=folder, warm=warm, hot=hot, **more)
 
 
 def _step(embeddings, ids):
     embeddings(Lookups.single(torch.tensor([ids]))).sum().backward()
-    embeddings.finish()
+    embeddings.optimizer.step()
 
 
 def test_the_file_is_not_touched_for_warm_rows_until_somebody_reads_the_shard(tmp_path):
     embeddings = _embeddings(tmp_path, {"t": [3, 5, 50]})
-    file_RD = embeddings.weight_RD[-100:]
+    file_RD = embeddings.engines[0].weight_RD[-100:]
     first = file_RD.clone()
     _step(embeddings, [3, 50, 3])
     assert torch.equal(file_RD, first)
     _step(embeddings, [3, 4])
     assert (file_RD != first).any(1).nonzero().flatten().tolist() == [4]
-    _, rows, _ = embeddings.table_shard("t")
+    _, rows, _ = embeddings.engines[0].table_shard("t")
     assert (rows != first).any(1).nonzero().flatten().tolist() == [3, 4, 50]
 
 
 def test_what_is_written_to_a_shard_is_found_once_it_is_taken(tmp_path):
     embeddings = _embeddings(tmp_path, {"t": [0, 7, 8, 63, 99]}).eval()
-    _, rows, state = embeddings.table_shard("t")
+    _, rows, state = embeddings.engines[0].table_shard("t")
     rows.copy_(torch.arange(100.0)[:, None].expand(100, DIM))
     state.copy_(torch.arange(100.0))
-    embeddings.take_shard("t")
+    embeddings.engines[0].take_shard("t")
     found = embeddings(Lookups.single(torch.arange(100)[None]))
     assert torch.equal(found[:, 0, 0], torch.arange(100.0))
-    assert torch.equal(embeddings.table_shard("t")[2], torch.arange(100.0))
+    assert torch.equal(embeddings.engines[0].table_shard("t")[2], torch.arange(100.0))
 
 
 def test_a_journal_takes_back_warm_and_cold_rows(tmp_path):
     embeddings = _embeddings(tmp_path, {"t": range(0, 100, 2)})
-    first = embeddings.table_shard("t")[1].clone()
-    embeddings.begin_journal()
+    first = embeddings.engines[0].table_shard("t")[1].clone()
+    embeddings.engines[0].begin_journal()
     _step(embeddings, list(range(20)))
-    assert not torch.equal(embeddings.table_shard("t")[1], first)
-    embeddings.undo()
-    assert torch.equal(embeddings.table_shard("t")[1], first)
+    assert not torch.equal(embeddings.engines[0].table_shard("t")[1], first)
+    embeddings.engines[0].undo()
+    assert torch.equal(embeddings.engines[0].table_shard("t")[1], first)
 
 
 def test_a_state_of_other_warm_rows_is_refused(tmp_path):
@@ -135,7 +135,7 @@ def test_a_state_of_other_warm_rows_is_refused(tmp_path):
     _step(trained, [1, 2, 3])
     same, other = _embeddings(tmp_path, {"t": [1, 2]}, seed=9), _embeddings(tmp_path, {"t": [1, 3]})
     same.load_state_dict(trained.state_dict())
-    assert torch.equal(same.table_shard("t")[1], trained.table_shard("t")[1])
+    assert torch.equal(same.engines[0].table_shard("t")[1], trained.engines[0].table_shard("t")[1])
     with pytest.raises(ConfigError, match=r"tables, ranks, optimizer, hot or warm rows differ$"):
         other.load_state_dict(trained.state_dict())
 
@@ -158,7 +158,7 @@ def test_a_state_of_other_warm_rows_is_refused(tmp_path):
 def test_warm_rows_that_cannot_be_are_refused(tmp_path, warm, message):
     tables = [Table(name="t", rows=100, cold=True), Table(name="near", rows=5)]
     with pytest.raises(PlanError, match=message):
-        ShardedEmbeddings(tables, DIM, cold_folder=tmp_path, hot={"t": [4]}, warm=warm)
+        made(tables, DIM, cold_folder=tmp_path, hot={"t": [4]}, warm=warm)
 
 
 def _other_warm_rows(rank, ranks, folder):

@@ -11,8 +11,8 @@ from laconic.exchange import SGD, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.sent_rows import KeptBlocks
 from laconic.lookups import Lookups
-from laconic.nn import LocalEmbeddings
 from tests.cases import each
+from tests.distributed.made import made_local
 from tests.distributed.many_ranks import random_batches
 
 DIM = 8
@@ -32,15 +32,15 @@ BOUNDED = TableCodecs(BoundedRows(0.05), BoundedRows(0.02))
 def trained(ranks, codecs, *, all_remote, observer=None):
     """Train three steps; returns embeddings and what they gave."""
     policy = FixedPolicy(ExchangePlan((codecs,) * len(TABLES)))
-    embeddings = LocalEmbeddings(
+    embeddings = made_local(
         TABLES, DIM, ranks, optimizer=SGD(0.5), policy=policy, hot=HOT, all_remote=all_remote
     )
-    embeddings.observe(observer)
+    embeddings.engines[0].observe(observer)
     outputs = []
     for _, _, lookups in random_batches(TABLES, [60, 7, 0], most=3, seed=1, dtype=torch.float32):
         out_BTD = embeddings(lookups)
         (out_BTD * torch.linspace(-1, 1, out_BTD.numel()).view_as(out_BTD)).sum().backward()
-        embeddings.finish()
+        embeddings.optimizer.step()
         outputs.append(out_BTD.detach())
     return embeddings, outputs
 
@@ -53,9 +53,9 @@ def test_what_travels_exactly_is_the_same_and_only_counted(ranks):
     for one, other in zip(plain_outputs, outputs, strict=True):
         assert torch.equal(one, other)
     for table in TABLES:
-        assert torch.equal(*(each.table_shard(table.name)[1] for each in (plain, remote)))
+        assert torch.equal(*(each.engines[0].table_shard(table.name)[1] for each in (plain, remote)))
     for direction in ("ids", "forward", "backward"):
-        local, every = (each.ledger.accounts[direction] for each in (plain, remote))
+        local, every = (each.engines[0].ledger.accounts[direction] for each in (plain, remote))
         assert (local.steps, local.sizes) == (every.steps, every.sizes)
         more_P = every.after_T - local.after_T
         assert (more_P[SENT] > 0).all()
@@ -67,7 +67,7 @@ def test_one_rank_sends_itself_what_the_codec_makes_of_it():
     embeddings, _ = trained(1, BOUNDED, all_remote=True)
     alone, _ = trained(1, BOUNDED, all_remote=False)
     for name in ("split", "whole", "pooled", "partial"):
-        assert not torch.equal(*(each.table_shard(name)[1] for each in (embeddings, alone)))
+        assert not torch.equal(*(each.engines[0].table_shard(name)[1] for each in (embeddings, alone)))
     with torch.no_grad():
         arrived_BTD = embeddings(lookups)
         embeddings.eval()
@@ -82,6 +82,6 @@ def test_observers_see_all_that_the_ledger_counts():
     embeddings, _ = trained(2, BOUNDED, all_remote=True, observer=kept)
     for direction in ("forward", "backward"):
         rows_P = sum(blocks.counts_MP.sum(axis=0) for blocks in kept.of(direction))
-        before_P = embeddings.ledger.accounts[direction].before_T
+        before_P = embeddings.engines[0].ledger.accounts[direction].before_T
         assert (4 * DIM * rows_P).tolist() == before_P.tolist()
         assert len(kept.of(direction)) == 3 * 2 * 2

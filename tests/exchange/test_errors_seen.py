@@ -12,7 +12,7 @@ from laconic.exchange import Table
 from laconic.exchange.errors_seen import UpdateError, cosine_T, relative_error_T
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.lookups import Lookups
-from laconic.nn import LocalEmbeddings
+from tests.distributed.made import made_local
 
 TABLE_R = np.array([0, 2, 0, 2, 2])
 
@@ -70,17 +70,17 @@ def watched(bound):
     backward = BoundedRows(bound, relative_to="rms", rounding="unbiased")
     codecs = (TableCodecs(None, backward), TableCodecs(), TableCodecs(None, backward))
     tables = [Table(name=name, rows=50, sharding="row") for name in "abc"]
-    embeddings = LocalEmbeddings(tables, 8, 3, policy=FixedPolicy(ExchangePlan(codecs)))
+    embeddings = made_local(tables, 8, 3, policy=FixedPolicy(ExchangePlan(codecs)))
     ids = torch.randint(0, 50, (3, 90), generator=torch.Generator().manual_seed(0))
     lookups = Lookups.single(ids)
     error = UpdateError(3)
-    embeddings.observe(error)
+    embeddings.engines[0].observe(error)
     target = torch.randn(90, 3, 8, generator=torch.Generator().manual_seed(1))
     (embeddings(lookups) * target).sum().backward()
-    embeddings.observe(None)  # waits for the update
+    embeddings.engines[0].observe(None)  # waits for the update
     seen = error.sums_4T.copy()
     embeddings(lookups).sum().backward()
-    embeddings.finish()
+    embeddings.optimizer.step()
     assert (error.sums_4T == seen).all()  # nobody watches any more
     return relative_error_T(seen), cosine_T(seen)
 

@@ -12,8 +12,8 @@ from laconic.exchange.coder import Coder
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.sent_rows import KeptBlocks
 from laconic.lookups import Lookups
-from laconic.nn import LocalEmbeddings
 from tests.cases import each
+from tests.distributed.made import made_local
 
 DIM, RANKS = 8, 3
 TABLES = [
@@ -42,17 +42,17 @@ class Arrived:
 def trained(observer, codecs):
     """Three steps of which the last is observed; returns the ledger of that step."""
     table = TableCodecs(**codecs)
-    embeddings = LocalEmbeddings(TABLES, DIM, RANKS, policy=FixedPolicy(ExchangePlan((table,) * 3)), hot=HOT)
+    embeddings = made_local(TABLES, DIM, RANKS, policy=FixedPolicy(ExchangePlan((table,) * 3)), hot=HOT)
     ids = torch.randint(0, 20, (3, 64), generator=torch.Generator().manual_seed(0))
     for step in range(3):
         if step == 2:
-            embeddings.ledger.reset()
-            embeddings.observe(observer)
+            embeddings.engines[0].ledger.reset()
+            embeddings.engines[0].observe(observer)
         out_BTD = embeddings(Lookups.single(ids))
         (out_BTD * torch.linspace(-1, 1, out_BTD.numel()).view_as(out_BTD)).sum().backward()
-        embeddings.finish()
-    embeddings.observe(None)
-    return embeddings.ledger
+        embeddings.optimizer.step()
+    embeddings.engines[0].observe(None)
+    return embeddings.engines[0].ledger
 
 
 @each("direction", CODECS)

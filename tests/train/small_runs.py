@@ -64,12 +64,9 @@ def batches_of(settings, count, *, batch=64):
 
 def state_of(trainer):
     """Copies of rows, row states, step, model and dense optimizer."""
-    shards = {
-        table.name: trainer.embeddings.table_shard(table.name)[1:]
-        for table in trainer.embeddings.layout.tables
-    }
+    shards = {table.name: trainer.rows.table_shard(table.name)[1:] for table in trainer.rows.layout.tables}
     return {
-        "step": trainer.embeddings.step,
+        "step": trainer.rows.step,
         "rows": {name: rows.clone() for name, (rows, _) in shards.items()},
         "states": {name: state.clone() for name, (_, state) in shards.items() if state is not None},
         "model": copy.deepcopy(trainer.model.state_dict()),

@@ -148,11 +148,11 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     place = Position(5, 0, 500)
     path = save_checkpoint(trained, tmp_path / "checkpoints", place, keep=2)
     fresh = trainer_of(settings)
-    assert not torch.equal(fresh.embeddings.weight_RD, trained.embeddings.weight_RD)
+    assert not torch.equal(fresh.rows.weight_RD, trained.rows.weight_RD)
     assert load_checkpoint(fresh, path) == place
-    assert fresh.embeddings.step == 5
-    assert torch.equal(fresh.embeddings.weight_RD, trained.embeddings.weight_RD)
-    assert torch.equal(fresh.embeddings.state_R, trained.embeddings.state_R)
+    assert fresh.rows.step == 5
+    assert torch.equal(fresh.rows.weight_RD, trained.rows.weight_RD)
+    assert torch.equal(fresh.rows.state_R, trained.rows.state_R)
     assert_equal(fresh.model.state_dict(), trained.model.state_dict())
     assert_equal(fresh.optimizer.state_dict(), trained.optimizer.state_dict())
 

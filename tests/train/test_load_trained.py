@@ -53,7 +53,7 @@ def test_a_run_is_loaded_whole_and_served_as_it_was_trained(folder):
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
     trainer.model.load_state_dict(trained.state)
     for name, table in trained.tables.items():
-        trainer.embeddings.table_shard(name)[1].copy_(table)
+        trainer.rows.table_shard(name)[1].copy_(table)
     samples = next(iter(source.batches("eval", global_batch=64, rank=0, ranks=1)))
     expected = trainer.predict(samples).numpy()
     recipe = Recipe.uniform(trained.features.table_names, trained.shape.layer_names())

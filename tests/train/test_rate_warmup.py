@@ -42,9 +42,9 @@ def test_the_first_step_is_as_small_as_its_rate():
     for warmup in (0, 4):
         settings = settings_of(*RATES, f"train.rate_warmup={warmup}", "embeddings.optimizer='sgd'")
         trainer = trainer_of(settings)
-        before = trainer.embeddings.weight_RD.clone()
+        before = trainer.rows.weight_RD.clone()
         trainer.step(batches_of(settings, 1)[0])
-        moved.append(before - trainer.embeddings.weight_RD)
+        moved.append(before - trainer.rows.weight_RD)
     assert (moved[0] != 0).any()
     # weights are below 1/2, so each run rounds them once, by 2^-27 at most; a quarter is exact
     assert (moved[0] / 4 - moved[1]).abs().max() <= 2**-26
@@ -81,5 +81,5 @@ def test_steps_that_were_taken_back_leave_rates_as_they_should_be(warmup, trial)
                 for other in batches[k + 1 : k + 1 + trial]:
                     reviewed.step(other)
                 snapshot.go_back()
-    assert torch.equal(reviewed.embeddings.weight_RD, straight.embeddings.weight_RD)
+    assert torch.equal(reviewed.rows.weight_RD, straight.rows.weight_RD)
     assert_equal(state_of(reviewed), state_of(straight))

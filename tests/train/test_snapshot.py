@@ -86,18 +86,18 @@ def test_a_snapshot_ends_with_an_error_inside():
     trainer = trainer_of(settings)
     with pytest.raises(ZeroDivisionError), Snapshot(trainer):
         raise ZeroDivisionError
-    assert trainer.embeddings._shards._journal is None
+    assert trainer.rows._shards._journal is None
 
 
 def test_a_trial_under_another_policy_that_fails_ends():
     trainer = trainer_of(settings_of())
-    before = trainer.embeddings.policy, trainer.embeddings.ledger
+    before = trainer.rows.policy, trainer.rows.ledger
     with (
         pytest.raises(ZeroDivisionError),
         trainer.under(FixedPolicy(ExchangePlan.exact(4)), trainer.new_ledger()),
     ):
         raise ZeroDivisionError
-    assert (trainer.embeddings.policy, trainer.embeddings.ledger) == before
+    assert (trainer.rows.policy, trainer.rows.ledger) == before
 
 
 def test_a_snapshot_is_not_taken_while_a_batch_is_on_its_way():

@@ -153,7 +153,7 @@ def measure_pass(method: str, trainer: Trainer, source: Source, how: Pass) -> Ru
 
 def run_figures(method: str, trainer: Trainer, ranks: Ranks, **figures: Any) -> RunFigures:
     """Add to these figures what a trainer sent, as the mean of all ranks; every rank calls it."""
-    ledger = trainer.embeddings.ledger
+    ledger = trainer.rows.ledger
     everyone = ranks.gather({row["direction"]: _figures(row) for row in ledger.summary()})
     sums = {
         d: [sum(figures[d][i] for figures in everyone) / ranks.count for i in range(3)] for d in everyone[0]
@@ -177,11 +177,10 @@ def _figures(row: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def _tables(trainer: Trainer) -> Iterator[dict[str, float | str | None]]:
-    embeddings = trainer.embeddings
-    plan = embeddings.policy.plan_for(embeddings.step) if embeddings.policy is not None else None
-    accounts = embeddings.ledger.accounts
-    for t, table in enumerate(embeddings.layout.tables):
-        codecs = plan.tables[t] if plan is not None else None
+    rows = trainer.rows
+    plan, accounts = rows.policy.plan_for(rows.step), rows.ledger.accounts
+    for t, table in enumerate(rows.layout.tables):
+        codecs = plan.tables[t]
         sizes = {
             f"bytes_{d}_{when}": float(getattr(accounts[d], f"{when}_T")[t]) / max(accounts[d].steps, 1)
             for d in ("forward", "backward")
@@ -190,8 +189,8 @@ def _tables(trainer: Trainer) -> Iterator[dict[str, float | str | None]]:
         yield {
             "name": table.name,
             "rows": table.rows,
-            "forward": "float32" if codecs is None or codecs.forward is None else repr(codecs.forward),
-            "backward": "float32" if codecs is None or codecs.backward is None else repr(codecs.backward),
-            "bound": getattr(codecs.forward, "bound", None) if codecs is not None else None,
+            "forward": "float32" if codecs.forward is None else repr(codecs.forward),
+            "backward": "float32" if codecs.backward is None else repr(codecs.backward),
+            "bound": getattr(codecs.forward, "bound", None),
             **sizes,
         }

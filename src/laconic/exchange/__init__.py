@@ -1,4 +1,7 @@
-"""Rows to those who look them up and gradients back to those who own them, as an exchange plan says."""
+"""Rows to those who look them up, gradients back to those who own them.
+
+``engine`` is one rank's side of it, ``pipeline`` its threads, ``rows`` and ``ids`` what they send.
+"""
 
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.tables.layout import Layout

@@ -1,8 +1,9 @@
 """Ranks that send themselves what they ask of themselves, as if it came from another.
 
-A few ranks of one process have a good part of what they look up; of hundreds, each has nearly nothing. So what compression does
-to many ranks is tried out on a few whose own rows and gradients are encoded, counted and decoded too. Replicated tables are
-left as they are: nobody asks another for their rows. Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
+A few ranks of one process own a good part of what they look up; of hundreds, each owns nearly
+nothing of it. So what compression does to many ranks is tried out on a few whose own rows and
+gradients are encoded, counted and decoded too. Replicated tables are left as they are: nobody asks
+another for their rows. Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class AllRemoteRows(RowExchange):
         self._travel("forward", turn, self._own(turn, received))
         return received
 
-    def update(self, turn: Turn, gradient_RD: torch.Tensor) -> Stages[int]:
+    def update(self, turn: Turn, gradient_RD: torch.Tensor, *, hold: bool = False) -> Stages[int]:
         """Update rows; gradients of this rank's own are what another would decode."""
         gradient_RD = gradient_RD.clone()
         self._travel("backward", turn, self._own(turn, gradient_RD))
-        return (yield from super().update(turn, gradient_RD))
+        return (yield from super().update(turn, gradient_RD, hold=hold))
 
     def _own(self, turn: Turn, rows_RD: torch.Tensor) -> NDArray[Any]:
         """Rows that this rank asks of itself, which are the last."""

@@ -47,7 +47,10 @@ class Coder:
         self._buffers, self._offsets = Buffers(), np.empty(1, np.int64)
 
     def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seeds: Ints | int) -> tuple[Bytes, Ints]:
-        """Bytes of the blocks of M ranks, back to back, and how many each has; ``seeds`` for all or for each rank."""
+        """Return the bytes of M ranks' blocks, back to back, and how many each block has.
+
+        ``seeds`` is one number for all ranks, or one for each.
+        """
         if self.exact:
             return rows.reshape(-1).view(np.uint8), counts_MT * (self.dim * self.item_bytes)
         table = self._table(counts_MT, seeds)
@@ -59,7 +62,7 @@ class Coder:
         return out[: self._offsets[-1]], np.diff(self._offsets).reshape(counts_MT.shape)
 
     def decode(self, data: Bytes, bytes_MT: Ints, counts_MT: Ints, out: NDArray[np.float32]) -> None:
-        """Fill ``out`` with the rows of M ranks' blocks; ``FormatError`` names the first bad one."""
+        """Fill ``out`` with the rows of M ranks' blocks; ``FormatError`` names a bad one."""
         if self.exact:
             return  # the bytes arrived in place
         table = self._table(counts_MT, 0)

@@ -47,7 +47,10 @@ def relative_error_T(sums_4T: Floats) -> Floats:
 
 
 def cosine_T(sums_4T: Floats) -> Floats:
-    """Between exact and applied; 1 for tables that nobody looked up, 0 where nothing was applied."""
+    """Cosine between exact and applied gradients, by table.
+
+    It is 1 for tables that nobody looked up, and 0 where nothing was applied.
+    """
     norms = np.sqrt(sums_4T[0] * sums_4T[1])
     cosine = np.zeros(len(norms))
     np.divide(sums_4T[2], norms, out=cosine, where=norms > 0)

@@ -26,7 +26,8 @@ class TableCodecs:
     """Of looked-up rows."""
 
     backward: BlockCodec | None = None
-    """Of their gradients. A codec that rounds without bias gets another seed in every step and table."""
+    """Codec of their gradients. One that rounds without bias gets another seed in every step and
+    table."""
 
     def __post_init__(self) -> None:
         expect_codec("exchange plan: forward", self.forward)

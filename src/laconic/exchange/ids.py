@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.cost.link import message_bytes
 from laconic.errors import CommError, ConfigError
+from laconic.exchange.bags import Bags
 from laconic.exchange.ledger import Entry, Ledger
-from laconic.exchange.routing import Bags, IdLists, Request, Service
+from laconic.exchange.routing import IdLists, Request, Service
 from laconic.exchange.stages import Stages
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
@@ -57,13 +58,16 @@ class IdExchange:
     """One rank's ids to all others, and theirs to this one; used by one thread."""
 
     def __init__(self, layout: Layout, hot: HotRows, transport: Transport, digest: int) -> None:
-        """``layout``: of all parts; ``digest`` stands for all that must be the same on every rank."""
+        """``layout`` is that of all parts; ``digest`` stands for what all ranks must agree on."""
         self.transport = transport
         self._layout, self._hot, self._digest = layout, hot, digest
         self._others = np.arange(layout.ranks) != layout.rank
 
     def meet(self) -> Stages[None]:
-        """Compare digests before messages whose length depends on the tables: ranks with other tables all raise."""
+        """Compare digests: ranks whose tables differ all raise.
+
+        Later messages have lengths that depend on the tables.
+        """
         nothing = np.zeros((self._layout.ranks, 0), np.int64)
         self.transport.send(Head(0, self._digest, 0, nothing, nothing))
         yield
@@ -113,7 +117,10 @@ class IdExchange:
         return Routed(turn, request, service, order_C, int(samples_N.sum()))
 
     def _receive(self, heard: Heads, turn: int) -> NDArray[np.uint8]:
-        """Return the bytes that all ranks sent; raises what the first that refuses its batch has to say."""
+        """Return the bytes that all ranks sent.
+
+        Where ranks refuse their batch, raise what the first of them says.
+        """
         if (heard.counts_NK[self._others] < 0).any() or (heard.bytes_NK < 0).any():
             raise CommError(
                 f"{self.transport.name}: a rank announced a negative size at turn {turn}; "
@@ -129,7 +136,7 @@ class IdExchange:
         return arrived
 
     def _refuse(self, turn: int, digest: int, error: ConfigError) -> Stages[RefusedBatchError]:
-        """Tell the others why this rank has no ids for them, so that all raise and the next batch finds them in step.
+        """Tell the others why this rank has no ids for them, so that all raise and stay in step.
 
         It announces ``_REFUSED`` samples, and sends the text of its error in place of ids.
         """

@@ -7,6 +7,8 @@ message. ``wire_s`` includes waiting for slower ranks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -85,6 +87,17 @@ class Ledger:
             zeros = np.zeros(len(self.names), np.int64)
             self.accounts[direction] = Account(zeros, zeros.copy())
 
+    @classmethod
+    def joined(cls, ledgers: Sequence[Ledger]) -> Ledger:
+        """Return what ledgers of several groups of tables have counted; they stay as they are."""
+        found, first = cls(tuple(name for ledger in ledgers for name in ledger.names)), 0
+        for ledger in ledgers:
+            found.take_over(deepcopy(ledger), first)
+            first += len(ledger.names)
+        for direction, account in found.accounts.items():
+            account.steps = max(ledger.accounts[direction].steps for ledger in ledgers)
+        return found
+
     def like(self) -> Ledger:
         """Return an empty one for the same tables."""
         return Ledger(self.names)
@@ -94,7 +107,10 @@ class Ledger:
         self.accounts[direction].add(entry)
 
     def take_over(self, other: Ledger, first: int) -> None:
-        """Add what another has counted of tables from the ``first`` on, as part of steps that are counted; it is empty then."""
+        """Add what another ledger has counted of tables from the ``first`` on, and empty it.
+
+        Steps are not added: it is part of steps that are counted here.
+        """
         for direction, account in other.accounts.items():
             if not account.sent and not account.steps:
                 continue  # another thread may write there
@@ -109,16 +125,16 @@ class Ledger:
 
     @property
     def ratio(self) -> float:
-        """Bytes before / bytes sent of rows, gradients of rows and ids together; 1 where nothing was sent."""
+        """Bytes before over bytes sent, all directions together; 1 where nothing was sent."""
         sent = sum(account.sent for account in self.accounts.values())
         before = sum(account.before for account in self.accounts.values())
         return before / sent if sent else 1.0
 
     def total(self, *, dense_before: float, dense_sent: float, reviews: float = 0.0) -> dict[str, float]:
-        """Return all bytes that left this rank, per step: those of this ledger, and what it does not see.
+        """Return all bytes that left this rank per step, also those that this ledger does not see.
 
-        ``dense_before``, ``dense_sent``: dense gradients. ``reviews``: what was sent to decide how to send, and would
-        not have been sent otherwise. All are bytes per step.
+        ``dense_before`` and ``dense_sent`` are those of dense gradients. ``reviews`` is what was
+        sent only to decide how to send. All are bytes per step.
         """
         parts = self.summary()
         before = sum(row["bytes_before"] for row in parts) + dense_before

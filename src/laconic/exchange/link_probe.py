@@ -1,14 +1,14 @@
-"""How fast the link is: a few messages of two sizes between all ranks, over a transport that exists.
+"""How fast the link is: a few messages of two sizes between all ranks, over an open transport.
 
 ::
 
     latency = time of the small one            bandwidth = bytes / time of the rest of the large one
 
-64 kB tell the speed of slow links within milliseconds. Where they were too quick to be timed well, 1 MB
-follow. A message takes as long as the rank that waited longest for it says: one that was late itself finds
-the others' bytes already there. Of several the quickest counts: noise only adds to the longest wait. The
-first of every size does not count: it warms buffers up, and takes what a rate-limited link has saved for a
-burst, so that those after it travel at the rate that lasts.
+64 kB tell the speed of slow links within milliseconds. Where they were too quick to be timed well,
+1 MB follow. A message takes as long as the rank that waited longest for it says: a rank that was
+late finds the others' bytes already there. The quickest of several messages counts: noise only adds
+to the longest wait. The first of every size does not count. It warms buffers up and uses what
+a rate-limited link has saved for a burst, so those after it travel at the rate that lasts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The ranks of this process: one, or all of a ``LocalWorld``, which one thread takes through every exchange in step.
+"""The ranks of this process: one, or all of a ``LocalWorld``, which one thread takes along in step.
 
-Where all ranks are here, a batch is that of all of them together. Rank r of N gets samples ``r * B // N`` to
-``(r + 1) * B // N``, as the data layer divides them, and does what it would do in a process of its own, with messages that
-are handed over in memory. So rows, gradients and bytes are those of N processes, by construction. What ranks received lies in
-one matrix, rank after rank; gradients lie in the same order. Shape legend: ``N`` ranks of this process, ``R`` rows that
-they received, ``D`` dimensions, ``T`` tables, ``B`` samples.
+Where all ranks are here, a batch is that of all of them together. Rank r of N gets samples
+``r * B // N`` to ``(r + 1) * B // N``, as the data layer divides them. It does what it would do in
+a process of its own, with messages that are handed over in memory. So rows, gradients and bytes are
+those of N processes, by construction. What ranks received lies in one matrix, rank after rank;
+gradients lie in the same order. Shape legend: ``N`` ranks of this process, ``R`` rows that they
+received, ``D`` dimensions, ``T`` tables, ``B`` samples.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import torch
 from torch import Tensor
 
 from laconic.errors import ConfigError
+from laconic.exchange.bags import Bags
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.prefetched import PrefetchedRows
 from laconic.exchange.rank import Rank
-from laconic.exchange.routing import Bags, checked_lookups
+from laconic.exchange.routing import checked_lookups
 from laconic.exchange.rows import Turn
 from laconic.exchange.sent_rows import Observer
 from laconic.exchange.stages import Stages, in_step
@@ -77,7 +79,7 @@ class LocalTurn:
 
 
 class LocalRanks:
-    """Ranks that are driven together; each thread of the pipeline uses the exchanges that are its own."""
+    """Ranks that are driven together; each thread of the pipeline uses exchanges of its own."""
 
     def __init__(self, ranks: Sequence[Rank]) -> None:
         """``ranks``: one of a world, or all of it in their order; every rank has met the others."""
@@ -99,21 +101,45 @@ class LocalRanks:
         return LocalBatch(tuple(routed), _joined_bags(routed, len(self._tables)))
 
     def prefetch(self, turn: LocalTurn, current: LocalBatch) -> Stages[list[PrefetchedRows | None]]:
-        """Send rows of a later batch that the ``current`` one does not change; None where no table's may leave."""
+        """Send rows of a later batch that the ``current`` one does not change.
+
+        Returns None for ranks where no table's rows may leave early.
+        """
         changing = dict(zip(self.ranks, current.ranks, strict=True))
         return self._together(turn, lambda rank, mine: rank.rows.prefetch(mine, changing[rank]))
 
     def fetch(self, turn: LocalTurn, prefetched: list[PrefetchedRows | None] | None) -> Stages[Tensor]:
-        """Send the rows of a batch, but for those that have left; returns what all ranks received, R x D."""
+        """Send the rows of a batch, but for those that have left.
+
+        Returns what all ranks received, R x D.
+        """
         early = dict(zip(self.ranks, prefetched or [None] * len(self.ranks), strict=True))
         received = yield from self._together(turn, lambda rank, mine: rank.rows.fetch(mine, early[rank]))
         return received[0] if len(received) == 1 else torch.cat(received)
 
-    def update(self, turn: LocalTurn, gradient_RD: Tensor) -> Stages[int]:
-        """Send gradients and update rows; returns the number of rows that changed."""
-        parts = dict(zip(self.ranks, gradient_RD.split_with_sizes(turn.batch.rows_N), strict=True))
-        changed = yield from self._together(turn, lambda rank, mine: rank.rows.update(mine, parts[rank]))
+    def update(self, turn: LocalTurn, gradient_RD: Tensor, *, hold: bool = False) -> Stages[int]:
+        """Send gradients and update rows, or hold them; returns the number of rows that changed."""
+        parts = dict(zip(self.ranks, torch.split(gradient_RD, turn.batch.rows_N), strict=True))
+        changed = yield from self._together(
+            turn, lambda rank, mine: rank.rows.update(mine, parts[rank], hold=hold)
+        )
         return sum(changed)
+
+    def apply_held(self, scale: float) -> int:
+        """Update rows by the held gradients, times ``scale``; returns how many rows changed."""
+        return sum(rank.rows.apply_held(scale) for rank in self.ranks)
+
+    def drop_held(self) -> None:
+        """Forget the gradients that are held."""
+        for rank in self.ranks:
+            rank.rows.held.drop()
+
+    def held_square(self) -> Stages[float]:
+        """Sum of squares of the gradients that are held, over all ranks."""
+        found = yield from in_step(
+            [rank.rows.held.square(rank.rows.layout, rank.rows.transport) for rank in self.ranks]
+        )
+        return found[0]
 
     @property
     def copies_differ(self) -> bool:
@@ -121,16 +147,16 @@ class LocalRanks:
         return any(rank.stale is not None and rank.stale.steps > 0 for rank in self.ranks)
 
     def synchronize(self, number: int, plan: ExchangePlan, step: int, ledger: Ledger) -> Stages[None]:
-        """Make copies of hot rows equal, at a turn of this number; does nothing where they always are."""
+        """Make copies of hot rows equal, where they may differ, at a turn of this number."""
         stale = [rank.stale for rank in self.ranks if rank.stale is not None]
         yield from in_step([copies.synchronize(number, plan, step, ledger) for copies in stale])
 
-    def set_rate(self, rate: float) -> None:
+    def set_lr(self, lr: float) -> None:
         """Change the learning rate from the next update on."""
         for rank in self.ranks:
-            rank.shards.set_rate(rate)
+            rank.shards.set_lr(lr)
             if rank.stale is not None:
-                rank.stale.shards.set_rate(rate)
+                rank.stale.shards.set_lr(lr)
 
     def observe(self, observer: Observer | None) -> None:
         """Let something see what rows and gradients become on their way; None: nobody."""
@@ -148,6 +174,7 @@ class LocalRanks:
         """Bring rows back to where the journal was begun."""
         for rank in self.ranks:
             rank.shards.undo()
+            rank.rows.held.drop()
             if rank.stale is not None:
                 rank.stale.go_back()
 
@@ -180,7 +207,7 @@ class LocalRanks:
 
 
 class _Counted:
-    """A ledger of all ranks of this process: bytes are those of all together, steps those of one."""
+    """A ledger of all ranks of this process: bytes of all together, steps of one."""
 
     def __init__(self, ledger: Ledger | None, ranks: int) -> None:
         self._ledger = ledger

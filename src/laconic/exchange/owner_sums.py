@@ -1,13 +1,16 @@
-"""Gradients of replicated rows that owners sum and tell everyone, where that moves less than telling everyone all.
+"""Gradients of replicated rows that owners sum and send to all, where that moves fewer rows.
 
-Ids of replicated tables go to every rank, so all know who has gradients of which rows, and decide alike, table by table::
+Ids of replicated tables go to every rank. So all ranks know who has gradients of which rows, and
+decide alike, table by table. ``U`` is the number of distinct rows of a rank, ``V`` that of all
+ranks together; a way costs the rows that it moves::
 
-    everyone to everyone   (N - 1) sum of U                        U distinct rows of each rank
-    by owners              (N - 1) / N sum of U  +  (N - 1) V      V distinct rows of all ranks together
+    everyone to everyone   (N - 1) sum of U
+    by owners              (N - 1) / N sum of U  +  (N - 1) V
 
-The owner of a row is whoever has its segment of the V rows in their order. It adds in rank order, so that the sum has the same bits
-either way. Only gradients that stay exact go this way, as they are: a sum would be rounded once more. Shape legend: ``N`` ranks,
-``T`` tables, ``C`` ids in all lists, ``K`` of them that go this way, ``V`` their distinct rows, ``D`` dimensions.
+The owner of a row is the rank that has its segment of the V rows in their order. It adds in rank
+order, so the sum has the same bits either way. Only gradients that stay exact go this way, because
+a sum would be rounded once more. Shape legend: ``N`` ranks, ``T`` tables, ``C`` ids in all lists,
+``K`` of them that go this way, ``V`` their distinct rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -50,7 +53,10 @@ class OwnerSums:
 
     @classmethod
     def choose(cls, list_C: Ints, rows_C: Ints, may_T: NDArray[np.bool_], ranks: int) -> OwnerSums | None:
-        """Find the tables that should go this way; ``list_C`` is rank x T + table of every id in rank order."""
+        """Find the tables that should go this way.
+
+        ``list_C`` is rank x T + table of every id in rank order.
+        """
         if ranks < 3 or not may_T.any():
             return None
         tables = len(may_T)

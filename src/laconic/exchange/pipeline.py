@@ -6,8 +6,12 @@ One step, as the threads see it::
     rows thread    rows of t  | some rows of t + 1      | gradients of t, update, rows of t + 1 ...
     ids thread         ids of t + 1                     |     ids of t + 2 ...
 
-Rows of the next step are fetched as soon as this one's update is done, while the dense gradients are still on the
-wire; they are the updated ones. With ``look_ahead`` those that this step does not change have come before.
+Rows of the next step are fetched as soon as this one's update is done, while the dense gradients
+are still on the wire; they are the updated ones. With ``look_ahead`` those that this step does not
+change have come before.
+
+Where updates are not fused with ``backward``, gradients wait at their owners. ``apply`` updates
+rows by the sum of all that waits, and then the next rows are fetched.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from torch import Tensor
@@ -31,10 +36,21 @@ from laconic.exchange.stages import finish
 from laconic.exchange.worker import RefusedBatchError, Worker
 from laconic.lookups import Lookups
 
-__all__ = ["Fetched", "Manner", "Pipeline"]
+__all__ = ["Fetched", "Manner", "Pipeline", "Purpose"]
 
 Early: TypeAlias = list[PrefetchedRows | None] | None
 Result = TypeVar("Result")
+
+
+class Purpose(Enum):
+    """What a batch is looked up for."""
+
+    TRAIN = "train"
+    """A backward will follow, and change rows."""
+    SCORE = "score"
+    """Rows travel as in training; nothing is learnt."""
+    EVALUATE = "evaluate"
+    """Rows travel exactly; nothing is learnt or counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +58,23 @@ class Manner:
     """How a batch is looked up."""
 
     plan: ExchangePlan
-    """Of all parts."""
-    updates: bool
-    """A backward will follow, and change rows."""
+    """Codecs of all parts."""
+    purpose: Purpose
     ledger: Ledger | None
     """Who counts; None: nobody, as in an evaluation."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether a backward will change rows."""
+        return self.purpose is Purpose.TRAIN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetched:
     """A batch whose rows are on their way."""
 
-    lookups: Lookups
+    batch: object
+    """What the user gave."""
     routed: Future[LocalBatch]
     received: Future[Tensor]
     manner: Manner
@@ -64,7 +85,8 @@ class Fetched:
 class _PrefetchedBatch:
     """A batch that will be started later, whose ids, and perhaps some rows, travel already."""
 
-    lookups: Lookups
+    batch: object
+    """What the user gave."""
     routed: Future[LocalBatch]
     rows: Future[Early] | None = None
 
@@ -75,17 +97,21 @@ class Pipeline:
     def __init__(
         self,
         ranks: LocalRanks,
-        manner: Callable[[bool], Manner],
+        manner: Callable[[Purpose], Manner],
         *,
         hot_every: int = 1,
         look_ahead: bool = False,
+        fused: bool = True,
     ) -> None:
-        """``manner(updates)``: of a batch that begins now. Copies of hot rows are made equal every ``hot_every`` steps."""
-        self._ranks, self._manner, self._hot_every = ranks, manner, hot_every
+        """``manner(purpose)`` says how a batch that begins now is looked up.
+
+        Copies of hot rows are made equal every ``hot_every`` steps.
+        """
+        self._ranks, self._manner, self._hot_every, self._fused = ranks, manner, hot_every, fused
         self._ids_worker, self._rows_worker = Worker("laconic-ids"), Worker("laconic-rows")
-        self._look_ahead = look_ahead and ranks.world_size > 1
-        self.step = 0
-        """Training steps begun; policies and dither count by it."""
+        self.looks_ahead = look_ahead and ranks.world_size > 1
+        """Whether some rows of a batch travel when it is prefetched."""
+        self._step = 0
         self._journal_step = 0
         self._turn = 0  # of the exchange, evaluation included: ranks compare it
         self._prefetched: list[_PrefetchedBatch] = []
@@ -94,13 +120,25 @@ class Pipeline:
         self._under_way = 0  # batches whose update is still to come
         self._update: Future[int] | None = None
 
-    def prefetch(self, lookups: Lookups, updates: bool) -> None:
-        """Send the ids of a later batch, and the rows that may leave already."""
-        manner = self._manner(updates)
+    @property
+    def step(self) -> int:
+        """Training steps begun; policies and unbiased rounding count by it."""
+        return self._step
+
+    def go_to(self, step: int) -> None:
+        """Count on from a step, as after a checkpoint was read."""
+        self._step = step
+
+    def prefetch(self, batch: object, lookups: Lookups, purpose: Purpose) -> None:
+        """Send the ids of a later batch, and the rows that may leave already.
+
+        ``batch`` is what the user has; whoever starts it later gives the same object.
+        """
+        manner = self._manner(purpose)
         routed, current, step = self._route(lookups, manner), self._current, self.step
         rows: Future[Early] | None = None
         next_one = not self._prefetched and self._fetched is None and self._under_way == 1
-        if self._look_ahead and updates and next_one and current is not None:
+        if self.looks_ahead and manner.updates and next_one and current is not None:
 
             def fetch_early() -> Early:
                 if isinstance(current.exception(), RefusedBatchError):
@@ -109,50 +147,73 @@ class Pipeline:
                 return finish(self._ranks.prefetch(turn, current.result()))
 
             rows = self._rows_worker.submit(fetch_early)
-        self._prefetched.append(_PrefetchedBatch(lookups, routed, rows))
+        self._prefetched.append(_PrefetchedBatch(batch, routed, rows))
 
-    def start(self, lookups: Lookups, updates: bool) -> Fetched:
+    def start(self, batch: object, lookups: Lookups, purpose: Purpose) -> Fetched:
         """Begin to fetch the rows of a batch, if they are not on their way."""
         if self._fetched is None:
-            manner = self._manner(updates)
-            return self._fetch(self._take_prefetched(lookups, manner), manner)
+            manner = self._manner(purpose)
+            return self._fetch(self._take_prefetched(batch, lookups, manner), manner)
         fetched = self._fetched
-        _check_order(fetched.lookups, lookups)
-        if not updates:
+        _check_order(fetched.batch, batch)
+        if purpose is not Purpose.TRAIN:
             raise PlanError(
                 "embeddings: rows of this batch were prefetched for training; discard_prefetched() first"
             )
         self._fetched = None
         return fetched
 
-    def update(self, fetched: Fetched, gradient_RD: Tensor, ledger: Ledger) -> None:
-        """Send gradients and update rows; then fetch the batch that was prefetched."""
-        plan, step = fetched.manner.plan, fetched.step
+    def update(self, fetched: Fetched, gradient_RD: Tensor, lr: float) -> None:
+        """Send gradients. Update rows and fetch the next batch, or let gradients wait."""
+        manner, step, ledger = fetched.manner, fetched.step, fetched.manner.ledger
+        assert ledger is not None, "training is counted"
 
         def update() -> int:
             batch = fetched.routed.result()
-            changed = finish(self._ranks.update(LocalTurn(batch, plan, step, ledger), gradient_RD))
+            turn = LocalTurn(batch, manner.plan, step, ledger)
+            if not self._fused:
+                return finish(self._ranks.update(turn, gradient_RD, hold=True))
+            self._ranks.set_lr(lr)
+            changed = finish(self._ranks.update(turn, gradient_RD))
             if (step + 1) % self._hot_every == 0:
-                finish(self._ranks.synchronize(batch.turn, plan, step, ledger))
+                finish(self._ranks.synchronize(batch.turn, manner.plan, step, ledger))
             return changed
 
         self._update = self._rows_worker.submit(update)
         self._under_way -= 1
-        if self._prefetched and self._fetched is None and not self._under_way:
-            self._fetched = self._fetch(self._prefetched.pop(0), self._manner(True))
+        if self._fused:
+            self._fetch_prefetched()
+
+    def apply(self, lr: float, scale: float = 1.0) -> None:
+        """Update rows by the waiting gradients, times ``scale``; then fetch the next batch."""
+
+        def apply() -> int:
+            self._ranks.set_lr(lr)
+            return self._ranks.apply_held(scale)
+
+        self._update = self._rows_worker.submit(apply)
+        self._fetch_prefetched()
+
+    def drop_held(self) -> None:
+        """Forget the gradients that wait, once they have come."""
+        self._rows_worker.submit(self._ranks.drop_held)
+
+    def held_square(self) -> float:
+        """Return the sum of squares of waiting gradients, over all rows and ranks."""
+        return self.run(lambda: finish(self._ranks.held_square()))
 
     def forget(self, fetched: Fetched) -> None:
         """Count a batch that was refused as not begun."""
         self._under_way -= 1
-        if self.step == fetched.step + 1:
-            self.step = fetched.step
+        if self._step == fetched.step + 1:
+            self._step = fetched.step
 
     def discard(self) -> None:
         """Forget batches that were prefetched and will not be started."""
         self._prefetched.clear()
         if self._fetched is not None:
             self._fetched = None
-            self.step -= 1
+            self._step -= 1
             self._under_way -= 1
 
     def settle(self) -> None:
@@ -170,11 +231,6 @@ class Pipeline:
         return self._rows_worker.submit(task).result()
 
     @property
-    def looks_ahead(self) -> bool:
-        """Whether some rows of a batch travel when it is prefetched."""
-        return self._look_ahead
-
-    @property
     def copies_differ(self) -> bool:
         """Whether copies of hot rows may differ between ranks."""
         return self._ranks.copies_differ
@@ -185,11 +241,6 @@ class Pipeline:
         turn, step = self._turn, self.step
         if self.copies_differ:
             self.run(lambda: finish(self._ranks.synchronize(turn, plan, step, ledger)))
-
-    def set_rate(self, rate: float) -> None:
-        """Change the learning rate from the next update on."""
-        self.settle()
-        self._ranks.set_rate(rate)
 
     def observe(self, observer: Observer | None) -> None:
         """Let something see what rows and gradients become on their way; None: nobody."""
@@ -209,7 +260,7 @@ class Pipeline:
         """Bring rows and step back to where the journal was begun."""
         self.settle_for_journal()
         self._ranks.undo()
-        self.step = self._journal_step
+        self._step = self._journal_step
 
     def end_journal(self) -> None:
         """Note no more, and forget what was noted."""
@@ -236,16 +287,21 @@ class Pipeline:
         coded = manner.plan.coded_ids
         return self._ids_worker.submit(lambda: finish(self._ranks.route(lookups, turn, coded, manner.ledger)))
 
-    def _take_prefetched(self, lookups: Lookups, manner: Manner) -> _PrefetchedBatch:
+    def _take_prefetched(self, batch: object, lookups: Lookups, manner: Manner) -> _PrefetchedBatch:
         if not self._prefetched:
-            return _PrefetchedBatch(lookups, self._route(lookups, manner))
-        _check_order(self._prefetched[0].lookups, lookups)
+            return _PrefetchedBatch(batch, self._route(lookups, manner))
+        _check_order(self._prefetched[0].batch, batch)
         return self._prefetched.pop(0)
+
+    def _fetch_prefetched(self) -> None:
+        """Fetch the first prefetched batch, once nothing that changes its rows is under way."""
+        if self._prefetched and self._fetched is None and not self._under_way:
+            self._fetched = self._fetch(self._prefetched.pop(0), self._manner(Purpose.TRAIN))
 
     def _fetch(self, batch: _PrefetchedBatch, manner: Manner) -> Fetched:
         step, routed, early = self.step, batch.routed, batch.rows
         if manner.updates:
-            self.step += 1
+            self._step += 1
             self._under_way += 1
             self._current = routed
 
@@ -254,13 +310,13 @@ class Pipeline:
             turn = LocalTurn(routed.result(), manner.plan, step, manner.ledger)
             return finish(self._ranks.fetch(turn, prefetched))
 
-        return Fetched(batch.lookups, routed, self._rows_worker.submit(fetch), manner, step)
+        return Fetched(batch.batch, routed, self._rows_worker.submit(fetch), manner, step)
 
 
-def _check_order(expected: Lookups, started: Lookups) -> None:
+def _check_order(expected: object, started: object) -> None:
     """Raise if another batch is started than the one that was prefetched first."""
     if expected is not started:
         raise PlanError(
-            "embeddings: another batch was prefetched; start the same Lookups objects in the order of prefetch, "
+            "embeddings: another batch was prefetched; start the same objects in the order of prefetch, "
             "or discard_prefetched()"
         )

@@ -125,8 +125,8 @@ class PostedTransport(Transport):
     def _begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
         """Empty parts do not travel.
 
-        A receive comes before the send, or gloo uses the link in one direction at a time. The calls are what
-        ``dist.isend`` and ``dist.irecv`` come to, which take as long again for checks.
+        A receive comes before the send, or gloo uses the link in one direction at a time. The calls
+        are what ``dist.isend`` and ``dist.irecv`` come to, which take as long again for checks.
         """
         works: list[Any] = []
         heard = np.split(out, np.cumsum(sizes_N)[:-1])
@@ -147,6 +147,9 @@ class PostedTransport(Transport):
         return np.full(self.ranks, self._heads_NH.shape[1])
 
     def _grown(self, buffer: Bytes, total: int) -> Bytes:
-        """Memory for the next message, if one like the last would not fit well; both ends come to the same size."""
+        """Return memory for the next message, if one like the last would not fit well.
+
+        Both ends come to the same size.
+        """
         size = min(-(-total * 5 // 4 // _LEAST) * _LEAST, self._most)
         return np.empty(size, np.uint8) if size > len(buffer) else buffer

@@ -1,10 +1,10 @@
 """Rows of the next step that travel while this one computes: all that this step does not change.
 
-Ids of a batch arrive a step before its rows are needed, so an owner knows which of the rows that it will be asked for
-nobody looks up now. They are today what they will be then, and leave at once; the others follow when they are updated.
-So results are those of fetching all rows then, bit for bit. With the rows goes one bit for each row that was asked for, which
-says whether it is among them. Shape legend: ``N`` ranks, ``M`` other ranks, ``T`` tables, ``R`` rows for, or from, all other ranks in
-their order.
+Ids of a batch arrive a step before its rows are needed. So an owner knows which of the rows that it
+will be asked for nobody looks up in the present step. They do not change, and leave at once; the
+others follow when they are updated. Results are those of fetching all rows then, bit for bit. One
+bit for each row that was asked for says whether it has come. Shape legend: ``N`` ranks, ``M`` other
+ranks, ``T`` tables, ``R`` rows for, or from, all other ranks in their order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PrefetchedRows:
 
 
 def _rows_of(part: Part) -> Ints:
-    """Row of the matrix that each answer is; of a bag its first, which means nothing if it has none."""
+    """Row of the matrix that each answer is; of a bag its first row, or any if it is empty."""
     if part.offsets is None or not len(part.index):
         return part.index
     return part.index[np.minimum(part.offsets[:-1], len(part.index) - 1)]
@@ -61,7 +61,7 @@ def without(part: Part, left_out_R: Bits) -> Part:
 
 
 def unchanged(service: Service, may_T: Bits, others_N: Bits, changed_L: Bits) -> Bits:
-    """Find answers for the others that may leave: of these tables, and not among the rows that change."""
+    """Find answers for other ranks that may leave: of these tables, and not about to change."""
     counts_MT = service.answers_NT[others_N]
     may_R = np.repeat(np.tile(may_T, len(counts_MT)), counts_MT.ravel())
     rows = _rows_of(service.remote)
@@ -77,7 +77,7 @@ def count_blocks(bits_R: Bits, counts_MT: Ints) -> Ints:
 
 
 def bytes_of_bits(bits_R: Bits, counts_M: Ints) -> tuple[Bytes, Ints]:
-    """Pack each rank's bits, so that it finds them at the beginning of a byte; and how many bytes each gets."""
+    """Pack each rank's bits from the beginning of a byte; also return how many bytes each gets."""
     pieces = np.split(bits_R, np.cumsum(counts_M)[:-1])
     return np.concatenate([np.packbits(piece) for piece in pieces]), (counts_M + 7) // 8
 

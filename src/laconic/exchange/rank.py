@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from laconic.errors import ConfigError
 from laconic.exchange.all_remote import AllRemoteIds, AllRemoteRows
 from laconic.exchange.ids import IdExchange
 from laconic.exchange.rows import RowExchange
@@ -17,33 +16,36 @@ from laconic.exchange.stale_copies import StaleCopies
 from laconic.exchange.tables.copies import HotRows, WarmRows
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.optimizer import RowOptimizer
+from laconic.exchange.tables.placement import RowPlacement
 from laconic.exchange.tables.shards import TableShards
 from laconic.exchange.tables.table import Table
 from laconic.exchange.world import World
 
-__all__ = ["Placed", "Rank"]
+__all__ = ["Rank", "RowSettings"]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Tables, and where their rows are."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowSettings:
+    """How rows are made, kept and trained; the same for all tables and on all ranks."""
 
-    tables: tuple[Table, ...]
-    dim: int
-    dtype: torch.dtype
     optimizer: RowOptimizer
-    hot: Mapping[str, Any] | None = None
-    """Ascending ids of rows, by table, of which every rank has a copy."""
-    hot_every: int = 1
-    """Steps after which these copies are made equal."""
-    warm: Mapping[str, Any] | None = None
-    """Ascending ids of rows of cold tables, by table, that stay in memory."""
-    cold_folder: Path | None = None
-    """Folder of the files that hold the other rows of cold tables."""
-    look_ahead: bool = False
-    """Whether some rows of a batch travel when it is prefetched."""
-    all_remote: bool = False
-    """Whether a rank's own rows are sent to itself, as if it had few of those that it looks up."""
+    fused: bool
+    """Whether ``backward`` updates rows; else gradients wait at their owners for a step."""
+
+    seed: int
+    """Seed of the rows' first values."""
+
+    dtype: torch.dtype
+    placement: RowPlacement
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (torch.float32, torch.float64):
+            raise ConfigError(f"embeddings.dtype: expected torch.float32 or torch.float64, got {self.dtype}")
+        if not self.fused and (self.placement.hot_every > 1 or self.placement.look_ahead):
+            raise ConfigError(
+                "embeddings.fused: copies that differ between steps and rows that travel early know of one "
+                f"update by one batch only, got fused=False and {self.placement!r}; leave one of them out"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,18 +61,20 @@ class Rank:
     """Text that differs where hot or warm rows do."""
 
     @classmethod
-    def of(cls, world: World, placed: Placed) -> Rank:
+    def of(cls, world: World, tables: tuple[Table, ...], settings: RowSettings) -> Rank:
         """Make a rank whose rows are zeros; it has not met the others yet."""
-        hot = HotRows(placed.tables, placed.hot)
-        differ = placed.hot_every > 1 and bool(hot.ids) and world.ranks > 1
-        warm = WarmRows(placed.tables, placed.warm, hot)
-        in_file = warm.in_file(Layout(placed.tables, world.ranks, world.rank))
+        placement, dim = settings.placement, tables[0].dim
+        hot = HotRows(tables, placement.hot)
+        differ = placement.hot_every > 1 and bool(hot.ids) and world.ranks > 1
+        warm = WarmRows(tables, placement.warm, hot)
+        in_file = warm.in_file(Layout(tables, world.ranks, world.rank))
         parts = Layout(hot.parts, world.ranks, world.rank, len(hot.ids) if differ else 0, in_file)
-        shards = TableShards(hot, parts, placed.dim, placed.optimizer, placed.dtype, placed.cold_folder)
+        folder = None if placement.cold_folder is None else Path(placement.cold_folder)
+        shards = TableShards(hot, parts, dim, settings.optimizer, settings.dtype, folder)
         places = hot.digest + warm.digest
-        kind = (placed.tables, placed.dim, placed.dtype, placed.optimizer, places)
-        digest = _digest(*kind, placed.hot_every, placed.look_ahead)
-        ids_of, rows_of = (AllRemoteIds, AllRemoteRows) if placed.all_remote else (IdExchange, RowExchange)
+        kind = (tables, settings.dtype, settings.optimizer, settings.fused, places)
+        digest = _digest(*kind, placement.hot_every, placement.look_ahead)
+        ids_of, rows_of = (AllRemoteIds, AllRemoteRows) if world.all_remote else (IdExchange, RowExchange)
         ids = ids_of(parts, hot, world.transport("exchange of ids"), digest)
         transport = world.transport("exchange of rows")
         stale = StaleCopies(hot, shards, transport, digest) if differ else None

@@ -1,28 +1,30 @@
 """Who asks whom for what: lists of row numbers for every owner, and what to do with the answers.
 
-**Request**, what a rank asks for. *Rows* tables: ids are de-duplicated per owner and sorted, each distinct row
-comes once, bags are made here. *Pooled* tables: all ids go to the owner in the order of the samples, one vector per
-sample comes back (a partial sum from every owner, if the table is split by rows).
+A **request** is what a rank asks for. For tables that send *rows*, ids are de-duplicated per owner
+and sorted; each distinct row comes once, and the requester makes the bags. For *pooled* tables all
+ids go to the owner in the order of the samples, and one vector per sample comes back. If such a
+table is sharded row-wise, every owner sends a partial sum.
 
-**Service**, what a rank answers: rows of its shards for every requester, and what to do with the gradients. Lists arrive
-from all ranks, this one included, and are kept in rank order: that is the order in which contributions to a row are summed.
+A **service** is what a rank answers: rows of its shards for every requester, and what to do with
+their gradients. Lists arrive from all ranks, this one included, and are kept in rank order. That is
+the order in which contributions to a row are summed.
 
-Answers lie in one matrix, block after block: those of other ranks in rank order, then this rank's own; in each the
-tables in their order. So what arrives is contiguous, and what never traveled is too. Gradients lie in the same order.
-Shape legend: ``N`` ranks, ``T`` tables, ``B`` samples, ``L`` lookups, ``R`` answered rows, ``D`` dimensions, ``C`` ids in
-all lists.
+Answers lie in one matrix, block after block: those of other ranks in rank order, then this rank's
+own, and in each block the tables in their order. So what arrives is contiguous, and what never
+traveled is too. Gradients lie in the same order. Shape legend: ``N`` ranks, ``T`` tables, ``B``
+samples, ``L`` lookups, ``R`` answered rows, ``D`` dimensions, ``C`` ids in all lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from laconic.errors import CommError, ConfigError
+from laconic.exchange.bags import Bags
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.keys import RowKey
 from laconic.exchange.tables.layout import Layout
@@ -30,7 +32,7 @@ from laconic.exchange.tables.table import Table
 from laconic.exchange.transport import bounds_of
 from laconic.lookups import Lookups
 
-__all__ = ["Bags", "IdLists", "Part", "Request", "Service", "bags_of", "block_starts", "checked_lookups"]
+__all__ = ["IdLists", "Part", "Request", "Service", "block_starts", "checked_lookups"]
 
 Ints = NDArray[np.int64]
 
@@ -45,21 +47,6 @@ class IdLists:
     length_counts_NT: Ints
     """Bags in each list of bag lengths: all samples, or none where every bag has one id."""
     lengths: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Bags:
-    """Bag k of the output is the sum of rows ``index[offsets[k]:offsets[k+1]]`` of the answers.
-
-    Without offsets there is one row for each, and bags lie sample by sample; with them, table by table.
-    """
-
-    index: Ints
-    offsets: Ints | None
-    scale_TB: NDArray[np.float64] | None
-    """1 / ids of each bag where the mean is wanted."""
-    weights: Tensor | None = None
-    """What each of these rows is multiplied with before the sum; None: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +89,9 @@ class Request:
         pooled = _PooledLookups.of(layout, samples, list_L, table_L, offsets)
         to_send = _lists_of(layout, (lists, locals_), (list_L, local_L), pooled)
         gradients_NT = np.where(layout.replicated_T, answers_NT[layout.rank], answers_NT)
-        bags = bags_of(layout, hot.tables, samples, offsets, position_L, start_NT)
+        bags = Bags.of(layout, hot.tables, offsets, position_L, start_NT)
         if lookups.weights_L is not None:
-            bags = _weighted(bags, lookups.weights_L, hot.tables)
+            bags = bags.weighted(lookups.weights_L, hot.tables)
         return cls(samples, to_send, answers_NT, gradients_NT, bags)
 
 
@@ -200,65 +187,13 @@ def _to_everyone(layout: Layout, counts_NT: Ints, ids: Ints) -> tuple[Ints, Ints
     return counts, np.concatenate(pieces)
 
 
-def bags_of(
-    layout: Layout, of: Sequence[Table], samples: int, offsets: Ints, position_L: Ints, start_NT: Ints
-) -> Bags:
-    """How bags of these tables, the first of the layout, are made of answers; ``position_L`` has one for each lookup."""
-    tables = len(of)
-    pooled_T = layout.pooled_T[:tables]
-    lengths = np.diff(offsets)
-    single = not (layout.split_T[:tables] & pooled_T).any() or layout.ranks == 1
-    if single and pooled_T.all():
-        start_T = start_NT[layout.first_T[:tables], np.arange(tables)]
-        index_BT = start_T + np.arange(samples)[:, None]
-        return Bags(index_BT.ravel(), None, _scale(of, lengths, samples))
-    if not pooled_T.any():
-        if (lengths == 1).all():
-            index_BT = position_L.reshape(tables, samples).T
-            return Bags(np.ascontiguousarray(index_BT).ravel(), None, None)
-        return Bags(position_L, offsets, _scale(of, lengths, samples))
-    # some of both, or partial sums: table by table
-    index: list[Ints] = []
-    sizes: list[Ints] = []
-    for t in range(tables):
-        if not pooled_T[t]:
-            index.append(position_L[offsets[t * samples] : offsets[(t + 1) * samples]])
-            sizes.append(lengths[t * samples : (t + 1) * samples])
-            continue
-        owners = [rank for rank in range(layout.ranks) if layout.holds(rank)[t]]
-        index.append((start_NT[owners, t] + np.arange(samples)[:, None]).ravel())
-        sizes.append(np.full(samples, len(owners)))
-    return Bags(np.concatenate(index), bounds_of(np.concatenate(sizes)), _scale(of, lengths, samples))
-
-
-def _weighted(bags: Bags, weights_L: Tensor, of: Sequence[Table]) -> Bags:
-    """Let rows count by the weights of their lookups; ``ConfigError`` where somebody else sums them."""
-    for table in of:
-        if table.send == "pooled":
-            raise ConfigError(
-                f"lookups: weights, but table {table.name!r} is pooled by the owner of its rows, who does not "
-                "get them; make it with send = 'rows'"
-            )
-        if table.pooling == "mean":
-            raise ConfigError(
-                f"lookups: weights, but table {table.name!r} has pooling 'mean'; weights are for 'sum'"
-            )
-    if bags.offsets is None:  # one row each, sample by sample
-        weights_L = weights_L.view(len(of), -1).t().reshape(-1)
-    return replace(bags, weights=weights_L)
-
-
-def _scale(of: Sequence[Table], lengths: Ints, samples: int) -> NDArray[np.float64] | None:
-    mean_T = np.array([table.pooling == "mean" for table in of])
-    lengths_TB = lengths.reshape(len(mean_T), samples)
-    if not (mean_T[:, None] & (lengths_TB > 1)).any():
-        return None
-    return np.where(mean_T[:, None], 1.0 / np.maximum(lengths_TB, 1), 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows to send: row k is the sum of rows ``index[offsets[k]:offsets[k+1]]`` of the shard, or row ``index[k]``."""
+    """Rows to send.
+
+    Row k is the sum of rows ``index[offsets[k]:offsets[k+1]]`` of the shard; without offsets it is
+    row ``index[k]``.
+    """
 
     index: Ints
     offsets: Ints | None
@@ -284,7 +219,7 @@ class Service:
 
     @classmethod
     def of(cls, lists: IdLists, samples_N: Ints, layout: Layout) -> Service:
-        """Work out what to send and where gradients go; raises ``CommError`` on lists that cannot be."""
+        """Work out what to send and where gradients go; ``CommError`` for lists that cannot be."""
         ranks, tables = lists.counts_NT.shape
         rank_C = np.repeat(np.arange(ranks), lists.counts_NT.sum(axis=1))
         list_C = np.repeat(np.arange(ranks * tables), lists.counts_NT.ravel())

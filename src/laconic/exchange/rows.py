@@ -1,9 +1,10 @@
 """Rows to those who look them up, gradients back to those who own them.
 
-Both directions are the same: blocks of rows for every other rank are encoded in one call, their sizes announced with
-the bytes, and what arrives is decoded in one call. What this rank asks of itself never becomes bytes. Rows may come in
-two parts (``prefetched``). Everything is done in ``stages``, between which a rank need not wait.
-Shape legend: ``N`` ranks, ``M`` other ranks, ``T`` tables, ``R`` rows, ``D`` dimensions, ``C`` ids in all lists.
+Both directions are the same: blocks of rows for every other rank are encoded in one call, their
+sizes are announced with the bytes, and what arrives is decoded in one call. What this rank asks of
+itself never becomes bytes. Rows may come in two parts (``prefetched``). Everything is done in
+``stages``, between which a rank need not wait. Shape legend: ``N`` ranks, ``M`` other ranks, ``T``
+tables, ``R`` rows, ``D`` dimensions, ``C`` ids in all lists.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from laconic.cost.link import message_bytes
 from laconic.errors import CommError
 from laconic.exchange.coder import Coder
+from laconic.exchange.contributions import Contributions, HeldGradients
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Direction, Entry, Ledger
@@ -94,16 +96,17 @@ class RowExchange:
         self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
         self._buffers = Buffers()
         self._changing, self._marked = np.zeros(0, np.bool_), np.empty(0, np.int64)
+        self.held = HeldGradients()
 
     def observe(self, observer: Observer | None) -> None:
         """Let something see what rows and gradients become on their way; None: nobody."""
         self._observer = observer
 
     def prefetch(self, turn: Turn, current: Routed) -> Stages[PrefetchedRows | None]:
-        """Send and receive the rows of a coming batch that the ``current`` one does not change; None if no table's may.
+        """Exchange the rows of a coming batch that the ``current`` one does not change.
 
-        Only exact tables can be prefetched. A lossy codec rounds a block as a whole, so two blocks would give other
-        values than one.
+        Only exact tables can be prefetched; None if there is none. A lossy codec rounds a block as
+        a whole, so two blocks would give other values than one.
         """
         service, answers_NT, others = turn.routed.service, turn.routed.request.answers_NT, self._others
         coder = self._coder(turn.plan)[0]
@@ -159,14 +162,23 @@ class RowExchange:
         yield
         return self._receive_rows(sent)
 
-    def update(self, turn: Turn, gradient_RD: torch.Tensor) -> Stages[int]:
+    def update(self, turn: Turn, gradient_RD: torch.Tensor, *, hold: bool = False) -> Stages[int]:
         """Send gradients of the rows that were answered, and update those whose gradients come.
 
-        Returns the number of distinct rows.
+        ``hold``: what comes is kept until ``apply_held``. Returns the number of rows that changed.
         """
         sent = self._send_gradients(turn, gradient_RD)
         yield
-        return (yield from self._receive_gradients(sent))
+        came = yield from self._receive_gradients(sent)
+        if hold:
+            self.held.add(came)
+            return 0
+        return self._update(came)
+
+    def apply_held(self, scale: float) -> int:
+        """Update rows by the sum of all held gradients, times ``scale``; returns how many rows."""
+        held = self.held.take(scale)
+        return 0 if held is None else self._update(held)
 
     def _send_rows(self, turn: Turn, prefetched: PrefetchedRows | None) -> _Sent:
         """Send the rows that were asked for, but for those that have left."""
@@ -216,7 +228,8 @@ class RowExchange:
         self._send(sent, payload)
         return sent
 
-    def _receive_gradients(self, sent: _Sent) -> Stages[int]:
+    def _receive_gradients(self, sent: _Sent) -> Stages[Contributions]:
+        """Receive what rows are to be updated by; the memory is used again by the next."""
         turn, own, owner_sums = sent.turn, sent.own, sent.owner_sums
         assert own is not None, "_send_gradients comes first"
         service, rank = turn.routed.service, self.layout.rank
@@ -231,21 +244,24 @@ class RowExchange:
         coming[end - len(own) : end] = own
         self._take("backward", sent, coming_NT, coming[: end - len(own)])
         rows_C, order_C = service.rows_C, turn.routed.order_C
-        self.shards.note(rows_C)
-        if self._before_update is not None:
-            self._before_update.note(rows_C, coming, gradient_C)
         if owner_sums is not None:
             yield from self._sum_by_owners(owner_sums, turn, coming, gradient_C)
             kept = np.flatnonzero(~owner_sums.tables_T[service.list_C % len(owner_sums.tables_T)])
             rows_C = np.concatenate([rows_C[kept], owner_sums.rows_V])
             gradient_C = np.concatenate([gradient_C[kept], np.arange(end, len(coming))])
             order_C = np.argsort(rows_C, kind="stable")
-        return self.shards.update(rows_C, order_C, coming, gradient_C)
+        return Contributions(rows_C, order_C, coming, gradient_C)
+
+    def _update(self, came: Contributions) -> int:
+        self.shards.note(came.rows_C)
+        if self._before_update is not None:
+            self._before_update.note(came.rows_C, came.gradients, came.gradient_C)
+        return self.shards.update(came)
 
     def _encode(
         self, turn: Turn, coder: Coder, rows: Rows, sent_NT: Ints, start: float
     ) -> tuple[_Sent, NDArray[np.uint8]]:
-        """Encode blocks of ``sent_NT`` rows for the others; the bytes are overwritten by the next."""
+        """Encode blocks of ``sent_NT`` rows for the others; the next call overwrites the bytes."""
         others, counts_NT, bytes_NT = self._others, np.zeros_like(sent_NT), np.zeros_like(sent_NT)
         counts_NT[others] = sent_NT[others]
         payload, bytes_NT[others] = coder.encode(rows, sent_NT[others], self._seed(turn.step))
@@ -301,7 +317,7 @@ class RowExchange:
         return self._changing
 
     def _owner_sums(self, routed: Routed, coder: Coder) -> OwnerSums | None:
-        """Find replicated tables whose gradients owners sum; none while somebody sees all that is sent."""
+        """Find replicated tables whose gradients owners sum; none while somebody observes."""
         if self._observer is not None:
             return None
         may_T = self.layout.replicated_T & coder.exact_T
@@ -310,7 +326,7 @@ class RowExchange:
     def _sum_by_owners(
         self, owner_sums: OwnerSums, turn: Turn, coming: Rows, gradient_C: Ints
     ) -> Stages[None]:
-        """Fill the last rows of ``coming`` with the sums of all ranks' gradients of replicated rows."""
+        """Fill the last rows of ``coming`` with sums of all ranks' gradients of replicated rows."""
         start = perf_counter()
         rows_KD = np.empty((len(owner_sums.at_K), self._dim), coming.dtype)
         mine = owner_sums.rank_K == self.layout.rank
@@ -343,7 +359,7 @@ class RowExchange:
         )
 
     def _round_trip(self, turn: Turn, coder: Coder, own: Rows) -> Rows:
-        """Return gradients of this rank's replicas as the other ranks decode them, so that all stay equal."""
+        """Return gradients of this rank's replicas as other ranks decode them: all stay equal."""
         changed_T = self.layout.replicated_T & ~coder.exact_T
         answers_T = turn.routed.request.answers_NT[self.layout.rank]
         counts_1T = np.where(changed_T, answers_T, 0)[None]
@@ -356,7 +372,7 @@ class RowExchange:
         return changed
 
     def _replicated_index(self, answers_NT: Ints, sent_NT: Ints) -> Ints:
-        """Rows of the gradient in the order in which they are sent: those of replicas go to everyone."""
+        """Rows of the gradient in the order in which they are sent; replicas' go to everyone."""
         rank = self.layout.rank
         starts_NT = block_starts(answers_NT, rank)
         starts_NT = np.where(self.layout.replicated_T, starts_NT[rank], starts_NT)[self._others].ravel()

@@ -1,7 +1,8 @@
 """What a rank sends, for whoever observes it: rows and gradients as they were, and as they arrive.
 
-Rows lie destination after destination, in each part after part of the tables. Shape legend: ``M`` other ranks, ``P``
-parts, of which a table with hot rows has two, ``T`` tables, ``R`` rows, ``D`` dimensions.
+Rows lie destination after destination, and for each of them part after part of the tables. Shape
+legend: ``M`` other ranks, ``P`` parts, of which a table with hot rows has two, ``T`` tables, ``R``
+rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Rows = NDArray[Any]
 
 
 def seed_of(step: int, rank: int, ranks: int) -> int:
-    """Return the seed of all that a rank rounds in a step; each table has one of the 2^20 that follow."""
+    """Return the seed of a rank's rounding in a step; tables use the 2^20 numbers that follow."""
     return (step * ranks + rank) << 20
 
 
@@ -50,7 +51,7 @@ class Blocks:
         return replace(self, rows_RD=self.rows_RD.copy())
 
     def travel(self, coder: Coder, step: int) -> tuple[Rows, Ints]:
-        """Return what would arrive if they were sent with other codecs in a step, and the bytes of each block."""
+        """Return what would arrive with other codecs in a step, and the bytes of each block."""
         seed = seed_of(step, self.rank, self.ranks)
         payload, bytes_MP = coder.encode(self.rows_RD, self.counts_MP, seed)
         arrived_RD = self.rows_RD.copy()
@@ -60,7 +61,10 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentRows:
-    """What a rank sends in one direction of a turn; its memory is used again when the observer returns."""
+    """What a rank sends in one direction of a turn.
+
+    Its memory is used again when the observer returns.
+    """
 
     direction: Direction
     """``forward``: rows. ``backward``: gradients."""
@@ -81,7 +85,7 @@ class Observer(Protocol):
     """Who sees what rows and gradients become on their way."""
 
     def add(self, sent: SentRows) -> None:
-        """Take what one rank sends in one direction; an exact part of what is prefetched comes by itself."""
+        """Take what a rank sends in one direction; prefetched rows come by themselves."""
         ...
 
 

@@ -1,8 +1,9 @@
 """An exchange in stages, so that one thread can take several ranks through it.
 
-What a rank does in an exchange is a generator. It yields where it has sent all that the others need before they can go on,
-and before it takes what they have sent. A rank that has a process of its own goes through it at once (``finish``) and waits
-where a message is not there yet. Ranks that share a thread take every stage in turn (``in_step``), and never wait.
+What a rank does in an exchange is a generator. It yields where it has sent all that the others need
+before they can go on, and before it takes what they have sent. A rank that has a process of its own
+goes through it at once (``finish``) and waits where a message is not there yet. Ranks that share a
+thread take every stage in turn (``in_step``), and never wait.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def finish(stages: Stages[Result]) -> Result:
 def in_step(ranks: Sequence[Stages[Result]]) -> Stages[list[Result]]:
     """Take each stage on all ranks before the next; returns the results of all.
 
-    A batch that is refused is refused by all ranks in the same stage, so that the next finds them in step.
+    All ranks refuse a batch in the same stage, so the next batch finds them in step.
     """
     results: dict[int, Result] = {}
     while len(results) < len(ranks):

@@ -1,13 +1,15 @@
-"""Copies of hot rows that are made equal every few steps, and trained by each rank alone in between.
+"""Copies of hot rows that are made equal every few steps; in between each rank trains its own.
 
-In between, a rank updates its copies by its own gradients, so that it sees what it learns, and keeps their sums.
-To synchronize, copies go back to where they were equal, and one update by the gradients of all ranks and steps, summed in
-rank order, takes them on: nothing is lost, and what each rank did alone is corrected. With plain SGD the result
-is that of all the updates; an adaptive optimizer sees one large batch instead of several.
+In between, a rank updates its copies by its own gradients, so that it sees what it learns, and
+keeps the sums of these gradients. To synchronize, copies go back to where they were equal. Then one
+update by the gradients of all ranks and steps, summed in rank order, takes them on. So nothing is
+lost, and what each rank did alone is corrected. With plain SGD the result is that of all the
+updates; an adaptive optimizer sees one large batch instead of several.
 
-The exchange is that of a replicated table: ids of the rows that ranks have touched, then their gradients, coded as the plan
-says. Shape legend: ``H`` hot rows of all tables, which are neighbors in the rank's matrix, ``D`` dimensions, ``U`` rows
-touched by this rank since copies were equal, ``C`` contributions of a step.
+The exchange is that of a replicated table: ids of the rows that ranks have touched, then their
+gradients, coded as the plan says. Shape legend: ``H`` hot rows of all tables, which are neighbors
+in the rank's matrix, ``D`` dimensions, ``U`` rows touched by this rank since copies were equal,
+``C`` contributions of a step.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ class StaleCopies:
         """Updates since copies were equal."""
 
     def note(self, rows_C: Ints, gradients: Rows, gradient_C: Ints) -> None:
-        """Keep the gradients of this rank's copies, which are about to be updated by them; each row has one at most."""
+        """Keep the gradients of this rank's copies, which are about to be updated by them.
+
+        Each row has one gradient at most.
+        """
         self.steps += 1
         hot = np.flatnonzero((rows_C >= self._first) & (rows_C < self._first + len(self._touched_H)))
         rows = rows_C[hot] - self._first
@@ -72,7 +77,7 @@ class StaleCopies:
         self._gradient_HD[rows] += gradients[gradient_C[hot]]
 
     def synchronize(self, number: int, plan: ExchangePlan, step: int, ledger: Ledger) -> Stages[None]:
-        """Make copies equal on all ranks, which call it alike, at a turn of this number; the plan is that of all parts."""
+        """Make copies equal on all ranks, at a turn of this number, by the plan of all parts."""
         rows_U = np.flatnonzero(self._touched_H)
         for equal, copies in zip(self._equal, self._matrices, strict=True):
             copies[rows_U] = equal[rows_U]

@@ -60,7 +60,10 @@ _SIGNS_OF_A_LOST_PEER = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Values for every rank, this one included: ``sizes_N[r]`` of them from ``starts_N[r]`` on for rank r."""
+    """Values for every rank, this one included.
+
+    Rank r gets ``sizes_N[r]`` of them, from ``starts_N[r]`` on.
+    """
 
     values: Values
     sizes_N: Ints
@@ -166,7 +169,7 @@ class Transport(ABC):
         self.begin_swap(out, message, sizes_N)()
 
     def begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
-        """Begin to swap; what is returned fills ``out``, and is called before anything else is sent."""
+        """Begin to swap; call what is returned to fill ``out`` before anything else is sent."""
         self.bytes_sent += message.sent_bytes(self.rank)
         _part(out, sizes_N, self.rank)[:] = message.part(self.rank)
         with self._waiting():
@@ -224,7 +227,7 @@ class Buffers:
         self._bytes: dict[str, NDArray[np.uint8]] = {}
 
     def reserve(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> Values:
-        """Return memory for so many values, overwriting what was there; it starts on a cache line."""
+        """Return memory for this many values, which starts on a cache line and is used again."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         kept = self._bytes.get(name)
         if kept is None or len(kept) < size + 64:

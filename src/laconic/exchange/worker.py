@@ -4,9 +4,9 @@ Unlike a pool it does not keep the process alive: a rank whose main thread faile
 its peers notice, instead of waiting for a message that never comes. What follows a failed task
 fails with it, because ranks are out of step from there on; unless all of them refused a batch.
 
-A daemon thread that frees a tensor while the interpreter ends aborts the process: torch takes the GIL back
-in a destructor, and Python ends the thread there. So nothing is freed here once its result is known, and
-threads end before the interpreter does.
+A daemon thread that frees a tensor while the interpreter ends aborts the process: torch takes the
+GIL back in a destructor, and Python ends the thread there. So nothing is freed here once its result
+is known, and threads end before the interpreter does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _PATIENCE_S = (
 
 
 class RefusedBatchError(ConfigError):
-    """A batch that every rank refuses, because one cannot look it up; nothing has changed, and the next may follow."""
+    """A batch that every rank refuses, because one cannot look it up.
+
+    Nothing has changed, and the next batch may follow.
+    """
 
 
 Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]

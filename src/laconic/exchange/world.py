@@ -1,4 +1,4 @@
-"""Who the ranks are: those of a process group, or several in one process, of which one may be alone.
+"""Who the ranks are: those of a process group, or one or several in this process.
 
 Every transport of a process group has a group of its own, so that directions may overlap.
 """
@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from laconic.errors import CommError
+from laconic.errors import CommError, ConfigError
 from laconic.exchange.posted import PostedTransport
 from laconic.exchange.transport import Message, Transport, lost_peer
 
@@ -41,6 +41,11 @@ class World(Protocol):
         """How many there are."""
         ...
 
+    @property
+    def all_remote(self) -> bool:
+        """Whether a rank sends itself what it asks of itself, as if another had it."""
+        ...
+
     def transport(self, name: str) -> Transport:
         """Open a way to the others; every rank opens the same ones in the same order."""
         ...
@@ -54,7 +59,12 @@ class GroupWorld:
     """Messages are sends and receives; False: torch's own all-to-all, for comparison."""
 
     group: Any = None
-    """Whose ranks they are, as those of the replicas of one part of a model; None: all of the job."""
+    """Process group of torch, such as that of one part's replicas; None: the default one."""
+
+    @property
+    def all_remote(self) -> bool:
+        """Real ranks do not send themselves anything."""
+        return False
 
     @property
     def rank(self) -> int:
@@ -75,9 +85,15 @@ class GroupWorld:
 class LocalWorld:
     """Ranks in one process that hand messages over in memory: ``LocalWorld(4).of(2)``."""
 
-    def __init__(self, ranks: int, patience_s: float = _PATIENCE_S) -> None:
-        """``patience_s``: how long a rank waits for a message; 0 where one thread takes all ranks through their stages."""
-        self.ranks, self._patience_s = ranks, patience_s
+    def __init__(self, ranks: int, patience_s: float = _PATIENCE_S, *, all_remote: bool = False) -> None:
+        """``patience_s``: how long a rank waits for a message.
+
+        It is 0 where one thread takes all ranks through their stages. ``all_remote``: ranks also
+        encode what they ask of themselves, as on a cluster where they own little of it.
+        """
+        if ranks < 1:
+            raise ConfigError(f"world.ranks: expected at least 1, got {ranks!r}")
+        self.ranks, self.all_remote, self._patience_s = ranks, all_remote, patience_s
         self._queues: defaultdict[tuple[int, int, int], SimpleQueue[Any]] = defaultdict(SimpleQueue)
         self._opened = [0] * ranks
         self._failed = False
@@ -107,7 +123,7 @@ class LocalWorld:
 
 
 def one_rank() -> World:
-    """Return the world of one rank that has all rows and sends nothing, whatever process group there is."""
+    """Return the world of one rank, which has all rows and sends nothing."""
     return LocalWorld(1).of(0)
 
 
@@ -116,6 +132,10 @@ class _LocalRank:
     rank: int
     ranks: int
     world: LocalWorld = field(repr=False, compare=False)
+
+    @property
+    def all_remote(self) -> bool:
+        return self.world.all_remote
 
     def transport(self, name: str) -> Transport:
         return self.world.open(name, self.rank)
@@ -211,7 +231,7 @@ class _CollectiveTransport(Transport):
 
 
 def _new_group(like: Any) -> Any:
-    """Return a process group of the same ranks for one transport; those of part of the job need nobody else for it.
+    """Return a process group of the same ranks for one transport; no other rank is needed.
 
     It waits as long as that group does; torch would give it half an hour.
     """

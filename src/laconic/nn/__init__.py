@@ -2,14 +2,12 @@
 
 from laconic.nn.dense_gradients import sum_gradients
 from laconic.nn.divided_mlp import DividedMlp, LocalDividedMlp
-from laconic.nn.local_embeddings import LocalEmbeddings
 from laconic.nn.sharded_embeddings import ShardedEmbeddings
 from laconic.nn.split import LocalSplit, Split, SplitLayer
 
 __all__ = [
     "DividedMlp",
     "LocalDividedMlp",
-    "LocalEmbeddings",
     "LocalSplit",
     "ShardedEmbeddings",
     "Split",

@@ -1,65 +1,45 @@
-"""Rows on their way: what ``ShardedEmbeddings.start`` returns, and the pooling that autograd goes back through.
+"""Rows on their way: what ``ShardedEmbeddings.start`` returns, and what autograd goes back through.
 
-Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``R`` answered rows.
+Shape legend: ``B`` samples, ``T`` tables, ``D`` dimensions, ``S`` the dimensions of all tables
+together, ``R`` received rows.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from laconic import kernels
 from laconic.errors import PlanError
-from laconic.exchange import Layout
+from laconic.exchange.engine import RowEngine
+from laconic.exchange.local import LocalBatch
 from laconic.exchange.pipeline import Fetched
-from laconic.exchange.routing import Bags
+from laconic.exchange.tables.table import Table
 from laconic.exchange.worker import RefusedBatchError
+from laconic.nn.row_optimizer import EmbeddingOptimizer
 
-__all__ = ["Pending"]
-
-
-class Batch(Protocol):
-    """What pooling needs to know of a batch that has been routed."""
-
-    @property
-    def samples(self) -> int: ...
-
-    @property
-    def global_samples(self) -> int: ...
-
-    @property
-    def bags(self) -> Bags: ...
-
-
-class Embeddings(Protocol):
-    """Those whose rows are on their way."""
-
-    dim: int
-    layout: Layout
-    anchor: Tensor
-    """Of no elements, but wants a gradient: autograd visits a function only if one of its inputs does."""
-
-    def begin_update(self, pending: Pending, gradient_RD: Tensor) -> None: ...
-
-    def forget(self, pending: Pending) -> None: ...
+__all__ = ["JoinedPending", "Pending"]
 
 
 class Pending:
-    """Rows on their way."""
+    """Rows on their way, of tables that have one dimension."""
 
-    def __init__(self, embeddings: Embeddings, fetched: Fetched) -> None:
-        self.fetched = fetched
-        self._embeddings = embeddings
+    def __init__(self, engine: RowEngine, fetched: Fetched, optimizer: EmbeddingOptimizer) -> None:
+        self._engine, self._fetched, self._optimizer = engine, fetched, optimizer
         self._waited = self._forgotten = self._updated = False
 
     @property
     def step(self) -> int:
         """Training steps that were begun before."""
-        return self.fetched.step
+        return self._fetched.step
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """Tables whose rows they are."""
+        return self._engine.layout.tables
 
     @property
     def global_samples(self) -> int:
@@ -67,102 +47,106 @@ class Pending:
         return self.batch.global_samples
 
     @property
-    def batch(self) -> Batch:
+    def batch(self) -> LocalBatch:
         """The routed batch; waits for its ids."""
         try:
-            batch: Batch = self.fetched.routed.result()
+            return self._fetched.routed.result()
         except RefusedBatchError:
-            if self.fetched.manner.updates and not self._forgotten:
-                self._forgotten = True
-                self._embeddings.forget(self)
+            self.forget()
             raise
-        return batch
+
+    def forget(self) -> None:
+        """Count the batch as not begun, because it was refused."""
+        if self._fetched.manner.updates and not self._forgotten:
+            self._forgotten = True
+            self._engine.pipeline.forget(self._fetched)
 
     def wait(self) -> Tensor:
         """Return pooled embeddings, B x T x D; ``backward`` through them updates the tables."""
         if self._waited:
             raise PlanError("embeddings: rows were waited for before; keep what wait() returned")
         batch = self.batch  # raises if it was refused, and has no rows
-        received_RD = self.fetched.received.result()
+        received_RD = self._fetched.received.result()
         self._waited = True
-        if self.fetched.manner.updates:
-            return _Pool.apply(self._embeddings.anchor, self, received_RD, batch.bags.weights)  # type: ignore[no-any-return, no-untyped-call]
-        return self._pool(batch, received_RD)
+        if self._fetched.manner.updates:
+            anchor, weights = self._optimizer.anchor, batch.bags.weights
+            return _Pool.apply(anchor, self, received_RD, weights)  # type: ignore[no-any-return, no-untyped-call]
+        return self._pool(received_RD)
 
-    def _pool(self, batch: Batch, received_RD: Tensor) -> Tensor:
-        bags, tables = batch.bags, len(self._embeddings.layout.tables)
-        out = torch.empty(batch.samples * tables, self._embeddings.dim, dtype=received_RD.dtype)
-        rows, index = received_RD.numpy(), bags.index
-        if bags.weights is not None:
-            rows, index = rows[index] * _column(bags.weights, rows.dtype), np.arange(len(index))
-        kernels.active().sum_bags(out.numpy(), rows, index, bags.offsets)
-        if bags.offsets is None:
-            out_BTD = out.view(batch.samples, tables, out.shape[1])
-        else:
-            out_BTD = out.view(tables, batch.samples, out.shape[1]).transpose(0, 1)
-        return out_BTD if bags.scale_TB is None else out_BTD * self._scale(bags.scale_TB, out.dtype)
+    def _pool(self, received_RD: Tensor) -> Tensor:
+        return self.batch.bags.pool(received_RD, self.batch.samples, len(self.tables))
 
-    def _unpool(self, gradient_BTD: Tensor, rows: int) -> Tensor:
-        bags = self.batch.bags
-        if bags.scale_TB is not None:
-            gradient_BTD = gradient_BTD * self._scale(bags.scale_TB, gradient_BTD.dtype)
-        if bags.offsets is None:
-            source, source_index = gradient_BTD.contiguous(), None
-        else:
-            source = gradient_BTD.transpose(0, 1).contiguous()
-            lengths = torch.from_numpy(bags.offsets).diff()
-            source_index = torch.repeat_interleave(lengths).numpy()
-        gradient_RD = torch.zeros(rows, self._embeddings.dim, dtype=gradient_BTD.dtype)
-        source_rows = source.view(-1, self._embeddings.dim).numpy()
-        if bags.weights is not None:
-            source_rows = source_rows if source_index is None else source_rows[source_index]
-            source_rows, source_index = source_rows * _column(bags.weights, source_rows.dtype), None
-        kernels.active().add_rows(gradient_RD.numpy(), bags.index, source_rows, source_index)
-        return gradient_RD
+    def _update(self, gradient_BTD: Tensor, rows: int) -> None:
+        """Send gradients and update rows, in another thread."""
+        if self._updated:
+            raise PlanError(
+                "embeddings: expected one backward for a batch, got another, and its rows have changed since; "
+                "call backward once, on the sum of all losses"
+            )
+        self._updated = True
+        gradient_RD = self.batch.bags.unpool(gradient_BTD, rows)
+        self._engine.pipeline.update(self._fetched, gradient_RD, self._optimizer.lr)
 
-    def _weight_gradient(self, gradient_BTD: Tensor, received_RD: Tensor) -> Tensor:
-        """Gradient of each lookup's weight: the product of its row and the gradient of its bag."""
-        bags = self.batch.bags
-        assert bags.weights is not None, "only weighted bags have gradients of weights"
-        if bags.offsets is None:
-            bag_LD = gradient_BTD.reshape(-1, self._embeddings.dim)
-        else:
-            lengths = torch.from_numpy(bags.offsets).diff()
-            of_L = torch.repeat_interleave(lengths)
-            bag_LD = gradient_BTD.transpose(0, 1).reshape(-1, self._embeddings.dim)[of_L]
-        rows_LD = received_RD[torch.from_numpy(bags.index)]
-        return (rows_LD * bag_LD).sum(1).to(bags.weights.dtype)
 
-    @staticmethod
-    def _scale(scale_TB: Any, dtype: torch.dtype) -> Tensor:
-        return torch.from_numpy(scale_TB).to(dtype).t()[..., None]
+class JoinedPending:
+    """Rows on their way of tables that have several dimensions, a group each."""
+
+    def __init__(self, groups: Sequence[Pending], tables: Sequence[Table]) -> None:
+        self._groups, self._tables = groups, tables
+
+    @property
+    def step(self) -> int:
+        """Training steps that were begun before."""
+        return self._groups[0].step
+
+    @property
+    def global_samples(self) -> int:
+        """Samples of all ranks in this batch; divide a sum of losses by it."""
+        return self._routed()[0].global_samples
+
+    def wait(self) -> Tensor:
+        """Return pooled embeddings, B x S; ``backward`` through them updates the tables."""
+        self._routed()
+        pooled = {
+            table.name: rows_BD
+            for group in self._groups
+            for table, rows_BD in zip(group.tables, group.wait().unbind(1), strict=True)
+        }
+        return torch.cat([pooled[table.name] for table in self._tables], dim=1)
+
+    def _routed(self) -> list[LocalBatch]:
+        """Batches of all groups; one that a group refuses is refused by all."""
+        refused, batches = None, []
+        for group in self._groups:
+            try:
+                batches.append(group.batch)
+            except RefusedBatchError as error:
+                refused = refused or error
+        if refused is not None:
+            for group in self._groups:
+                group.forget()
+            raise refused
+        return batches
 
 
 class _Pool(torch.autograd.Function):
-    """Pooling whose backward hands the rows' gradients to the exchange, and returns before they are sent."""
+    """Pooling whose backward hands gradients to the exchange, and returns before they are sent."""
 
     @staticmethod
     def forward(
         ctx: Any, anchor: Tensor, pending: Pending, received_RD: Tensor, weights: Tensor | None
     ) -> Tensor:
+        """``anchor`` wants a gradient: autograd visits a function only if an input does."""
         ctx.pending, ctx.rows, ctx.anchor = pending, len(received_RD), anchor
         ctx.received = received_RD if weights is not None and weights.requires_grad else None
-        return pending._pool(pending.batch, received_RD)
+        return pending._pool(received_RD)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         pending: Pending = ctx.pending
-        if pending._updated:
-            raise PlanError(
-                "embeddings: expected one backward for a batch, got another, and its rows have changed since; "
-                "call backward once, on the sum of all losses"
-            )
-        pending._updated = True
-        of_weights = None if ctx.received is None else pending._weight_gradient(gradients[0], ctx.received)
-        pending._embeddings.begin_update(pending, pending._unpool(gradients[0], ctx.rows))
+        of_weights = None
+        if ctx.received is not None:
+            of_weights = pending.batch.bags.gradient_of_weights(gradients[0], ctx.received)
+        pending._update(gradients[0], ctx.rows)
         return torch.zeros_like(ctx.anchor), None, None, of_weights
-
-
-def _column(weights: Tensor, dtype: Any) -> Any:
-    return weights.detach().numpy().astype(dtype)[:, None]

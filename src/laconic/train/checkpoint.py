@@ -77,7 +77,7 @@ def save_checkpoint(
     ``PlanError`` on all ranks where one cannot write; older checkpoints are intact then.
     """
     ranks = trainer.ranks
-    trainer.embeddings.synchronize()
+    trainer.rows.synchronize()
     final = folder / f"step-{position.step:08d}"
     partial = folder / f".{final.name}.partial"
     try:
@@ -122,7 +122,7 @@ def load_checkpoint(
 ) -> Position:
     """Load what this rank needs; ``FormatError`` on all ranks if a file is damaged, of another model or other ``data``."""
     position = trainer.ranks.together(lambda: _load(trainer, path, policy, data))
-    trainer.embeddings.step = position.step
+    trainer.rows.pipeline.go_to(position.step)
     return position
 
 
@@ -256,8 +256,8 @@ def _finish(partial: Path, final: Path, manifest: dict[str, Any]) -> None:
 
 def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
     parts = {}
-    for table in trainer.embeddings.layout.tables:
-        ids, weight, state = trainer.embeddings.table_shard(table.name)
+    for table in trainer.rows.layout.tables:
+        ids, weight, state = trainer.rows.table_shard(table.name)
         if len(ids) and (table.sharding != "replicated" or trainer.ranks.leads):
             parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": _apart(weight)}
             if state is not None:
@@ -272,8 +272,8 @@ def _apart(rows: torch.Tensor) -> torch.Tensor:
 
 def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
     saved = [_read(path / f"tables-{rank}-of-{saved_ranks}.pt") for rank in range(saved_ranks)]
-    for shards in trainer.embeddings.shards():
-        for table in trainer.embeddings.layout.tables:
+    for shards in trainer.rows.shards():
+        for table in trainer.rows.layout.tables:
             parts = [each[table.name] for each in saved if table.name in each]
             _load_table(shards, table, parts, path)
             _load_copies(shards, table.name, parts)

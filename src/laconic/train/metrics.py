@@ -112,7 +112,7 @@ class Predictions:
 def evaluate(trainer: Trainer, source: Source, *, batch: int) -> Evaluation:
     """Score the evaluation samples with exact rows; every rank gets the same figures."""
     ranks = trainer.ranks
-    trainer.embeddings.synchronize()  # ranks whose copies differ would not evaluate one model
+    trainer.rows.synchronize()  # ranks whose copies differ would not evaluate one model
     predictions = Predictions()
     parts = source.batches("eval", global_batch=batch * ranks.count, rank=ranks.rank, ranks=ranks.count)
     for samples in parts:

@@ -22,9 +22,10 @@ from laconic.data import Schema
 from laconic.errors import ConfigError
 from laconic.exchange import Ledger, Table
 from laconic.exchange.ledger import DIRECTIONS
+from laconic.exchange.tables.placement import RowPlacement
 from laconic.plan.plan_file import PlacementPlan, check_plan, read_plan
 from laconic.train.ranks import Ranks
-from laconic.train.settings import EmbeddingSettings, RunSettings
+from laconic.train.settings import RunSettings
 
 __all__ = ["Deviation", "Placement", "PlanCheck", "make_placement", "planned_exchange"]
 
@@ -55,16 +56,22 @@ class Placement:
         """Whether rows of the next step travel while one computes."""
         return self.plan is not None and self.plan.look_ahead
 
+    def rows(self, cold_folder: Path) -> RowPlacement:
+        """Return where copies of rows are, and those of cold tables: in files of this folder."""
+        kept: dict[str, Any] = {"hot": self.hot, "warm": self.warm, "hot_every": self.hot_every}
+        return RowPlacement(**kept, cold_folder=cold_folder, look_ahead=self.look_ahead)
+
     @classmethod
-    def from_settings(cls, settings: EmbeddingSettings, schema: Schema) -> Placement:
+    def from_settings(cls, run: RunSettings, schema: Schema) -> Placement:
         """One kind of placement for all tables that are not small."""
-        tables = []
+        tables, settings = [], run.embeddings
         for feature in schema.categorical:
             replicated = feature.rows < settings.replicate_below
             tables.append(
                 Table(
                     name=feature.name,
                     rows=feature.rows,
+                    dim=run.model.dim,
                     pooling=settings.pooling,
                     sharding="replicated" if replicated else settings.sharding,
                     send="rows" if replicated else settings.send,
@@ -76,7 +83,7 @@ class Placement:
 def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file: Path | None) -> Placement:
     """Place every categorical feature's table; ``PlanError`` for a plan that was made for another run."""
     if plan_file is None:
-        return Placement.from_settings(settings.embeddings, schema)
+        return Placement.from_settings(settings, schema)
     plan, hot, warm = read_plan(plan_file)
     rows = {feature.name: feature.rows for feature in schema.categorical}
     check_plan(plan, ranks=ranks, dim=settings.model.dim, rows=rows)
@@ -87,6 +94,7 @@ def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file:
             Table(
                 name=name,
                 rows=count,
+                dim=settings.model.dim,
                 pooling=settings.embeddings.pooling,
                 sharding=planned.sharding,
                 send=planned.send,

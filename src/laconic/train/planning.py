@@ -116,17 +116,17 @@ def _rehearse(
     steps = 0
     for samples in islice(batches, _SETTLE + _COUNT):
         if steps == _SETTLE:
-            trainer.embeddings.ledger.reset()
+            trainer.rows.ledger.reset()
         trainer.step(samples)
         steps += 1
     if not steps:
         raise ConfigError("data: expected training samples, got none")
-    accounts = trainer.embeddings.ledger.accounts
+    accounts = trainer.rows.ledger.accounts
     both = []
     for direction in ("forward", "backward"):
         pairs = zip(accounts[direction].before_T.tolist(), accounts[direction].after_T.tolist(), strict=True)
         both.append([max(before / sent, 1.0) if sent else 1.0 for before, sent in pairs])
-    names = (table.name for table in trainer.embeddings.layout.tables)
+    names = (table.name for table in trainer.rows.layout.tables)
     return dict(zip(names, zip(*both, strict=True), strict=True))
 
 

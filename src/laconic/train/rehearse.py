@@ -21,7 +21,7 @@ def rehearse(
     settings: RunSettings, source: Source, ranks: int, done: Callable[[], None] = lambda: None
 ) -> RehearsedRun:
     """Return a new model that trains as ``ranks`` would; ``done`` follows each piece of work."""
-    check_memory(settings, Placement.from_settings(settings.embeddings, source.schema), Ranks(0, 1))
+    check_memory(settings, Placement.from_settings(settings, source.schema), Ranks(0, 1))
     exact = FixedPolicy(ExchangePlan.exact(source.schema.tables))
     trainer = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=ranks), exact)
     batches = source.batches("train", global_batch=settings.train.batch * ranks, rank=0, ranks=1)

@@ -114,7 +114,7 @@ def _make(settings: RunSettings, source: Source, ranks: Ranks, plan: Path | None
     _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
     policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count))
     trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
-    return _Made(trainer, policy, PlanCheck(placement.plan, trainer.embeddings.ledger, ranks))
+    return _Made(trainer, policy, PlanCheck(placement.plan, trainer.rows.ledger, ranks))
 
 
 def _check_alike(ranks: Ranks, values: dict[str, Any]) -> None:
@@ -194,11 +194,11 @@ class _Run:
             self.display.close()
             if self.file is not None:
                 self.file.close()
-        embeddings = self.trainer.embeddings
+        ledger = self.trainer.rows.ledger
         if evaluation is not None:
             self.display.evaluated(position.step, evaluation)
         dense_before, dense_sent, reviews = self._beside_the_ledger()
-        self.display.ledger(embeddings.ledger, dense_before, dense_sent, reviews)
+        self.display.ledger(ledger, dense_before, dense_sent, reviews)
         self.display.say(self.limits.line(self.begin, position))
         found = self.check.last
         if found is not None and found.too_far:
@@ -209,8 +209,8 @@ class _Run:
             self.limits.ended_by,
             perf_counter() - start,
             evaluation,
-            embeddings.ledger.summary(),
-            embeddings.ledger.rows(),
+            ledger.summary(),
+            ledger.rows(),
             self.trainer.dense_bytes,
             self._total(),
             None if found is None else found.as_dict(),
@@ -252,13 +252,13 @@ class _Run:
 
     def _beside_the_ledger(self) -> tuple[int, int, float]:
         """Bytes per step that the ledger of the embeddings does not see: dense before and sent, reviews."""
-        steps = max(self.trainer.embeddings.ledger.accounts["forward"].steps, 1)
+        steps = max(self.trainer.rows.ledger.accounts["forward"].steps, 1)
         reviews = self.adaptation.review_bytes / steps
         return self.trainer.dense_bytes_before, self.trainer.dense_bytes, reviews
 
     def _total(self) -> dict[str, float]:
         before, sent, reviews = self._beside_the_ledger()
-        return self.trainer.embeddings.ledger.total(dense_before=before, dense_sent=sent, reviews=reviews)
+        return self.trainer.rows.ledger.total(dense_before=before, dense_sent=sent, reviews=reviews)
 
     def _epochs(self, position: Position) -> float:
         return position.epoch + position.sample / self.source.samples_in("train")
@@ -269,7 +269,7 @@ class _Run:
             self.file.write("end", position.step, {**values, "line": self.limits.line(self.begin, position)})
 
     def _check_plan(self, step: int, *, end: bool) -> None:
-        found = self.check.after(step, self.trainer.embeddings.ledger, end=end)
+        found = self.check.after(step, self.trainer.rows.ledger, end=end)
         if found is not None and self.file is not None:
             self.file.write("plan", step, found.as_dict())
 
@@ -314,7 +314,7 @@ class _Run:
             + (f"  {words}" if (words := self.adaptation.summary()) else ""),
         )
         if self.file is not None:
-            ledger = self.trainer.embeddings.ledger.summary()
+            ledger = self.trainer.rows.ledger.summary()
             _, dense, reviews = self._beside_the_ledger()
             sent = {f"bytes_{row['direction']}": row["bytes_sent"] for row in ledger}
             values = {"loss": window.loss, "auc": auc, "samples_per_s": samples_per_s}

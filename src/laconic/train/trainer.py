@@ -7,7 +7,7 @@ gradients are summed, so uneven and empty ranks weigh what they should.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from inspect import signature
 from types import TracebackType
@@ -26,13 +26,14 @@ from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError
 from laconic.exchange import SGD, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.pipeline import Purpose
 from laconic.exchange.sent_rows import Observer
 from laconic.exchange.transport import is_lost_peer, lost_peer
-from laconic.exchange.world import World, one_rank
+from laconic.exchange.world import LocalWorld, World, one_rank
 from laconic.integrations.ddp import Compressor
 from laconic.lookups import Lookups
 from laconic.models import Model
-from laconic.nn import LocalEmbeddings, ShardedEmbeddings
+from laconic.nn import ShardedEmbeddings
 from laconic.train.dense import bucket_cap_mb, compress_gradients, make_model
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
@@ -69,26 +70,20 @@ class Trainer:
         Without a ``policy`` the exchange is that of the settings at the start; nothing adapts it.
         """
         self.ranks, self._settings = ranks, settings
-        placement = placement or Placement.from_settings(settings.embeddings, schema)
-        tables = placement.tables
-        names = [table.name for table in tables]
-        kind: dict[str, Any] = {
-            "optimizer": _row_optimizer(settings.embeddings),
-            "policy": policy or make_policy(effective_exchange(settings), names),
-            "seed": settings.train.seed,
-            "hot": placement.hot,
-            "hot_every": placement.hot_every,
-            "warm": placement.warm,
-            "cold_folder": settings.embeddings.cold_folder or settings.train.out / "cold",
-            "look_ahead": placement.look_ahead,
-        }
-        dim = settings.model.dim
-        self.embeddings: ShardedEmbeddings | LocalEmbeddings
-        if ranks.rehearsed is not None:
-            self.embeddings = LocalEmbeddings(tables, dim, ranks.rehearsed, **kind)
-        else:
-            world = one_rank() if ranks.count == 1 else world
-            self.embeddings = ShardedEmbeddings(tables, dim, world=world, **kind)
+        placement = placement or Placement.from_settings(settings, schema)
+        names = [table.name for table in placement.tables]
+        cold = settings.embeddings.cold_folder or settings.train.out / "cold"
+        local = None if ranks.rehearsed is None else LocalWorld(ranks.rehearsed, patience_s=0)
+        self.embeddings = ShardedEmbeddings(
+            placement.tables,
+            policy or make_policy(effective_exchange(settings), names),
+            optimizer=_row_optimizer(settings.embeddings),
+            seed=settings.train.seed,
+            placement=placement.rows(cold),
+            world=local or (one_rank() if ranks.count == 1 else world),
+        )
+        (self.rows,) = self.embeddings.engines
+        """The exchange of the embeddings, which all have one dimension."""
         torch.manual_seed(settings.train.seed)
         self.model = make_model(settings.model, schema)
         self._whole = _Whole(self.model)
@@ -142,11 +137,11 @@ class Trainer:
 
         Returns the mean loss of this rank's samples, and their logits.
         """
-        _check_labels(samples.label_B, self.embeddings.step + 1, self.ranks.rank)
+        _check_labels(samples.label_B, self.rows.step + 1, self.ranks.rank)
         pending = self.embeddings.start(samples.lookups)
         step = pending.step + 1
         self._set_rates(step)
-        looks_ahead = self.embeddings.looks_ahead
+        looks_ahead = self.rows.pipeline.looks_ahead
         try:
             if following is not None and looks_ahead:  # rows travel while this step computes
                 self.embeddings.prefetch(following)
@@ -159,7 +154,7 @@ class Trainer:
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
-            self.embeddings.finish()
+            self.embeddings.optimizer.step()
         except RuntimeError as error:
             if isinstance(error, LaconicError) or not is_lost_peer(error):
                 raise
@@ -176,9 +171,13 @@ class Trainer:
         share = min(step / self._settings.train.rate_warmup, 1.0) if self._settings.train.rate_warmup else 1.0
         if share != self._rate_share:
             self._rate_share = share
-            self.embeddings.set_rate(self._settings.embeddings.rate * share)
-            for group in self.optimizer.param_groups:
-                group["lr"] = self._settings.dense.rate * share
+            rates = (
+                (self.embeddings.optimizer, self._settings.embeddings.rate),
+                (self.optimizer, self._settings.dense.rate),
+            )
+            for optimizer, rate in rates:
+                for group in optimizer.param_groups:
+                    group["lr"] = rate * share
 
     def predict(self, samples: Samples) -> Tensor:
         """Logits of this rank's part of a batch; rows travel exactly."""
@@ -210,7 +209,7 @@ class Trainer:
     @property
     def tables(self) -> tuple[Table, ...]:
         """The tables, in their order."""
-        return self.embeddings.layout.tables
+        return self.rows.layout.tables
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -228,18 +227,11 @@ class Trainer:
 
     def new_ledger(self) -> Ledger:
         """Return an empty ledger of the tables."""
-        return self.embeddings.ledger.like()
+        return self.rows.ledger.like()
 
-    @contextmanager
-    def under(self, policy: Policy, ledger: Ledger) -> Iterator[None]:
+    def under(self, policy: Policy, ledger: Ledger) -> AbstractContextManager[None]:
         """Let rows and gradients travel as another policy says, counted in another ledger."""
-        embeddings = self.embeddings
-        before = embeddings.policy, embeddings.ledger
-        embeddings.policy, embeddings.ledger = policy, ledger
-        try:
-            yield
-        finally:
-            embeddings.policy, embeddings.ledger = before
+        return self.rows.under(policy, ledger)
 
     def snapshot(self) -> Snapshot:
         """Remember the state where this is entered."""
@@ -248,24 +240,22 @@ class Trainer:
     @contextmanager
     def observe(self, observer: Observer) -> Iterator[None]:
         """Let something see what rows and gradients become on their way."""
-        self.embeddings.observe(observer)
+        self.rows.observe(observer)
         try:
             yield
         finally:
-            self.embeddings.observe(None)
+            self.rows.observe(None)
 
     def probe_link(self) -> Link:
         """Measure the link to the other ranks."""
-        assert isinstance(self.embeddings, ShardedEmbeddings), "only real ranks have links"
-        return self.embeddings.probe_link()
+        return self.rows.probe_link()
 
     def rows_from_a_peer(self, lookups: Lookups) -> list[NDArray[np.float32]]:
         """Return rows of every table that one other rank answers: a sample of what travels."""
-        with torch.no_grad():
-            pending = self.embeddings.start(lookups)
-        rows_RD = pending.fetched.received.result().numpy()
-        answers_NT = pending.fetched.routed.result().ranks[0].request.answers_NT
-        layout = self.embeddings.layout
+        fetched = self.rows.pipeline.start(lookups, lookups, Purpose.SCORE)
+        rows_RD = fetched.received.result().numpy()
+        answers_NT = fetched.routed.result().ranks[0].request.answers_NT
+        layout = self.rows.layout
         others = [rank for rank in range(layout.ranks) if rank != layout.rank]
         tables = len(layout.tables)  # of copies nobody answers any
         counts_T = answers_NT[others[0], :tables] if others else np.zeros(tables, np.int64)
@@ -282,7 +272,7 @@ class Trainer:
         It does so once, after the first backward pass. The order of a sum of three or more ranks depends on
         a value's place in its bucket, so a resumed run would otherwise differ in the last bit of its first step.
         """
-        nothing = _Here(torch.zeros(0, schema.tables, self.embeddings.dim))
+        nothing = _Here(torch.zeros(0, schema.tables, self.rows.dim))
         for _ in range(2):
             self._replica(torch.zeros(0, len(schema.dense)), nothing).sum().backward()
         self.optimizer.zero_grad()
@@ -298,7 +288,7 @@ class Snapshot:
 
     def __enter__(self) -> Self:
         trainer = self._trainer
-        trainer.embeddings.begin_journal()
+        trainer.rows.begin_journal()
         self._model = deepcopy(trainer.model.state_dict())
         self._optimizer = deepcopy(trainer.optimizer.state_dict())
         self._rate_share = trainer._rate_share
@@ -308,7 +298,7 @@ class Snapshot:
     def go_back(self) -> None:
         """Make the trainer what it was; every rank alike."""
         trainer = self._trainer
-        trainer.embeddings.undo()
+        trainer.rows.undo()
         trainer.model.load_state_dict(self._model)
         trainer.optimizer.load_state_dict(deepcopy(self._optimizer))
         # rates are in the optimizer's state: the trainer must know which it has, or it sets no others
@@ -319,7 +309,7 @@ class Snapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._trainer.embeddings.end_journal()
+        self._trainer.rows.end_journal()
 
 
 class _Here:

@@ -79,7 +79,7 @@ def test_a_rehearsal_repeats_to_the_last_bit_and_leaves_the_stage_as_training_ma
     assert measure(stage, STEPS) == measured
     trained.train(trained.take(STEPS), trained.exact)
     for name in stage.names:
-        rows, expected = (run.subject.embeddings.table_shard(name)[1] for run in (stage, trained))
+        rows, expected = (run.subject.rows.table_shard(name)[1] for run in (stage, trained))
         assert torch.equal(rows, expected), name
 
 

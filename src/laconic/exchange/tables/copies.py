@@ -1,19 +1,21 @@
-"""Rows that are kept twice: hot ones, of which every rank has a copy, and warm ones of tables that are on disk.
+"""Rows that are kept twice: hot ones on every rank, and warm ones of tables that are on disk.
 
-**Hot.** The exchange knows *parts*: the tables as they are, and after them one replicated part for each table that
-has hot rows, which holds only these, in the order of their ids::
+**Hot** rows have a copy on every rank. The exchange knows *parts*: the tables as they are, and
+after them one replicated part for each table that has hot rows. It holds only these, in the order
+of their ids, and a lookup of a hot id goes to the copy::
 
-    parts   | user (1,000,000 rows, by row) | item (40,000 rows, on rank 1) | user (hot) (1,200 rows, replicated) |
+    part          rows        place
+    user          1,000,000   row-wise
+    item             40,000   on rank 1
+    user (hot)        1,200   replicated
 
-A lookup of a hot id goes to the copy.
+**Warm** rows belong to a cold table but are in memory, because they are looked up often. Only their
+owner knows: where a lookup arrives, ``Layout.rows_of`` names the copy in memory instead of the
+place in the file. Messages are the same, and so are bytes, rounding and the order of sums.
 
-**Warm.** Rows of a cold table that are in memory all the same, because they are looked up often. Only their owner
-knows: where a lookup arrives, ``Layout.rows_of`` names the copy in memory instead of the place in the file. No message
-is another, so neither are bytes, rounding, or order of sums.
-
-In both cases the table keeps a place for the row, so that ids have one numbering, and a shard is one matrix in the
-order of ids. What is in the place is old until ``Copies`` writes it back. Shape legend: ``T`` tables, ``P`` parts,
-``H`` hot rows of all tables, ``W`` warm rows, ``L`` lookups.
+In both cases the table keeps a place for the row, so that ids have one numbering, and a shard is
+one matrix in the order of ids. What is in the place is old until ``Copies`` writes it back. Shape
+legend: ``T`` tables, ``P`` parts, ``H`` hot rows of all tables, ``W`` warm rows, ``L`` lookups.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ __all__ = ["Copies", "HotRows", "WarmRows", "hot_pairs", "warm_pairs"]
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 Pairs = Callable[[tuple[int, ...]], Iterator[tuple[Ints, Ints | slice]]]
-"""``pairs(tables)``: rows of the matrix that are places, and those that are their copies, piece by piece."""
+"""``pairs(tables)`` yields rows of the matrix that are places, with those that are their copies."""
 _CHUNK = 1 << 16  # rows of a shard; lists of all places would be a good part of what they save
 
 
@@ -74,9 +76,11 @@ class HotRows:
 
     @cached_property
     def _numbered(self) -> tuple[Ints, Ints, RowSet, Ints, Ints]:
-        """Ids of all tables in one numbering: where each table's begin, how many it needs, and which are hot.
+        """Ids of all tables in one numbering.
 
-        Those behind a table's last hot id share one number. Then: hot rows before each table's, and its part.
+        Returns where each table's ids begin, how many it needs, and which are hot. Ids behind a
+        table's last hot one share one number. Then follow the number of hot rows before each
+        table's, and its part.
         """
         tables = range(len(self.tables))
         counts_T = np.array([len(self.ids.get(t, ())) for t in tables])
@@ -89,7 +93,10 @@ class HotRows:
         return start_T, most_T, rows, np.cumsum(counts_T) - counts_T, part_T
 
     def expand(self, plan: ExchangePlan) -> ExchangePlan:
-        """Plan of all parts: hot rows travel as their table does; the same object for the same plan."""
+        """Return the plan of all parts: hot rows travel as their table does.
+
+        It is the same object for the same plan.
+        """
         if not self.ids:
             return plan
         if self._expanded is None or self._expanded[0] is not plan:
@@ -102,7 +109,7 @@ class WarmRows:
     """Which rows of which tables are warm; none, if it is given none."""
 
     def __init__(self, tables: Sequence[Table], ids: Mapping[str, Any] | None, hot: HotRows) -> None:
-        """``ids``: of each table that has warm rows, ascending; ``PlanError`` for what cannot be."""
+        """``ids`` are ascending, by table that has warm rows; ``PlanError`` for what cannot be."""
         self.ids = checked_ids("warm", tables, ids)
         """By the number of their table."""
         for t, ids_W in self.ids.items():
@@ -134,7 +141,7 @@ class WarmRows:
 
 
 class Copies:
-    """A rank's copies, and the places that their tables keep for them: both are rows of its matrix."""
+    """A rank's copies and the places that their tables keep for them: rows of its matrix."""
 
     def __init__(self, pairs: Pairs, *matrices: Rows | None) -> None:
         """``matrices``: rows, and what belongs to them, such as optimizer state."""

@@ -1,4 +1,4 @@
-"""First values of embedding rows: a function of seed, table and row, whatever the number of ranks."""
+"""First values of embedding rows: a function of seed, table and row, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 1 << 16
 def initialize_rows(ranks: Sequence[tuple[Tensor, Layout]], hot: HotRows, seed: int) -> None:
     """Fill shards and copies: uniform within 1 / sqrt(rows of the table), as DLRM does.
 
-    ``ranks``: rows of each rank and its layout, that of all parts. What several ranks have is drawn once.
+    ``ranks``: rows of each rank, and its layout of all parts. What several have is drawn once.
     """
     if not 0 <= seed < 2**63:
         raise ConfigError(f"embeddings.seed: expected 0 to 2^63 - 1, got {seed!r}")
@@ -51,7 +51,10 @@ def _fill(parts: Sequence[tuple[Tensor, slice | Tensor]], seed: int, t: int, row
 
 
 def _chunks(ids: range) -> Iterator[tuple[int, slice, int]]:
-    """Split ids into the chunks of rows whose values are drawn together: which, places in it, how many."""
+    """Split ids into the chunks of rows whose values are drawn together.
+
+    Yields the chunk, the places in it and their number.
+    """
     at = 0
     while at < len(ids):
         chunk = ids[at] // _CHUNK

@@ -1,4 +1,4 @@
-"""Numbers that stand for rows: a table and a row in one key, sets of rows, and checked lists of ids."""
+"""Numbers that stand for rows: a table and a row in one key, sets of rows, checked lists of ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL_MAP = 1 << 28  # numbers; 50 MB of bits
 
 
 class RowKey:
-    """A table, or a list, and a row in one number, which sorts by the first and then by the second."""
+    """A table, or a list, and a row in one number, which sorts by table and then by row."""
 
     BITS = 40
     """A table has fewer rows than 2^40."""
@@ -43,10 +43,11 @@ class RowKey:
 
 
 class RowSet:
-    """Numbers below ``size``: says of any number whether it is a member, and how many smaller members there are.
+    """A set of numbers below ``size`` that also knows how many members are smaller than a number.
 
-    One bit for each number that there could be, and a count before every 64 of them: 1.5 bits a number. Where that
-    takes more than a list of the members, they are searched for. Shape legend: ``M`` members, ``Q`` questions.
+    It has one bit for each number that there could be, and a count before every 64 of them: 1.5
+    bits a number. Where that takes more than a list of the members, they are searched for. Shape
+    legend: ``M`` members, ``Q`` questions.
     """
 
     def __init__(self, size: int, members_M: Ints) -> None:
@@ -87,7 +88,10 @@ def _bit(number: Ints) -> Words:
 
 
 def _ones(words: Words) -> Ints:
-    """Count the bits of each word that are set: in pairs, fours, eights, and all; numpy 1 has nothing for it."""
+    """Count the bits of each word that are set: in pairs, fours, eights, and all.
+
+    numpy 1 has no function for it.
+    """
     pairs = words - (words >> np.uint64(1) & _TWOS)
     fours = (pairs & _FOURS) + (pairs >> np.uint64(2) & _FOURS)
     eights = fours + (fours >> np.uint64(4)) & _EIGHTS
@@ -96,7 +100,10 @@ def _ones(words: Words) -> Ints:
 
 
 def checked_ids(kind: str, tables: Sequence[Table], ids: Mapping[str, Any] | None) -> dict[int, Ints]:
-    """Ascending ids by the number of their table, of those that have any; ``PlanError`` calls them ``kind`` rows."""
+    """Return ascending ids by the number of their table, for tables that have any.
+
+    ``PlanError`` calls them ``kind`` rows.
+    """
     ids = ids or {}
     names = [table.name for table in tables]
     for name in ids:

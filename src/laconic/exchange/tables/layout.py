@@ -1,6 +1,6 @@
 """Where every row of every table is: arithmetic on arrays, no dictionaries of rows.
 
-A rank keeps its shards of all tables back to back in one matrix, those of cold tables behind all others::
+A rank keeps its shards of all tables back to back in one matrix, with cold tables at the end::
 
     rows   | tables in memory | copies of warm rows | cold tables, with places for their warm rows |
     kept   in memory, up to a multiple of ALIGNMENT | in a file
@@ -34,7 +34,8 @@ class Layout:
     ranks: int
     rank: int
     alone: int = 0
-    """Number of tables at the end of the list whose copies each rank trains by itself between two synchronizations."""
+    """Number of tables at the end of the list whose copies each rank trains by itself between two
+    synchronizations."""
     warm: RowSet | None = None
     """Rows of this rank's file that are warm (``WarmRows`` finds them)."""
 
@@ -86,7 +87,7 @@ class Layout:
         whole = [
             t for t, table in enumerate(self.tables) if table.sharding == "table" and table.owner is None
         ]
-        # one lookup costs the same in a small table as in a large one; rows only break ties, for memory
+        # A lookup costs the same in a small and in a large table. Rows only break ties, for memory.
         memory = np.zeros(self.ranks)
         for t in sorted(whole, key=lambda t: (-self.tables[t].rows, t)):
             rank = min(range(self.ranks), key=lambda r: (load[r], memory[r], r))
@@ -112,7 +113,7 @@ class Layout:
 
     @cached_property
     def base_T(self) -> Ints:
-        """Where the shard of every table begins in this rank's matrix; one more entry: where all end."""
+        """Where the shard of every table begins in this rank's matrix, and where the last ends."""
         shard_T = self.shard_rows(self.rank)
         in_memory_T = np.where(self.cold_T, 0, shard_T)
         base_T = np.where(self.cold_T, self.memory_rows + self.place_T, np.cumsum(in_memory_T) - in_memory_T)
@@ -156,13 +157,21 @@ class Layout:
         return rows_C
 
     def warm_rows(self, start: int, stop: int) -> tuple[Ints, slice]:
-        """Which of these rows of the matrix, that are in the file, are warm; and where their copies are."""
+        """Which of these rows of the matrix's file are warm, and where their copies are."""
         if self.warm is None:
             return np.empty(0, np.int64), slice(0)
         file = self.memory_rows
         places_W = self.warm.members(start - file, stop - file) + file
         first = self._warm_base + int(self.warm.find(places_W[:1] - file)[1].sum())
         return places_W, slice(first, first + len(places_W))
+
+    def is_replica(self, rows: Ints) -> NDArray[np.bool_]:
+        """Which rows of this rank's matrix every rank has."""
+        found = np.zeros(len(rows), np.bool_)
+        for t in np.flatnonzero(self.replicated_T):
+            shard = self.shard(int(t))
+            found |= (rows >= shard.start) & (rows < shard.stop)
+        return found
 
     def shard(self, t: int) -> slice:
         """Rows of this rank's matrix that are its shard of a table."""

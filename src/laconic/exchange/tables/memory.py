@@ -5,10 +5,11 @@
     rows      0 ...                     warm     warm + cold
     address   | anonymous memory          | pages of a file |
 
-Kernels see one matrix. The kernel of the operating system keeps pages of the file in memory as long as there is room, and
-writes them to disk when there is not; so a table may be larger than memory. The file has no name: it is gone with its
-process, however that ends, and checkpoints are what lasts. Its blocks are reserved: a page that finds the disk full
-when it is written cannot be an error message, only a signal that kills.
+Kernels see one matrix. The operating system keeps pages of the file in memory while there is space,
+and writes them to disk when there is not, so a table may be larger than memory. The file has no
+name: it is gone with its process, however that ends, and checkpoints are what lasts. Its blocks are
+reserved, because a page that finds the disk full when it is written cannot become an error message:
+it is a signal that kills.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from laconic.errors import PlanError
 __all__ = ["ALIGNMENT", "allocate_rows"]
 
 ALIGNMENT = 1 << 14
-"""Warm rows are a multiple of it: then cold ones begin on a page, whatever the dimensions, for pages of up to 64 kB."""
+"""The number of warm rows is a multiple of it. Then cold rows begin on a page, whatever their
+dimension, for pages of up to 64 kB."""
 
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000  # of Linux, on x86 and ARM
 _MADV_RANDOM = 1
@@ -39,7 +41,10 @@ _FAILED = ctypes.c_void_p(-1).value
 def allocate_rows(
     warm: int, cold: int, columns: tuple[int, ...], dtype: torch.dtype, folder: Path | None
 ) -> Tensor:
-    """Rows of zeros, those behind the first ``warm`` in a file in ``folder``; ``PlanError`` if there is no room."""
+    """Return rows of zeros: the first ``warm`` in memory, the others in a file in ``folder``.
+
+    ``PlanError`` if they do not fit.
+    """
     if not cold:
         return torch.zeros(warm, *columns, dtype=dtype)
     assert warm % ALIGNMENT == 0, "cold rows begin on a page"

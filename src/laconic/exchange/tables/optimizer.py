@@ -1,4 +1,4 @@
-"""Optimizers of embedding rows: one update per distinct row, fused with the sum of its gradients."""
+"""Optimizers of embedding rows: one update per distinct row, by the sum of its gradients."""
 
 from __future__ import annotations
 

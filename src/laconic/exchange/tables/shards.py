@@ -17,6 +17,7 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.errors import ConfigError
+from laconic.exchange.contributions import Contributions
 from laconic.exchange.tables.copies import Copies, HotRows, hot_pairs, warm_pairs
 from laconic.exchange.tables.first_rows import initialize_rows
 from laconic.exchange.tables.layout import Layout
@@ -50,17 +51,18 @@ class Shards:
         if self._journal is not None:
             self._journal.note(rows_C)
 
-    def update(self, rows_C: Ints, order_C: Ints, gradients: Rows, gradient_C: Ints) -> int:
-        """Update rows by sums of gradients; ``order_C`` sorts contributions by row. Returns the number of distinct rows."""
+    def update(self, came: Contributions) -> int:
+        """Update rows by sums of gradients; returns the number of distinct rows."""
         how = self.optimizer
         return kernels.active().update_rows(
-            *(self.weight, self.state, rows_C, order_C, gradients, gradient_C),
+            *(self.weight, self.state, came.rows_C, came.order_C, came.gradients, came.gradient_C),
             *(how.code, how.lr, how.eps),
         )
 
-    def set_rate(self, rate: float) -> None:
+    def set_lr(self, lr: float) -> None:
         """Change the learning rate from the next update on."""
-        self.optimizer = replace(self.optimizer, lr=rate)
+        if lr != self.optimizer.lr:
+            self.optimizer = replace(self.optimizer, lr=lr)
 
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back."""
@@ -107,7 +109,10 @@ class TableShards(Shards):
             shards._warm_copies.take(*range(len(shards.hot.tables)))
 
     def view(self, name: str) -> tuple[range, Tensor, Tensor | None]:
-        """Ids of a table's rows on this rank, the rows, and their state; copies are written back first."""
+        """Ids of a table's rows on this rank, the rows, and their state.
+
+        Copies are written back first.
+        """
         t = self._number(name)
         self._hot_copies.write_back(t)
         self._warm_copies.write_back(t)

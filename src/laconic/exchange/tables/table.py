@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, get_args
 
 from laconic.errors import ConfigError
@@ -14,14 +14,24 @@ Sharding = Literal["table", "row", "replicated"]
 Send = Literal["rows", "pooled"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Table:
-    """One table; the order of tables is the order of lookups."""
+    """One table; the order of tables is the order of lookups.
+
+    >>> from laconic import Table
+    >>> Table("user", rows=50_000, dim=32, sharding="row").dim
+    32
+    """
 
     name: str
 
     rows: int
-    """Ids are below it."""
+    """Number of rows; ids are below it."""
+
+    dim: int = 16
+    """Dimensions of a row."""
+
+    _: KW_ONLY
 
     pooling: Pooling = "sum"
     """What a bag of rows becomes."""
@@ -39,12 +49,15 @@ class Table:
     """Rank that holds a whole table; None: tables are spread so that ranks get equal work."""
 
     cold: bool = False
-    """Its rows, and their optimizer state, are in a memory-mapped file: for tables that are larger than memory."""
+    """Its rows and their optimizer state are in a memory-mapped file, so it may be larger than
+    memory."""
 
     def __post_init__(self) -> None:
         where = f"table {self.name!r}"
         if not 1 <= self.rows < 2**40:
             raise ConfigError(f"{where}: expected 1 to 2^40 rows, got {self.rows!r}")
+        if self.dim < 1:
+            raise ConfigError(f"{where}: expected at least 1 dimension, got {self.dim!r}")
         for field, kinds in (("pooling", Pooling), ("sharding", Sharding), ("send", Send)):
             if getattr(self, field) not in get_args(kinds):
                 known = ", ".join(get_args(kinds))
