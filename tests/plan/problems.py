@@ -58,7 +58,7 @@ def every_plan(problem):
     def places(t):
         for kind in problem.kinds:
             owners = problem.owners(kind).tolist() if kind.sharding == "table" else [None]
-            hot = problem.cuts(t) if kind.can_have_hot_rows else (0,)
+            hot = problem.cuts[t] if kind.can_have_hot_rows else (0,)
             for owner, count in product(owners, hot):
                 choice = replace(kind, owner=owner, hot=count)
                 most = problem.workload.tables[t].candidates

@@ -1,4 +1,4 @@
-"""Transforms of dense features, and the mean and deviation that one of them needs.
+"""Transforms of dense features, and the mean and deviation that one of them needs; without pyarrow.
 
 What is missing -- null, NaN, infinite -- is 0 after the transform: zero for counts, the mean for
 standardized features. ``odd_values`` counts what is missing. Shape legend: ``N`` samples.
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 __all__ = ["Dense", "measured"]
@@ -62,7 +61,7 @@ class Dense:
 
 def _floats(values: Any) -> NDArray[np.float64]:
     """Numbers as float64; null is NaN."""
-    x_N: NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    x_N: NDArray[np.float64] = values.cast("float64", safe=False).to_numpy(zero_copy_only=False)
     return x_N
 
 

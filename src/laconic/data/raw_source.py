@@ -8,36 +8,13 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.data.dense import Dense
 from laconic.data.hashing import Texts
 
-__all__ = ["Kind", "RawCategories", "RawNumbers", "RawSource", "RawValues", "ValueIndex", "Values"]
+__all__ = ["Kind", "RawCategories", "RawSource", "RawValues", "ValueIndex", "Values"]
 
 
 Kind = Literal["integer", "text", "hexadecimal"]
-
-
-class RawNumbers(Protocol):
-    """The transform of a raw number: a logarithm or not, then ``(x - mean) / deviation``."""
-
-    @property
-    def column(self) -> str:
-        """Name of the feature."""
-        ...
-
-    @property
-    def log1p(self) -> bool:
-        """Whether ``log(1 + max(x, 0))`` comes first."""
-        ...
-
-    @property
-    def mean(self) -> float:
-        """Mean that is subtracted."""
-        ...
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation that the difference is divided by."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +31,7 @@ class RawCategories:
 class RawValues:
     """How raw values of all features become samples."""
 
-    dense: tuple[RawNumbers, ...] | None
+    dense: tuple[Dense, ...] | None
     """Transforms of raw numbers; None if they were not recorded."""
 
     categories: dict[str, RawCategories]

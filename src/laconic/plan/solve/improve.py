@@ -97,7 +97,7 @@ def best_of_kind(problem: Problem, base_KN: Floats, t: int, kind: Place, hot: in
     fit into memory.
     """
     found: list[tuple[Place, Score]] = []
-    for count in _hot_counts(problem.cuts(t), hot) if kind.can_have_hot_rows else (0,):
+    for count in _hot_counts(problem.cuts[t], hot) if kind.can_have_hot_rows else (0,):
         place = replace(kind, hot=count)
         if kind.cold:
             place = replace(place, warm=_fitting(problem, base_KN, t, place))

@@ -63,12 +63,9 @@ class Problem:
         ranks = np.arange(self.ranks)
         return ranks[self.timeline.file_space_N > 0] if kind.cold else ranks
 
-    def cuts(self, t: int) -> tuple[int, ...]:
-        """Return the numbers of hot rows to try for a table: 0, then by a constant factor."""
-        return self._cuts[t]
-
     @cached_property
-    def _cuts(self) -> list[tuple[int, ...]]:
+    def cuts(self) -> list[tuple[int, ...]]:
+        """Numbers of hot rows to try for each table: 0, then by a constant factor."""
         smallest = float(self.cluster.memory_N.min())
         return [self._cuts_of(table, smallest) for table in self.workload.tables]
 

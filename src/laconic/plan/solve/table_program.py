@@ -173,7 +173,7 @@ class _Program:
         # where files count, a row becomes hot that was warm: ``_kept_segments`` has what both save
         kept = self._problem.workload.tables[t].candidates if kind.cold else 0
         before = self._problem.load(t, replace(kind, warm=kept))
-        cuts = self._problem.cuts(t)
+        cuts = self._problem.cuts[t]
         for fewer, more in pairwise(cuts):
             load = self._problem.load(t, replace(kind, hot=more, warm=max(kept - more, 0)))
             yield _Column(t, kind, group, load.beyond(before), more - fewer)
