@@ -147,7 +147,7 @@ class ShardedEmbeddings(nn.Module):
         return TrafficReport.from_ledger(ledger, rank=layout.rank, ranks=layout.ranks)
 
     def synchronize(self) -> None:
-        """Make copies of hot rows equal, if they may differ, before ``state_dict``; all ranks alike."""
+        """Make copies of hot rows equal, if they may differ, before ``state_dict`` is called."""
         for engine in self.engines:
             engine.synchronize()
 
