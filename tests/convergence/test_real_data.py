@@ -48,7 +48,7 @@ def _train(rank, ranks, text, steps):
         trainer = Trainer(settings, source.schema, Ranks(rank, ranks))
         for samples in learned:
             trainer.step(samples)
-        found[kind] = (_auc(trainer, held_out), trainer.rows.ledger.ratio)
+        found[kind] = (_auc(trainer, held_out), trainer.embeddings.report().ratio)
     return found
 
 

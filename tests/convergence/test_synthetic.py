@@ -47,7 +47,7 @@ def _aucs(rank, ranks, kinds):
             trainer.step(samples, None if following is None else following.lookups)
             samples = following
         figures = evaluate(trainer, source, batch=4096)
-        found[kind] = (figures.auc, trainer.rows.ledger.ratio)
+        found[kind] = (figures.auc, trainer.embeddings.report().ratio)
     return found
 
 

@@ -99,7 +99,7 @@ def _ledger(rank, ranks):
         "steps": [account.steps for account in accounts.values()],
         "tables": embeddings.engines[0].ledger.rows(),
         "totals": {name: (a.before, a.sent - a.sizes) for name, a in accounts.items()},
-        "ratio": embeddings.engines[0].ledger.ratio,
+        "ratio": embeddings.report().ratio,
     }
 
 

@@ -157,7 +157,7 @@ def test_one_table_on_one_rank_is_an_embedding_bag():
     embeddings.optimizer.step()
     updated = weight_RD.detach() - 0.5 * weight_RD.grad
     assert torch.allclose(embeddings.engines[0].weight_RD, updated, rtol=0, atol=4 * 2**-24)
-    assert embeddings.engines[0].ledger.ratio == 1
+    assert embeddings.report().ratio == 1
     assert all(account.sent == 0 for account in embeddings.engines[0].ledger.accounts.values())
 
 

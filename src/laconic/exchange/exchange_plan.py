@@ -13,9 +13,8 @@ from typing import Protocol
 
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
-from laconic.errors import ConfigError
 
-__all__ = ["ExchangePlan", "Policy", "TableCodecs", "expect_policy"]
+__all__ = ["ExchangePlan", "Policy", "TableCodecs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +60,3 @@ class Policy(Protocol):
     def plan_for(self, step: int) -> ExchangePlan:
         """Return the plan of a step; every rank gets an equal one."""
         ...
-
-
-def expect_policy(where: str, value: object) -> None:
-    """Refuse all but ``None`` and what hands out plans."""
-    if value is None or (hasattr(value, "plan_for") and not isinstance(value, type)):
-        return
-    shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
-    plan = (
-        "plan"
-        if isinstance(value, ExchangePlan)
-        else "laconic.plan_from_rules(names, [laconic.TableRule(...)])"
-    )
-    raise ConfigError(f"{where}: expected a policy or None, got {shown}; write laconic.FixedPolicy({plan})")

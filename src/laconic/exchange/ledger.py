@@ -123,13 +123,6 @@ class Ledger:
             mine.decode_s += account.decode_s
         other.reset()
 
-    @property
-    def ratio(self) -> float:
-        """Bytes before over bytes sent, all directions together; 1 where nothing was sent."""
-        sent = sum(account.sent for account in self.accounts.values())
-        before = sum(account.before for account in self.accounts.values())
-        return before / sent if sent else 1.0
-
     def total(self, *, dense_before: float, dense_sent: float, reviews: float = 0.0) -> dict[str, float]:
         """Return all bytes that left this rank per step, also those that this ledger does not see.
 

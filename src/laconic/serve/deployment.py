@@ -145,12 +145,16 @@ class Repository:
         self._current: Deployment | None = None
         self._loading = asyncio.Lock()
         self._retiring: set[asyncio.Task[None]] = set()
-        self.draining = False
+        self._draining = False
 
     @property
     def ready(self) -> bool:
         """Whether requests are welcome: a model is loaded, and the server was not told to stop."""
-        return self._current is not None and not self.draining
+        return self._current is not None and not self._draining
+
+    def drain(self) -> None:
+        """Welcome no more requests, because the server was told to stop."""
+        self._draining = True
 
     def current(self) -> Deployment:
         """Return the deployment that answers; Refusal 503 where there is none."""

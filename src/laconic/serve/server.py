@@ -109,13 +109,11 @@ async def _serve(
     def stop() -> None:
         loop.call_soon_threadsafe(server.handle_exit, signal.SIGTERM, None)
 
-    server.on_start = lambda: ready(Listening(url, stop))
+    server.tell_when_ready(lambda: ready(Listening(url, stop)))
     await server.serve(sockets=[bound])
 
 
 class _Server(uvicorn.Server):
-    on_start: Callable[[], None]
-
     def __init__(
         self, repository: Repository, settings: ServerSettings, metrics: Metrics, token: str | None
     ) -> None:
@@ -137,10 +135,15 @@ class _Server(uvicorn.Server):
         )
         self._repository = repository
         self._reloading: set[asyncio.Task[str]] = set()
+        self._ready: Callable[[], None] = lambda: None
+
+    def tell_when_ready(self, ready: Callable[[], None]) -> None:
+        """Call this once, when the server listens."""
+        self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.on_start()
+        self._ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -165,7 +168,7 @@ class _Server(uvicorn.Server):
             _log.warning("told to stop twice: leaving at once")
             os._exit(128 + sig)  # threads may be in the middle of a batch
         _log.info("told to stop: answering what is here")
-        self._repository.draining = True
+        self._repository.drain()
         self.should_exit = True
 
     def _reload(self) -> None:
