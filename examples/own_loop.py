@@ -51,14 +51,17 @@ def main() -> None:
         dist.init_process_group("gloo")
     rank = dist.get_rank() if distributed else 0
 
-    # By default rows travel within 1 % of their range, gradients within 0.35 of their RMS and right
-    on average. embeddings = laconic.ShardedEmbeddings(TABLES,
-    optimizer=laconic.RowwiseAdagrad(lr=0.05))
+    # By default rows are sent within 1 % of their range, gradients within 0.35 of their RMS,
+    # without bias.
+    embeddings = laconic.ShardedEmbeddings(TABLES, optimizer=laconic.RowwiseAdagrad(lr=0.05))
 
-    torch.manual_seed(0) scorer = Scorer() model = DistributedDataParallel(scorer) if distributed
-    else scorer # The loss below is divided by the global batch, so gradients are summed:
-    losslessly, in fewer bytes. dense = laconic.register_ddp(model, reduction="sum") if distributed
-    else None optimizer = torch.optim.Adagrad(scorer.parameters(), lr=0.05)
+    torch.manual_seed(0)
+    scorer = Scorer()
+    model = DistributedDataParallel(scorer) if distributed else scorer
+    # The loss below is divided by the global batch, so gradients are summed: losslessly, in fewer
+    # bytes.
+    dense = laconic.register_ddp(model, reduction="sum") if distributed else None
+    optimizer = torch.optim.Adagrad(scorer.parameters(), lr=0.05)
 
     batch = make_batch(0, rank)
     for step in range(STEPS):
