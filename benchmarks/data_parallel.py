@@ -13,7 +13,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +28,7 @@ from benchmarks.harness import (
     table_of,
 )
 from benchmarks.training.worker import Epoch, TrainingPool
+from laconic.adapt.settings import DenseMethod
 from laconic.data import DataSettings
 from laconic.demo.measure import RunFigures
 from laconic.errors import PlanError
@@ -71,11 +71,11 @@ def measure_pairs(
     data: DataSettings,
     cases: Sequence[tuple[float, int]],
     seed: int,
-    dense: dict[str, Any],
+    dense: DenseSettings,
 ) -> list[Pair]:
-    """Train exactly, then with each case; ``dense`` has other settings of the dense layers."""
+    """Train exactly, then with each case; ``dense`` says how the dense layers are trained."""
 
-    def train(**sends: Any) -> RunFigures:
+    def train(sends: DenseMethod) -> RunFigures:
         job = Epoch(
             data=data,
             model=_MODEL,
@@ -83,14 +83,15 @@ def measure_pairs(
             batch=_BATCH // _RANKS,
             seed=seed,
             recipe=recipe_for(name),
-            dense=DenseSettings.model_validate({**dense, **sends}),
+            dense=dense,
+            dense_sends=sends,
         )
         return pool.train_epoch(job)
 
-    exact = train()
+    exact = train(DenseMethod(method="exact"))
     pairs = []
     for dropped, refresh in cases:
-        found = train(send="large", keep=1 - dropped, refresh=refresh, bound=0.3)
+        found = train(DenseMethod(method="large", keep=1 - dropped, refresh=refresh, bound=0.3))
         losses, aucs = (found.log_loss, exact.log_loss), (found.auc, exact.auc)
         if None in (*losses, *aucs):
             raise PlanError(f"{name}: expected samples to evaluate on, got none; its split must leave some")
@@ -136,7 +137,7 @@ def main() -> None:
     given = parser.parse_args()
     console, pairs = Console(stderr=True), []
     cases = [(dropped, refresh) for dropped in given.dropped or [0.98] for refresh in given.refresh or [1000]]
-    dense = {"optimizer": given.optimizer, "rate": given.rate}
+    dense = DenseSettings(optimizer=given.optimizer, lr=given.rate)
     with data_sets(given.data) as sets, TrainingPool(_RANKS) as pool:
         for name in (name for name in sets if not given.sets or name in given.sets):
             for seed in range(given.seeds):

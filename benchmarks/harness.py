@@ -29,7 +29,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from laconic import kernels
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings
 from laconic.data import DataSettings, ParquetSettings
 from laconic.errors import ConfigError
 from laconic.machine import cores, cpu_model
@@ -198,17 +198,23 @@ def recipe_for(data: str) -> TrainingRecipe:
 
 
 def run_settings(
-    name: str, data: DataSettings, model: ModelSettings, exchange: ExchangeSettings, *, batch: int, seed: int
+    name: str,
+    data: DataSettings,
+    model: ModelSettings,
+    compression: CompressionSettings,
+    *,
+    batch: int,
+    seed: int,
 ) -> RunSettings:
     """Return the settings of a run on a data set, by its recipe."""
     recipe = recipe_for(name)
     return RunSettings(
         data=data,
         model=model,
-        embeddings=EmbeddingSettings(rate=recipe.rows),
-        dense=DenseSettings(rate=recipe.dense),
-        exchange=exchange,
-        train=TrainSettings(batch=batch, seed=seed, rate_warmup=recipe.warmup),
+        embeddings=EmbeddingSettings(lr=recipe.rows),
+        dense=DenseSettings(lr=recipe.dense),
+        compression=compression,
+        train=TrainSettings(batch=batch, seed=seed, lr_warmup=recipe.warmup),
     )
 
 

@@ -37,7 +37,7 @@ from benchmarks.harness import (
     run_settings,
     table_of,
 )
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings
 from laconic.codecs.threshold import Threshold, ThresholdMethod
 from laconic.data import DataSettings, open_source
 from laconic.errors import ConfigError
@@ -138,7 +138,8 @@ Pair = tuple[SplitOutcome, SplitOutcome]
 def run_trial(trial: SplitTrial) -> SplitOutcome:
     """Train one epoch and evaluate, with the split as in training."""
     torch.set_num_threads(1)
-    source, exact = open_source(trial.data), ExchangeSettings(kind="exact")
+    source = open_source(trial.data)
+    exact = CompressionSettings.model_validate({"rows": "exact", "gradients": "exact"})
     settings = run_settings(trial.data_name, trial.data, _MODEL, exact, batch=_BATCH, seed=trial.seed)
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
     case, splits = trial.case, list[LocalSplit]()

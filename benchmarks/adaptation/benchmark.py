@@ -39,7 +39,7 @@ from benchmarks.adaptation.trials import (
 from benchmarks.harness import Interval, data_sets, grouped, in_processes, link_text, paired_ratios, table_of
 from benchmarks.training.benchmark import TERABYTE
 from benchmarks.training.worker import Steps, TrainingPool
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings
 from laconic.adapt.tune.measure import Measured
 from laconic.data import DataSettings, SyntheticSettings, open_source
 from laconic.demo.measure import RunFigures, step_ms
@@ -135,7 +135,7 @@ def _trials(
     name: str, data: DataSettings, measured: Measured, steps: int, seeds: int, full: bool
 ) -> list[PolicyTrial]:
     """Return trials of all policies on one data set for each seed; an epoch has ``steps`` steps."""
-    candidates: list[tuple[str, str, ExchangeSettings | Literal["sc24"]]] = [
+    candidates: list[tuple[str, str, CompressionSettings | Literal["sc24"]]] = [
         ("exact", "none", trials.exact()),
         ("sc24", "none", "sc24"),
         ("auto", "none", trials.auto()),
@@ -146,12 +146,12 @@ def _trials(
     candidates += [(f"tuned {100 * share:g} %", "none", trials.tuned(measured, share)) for share in shares]
     if full:
         base = trials.global_bound(trials.GLOBAL_BOUNDS[1])
-        for label, exchange in trials.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):
-            candidates.append((f"global {trials.GLOBAL_BOUNDS[1]:g}", label, exchange))
+        for label, compression in trials.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):
+            candidates.append((f"global {trials.GLOBAL_BOUNDS[1]:g}", label, compression))
     return [
-        PolicyTrial(name, data, policy, decay, exchange, seed)
+        PolicyTrial(name, data, policy, decay, compression, seed)
         for seed in range(seeds)
-        for policy, decay, exchange in candidates
+        for policy, decay, compression in candidates
     ]
 
 

@@ -37,8 +37,9 @@ from benchmarks.harness import run_settings, table_of
 from benchmarks.training.worker import METHODS, paper_bound
 from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
 from laconic.adapt.compression import Compression
+from laconic.adapt.decay import Decay
 from laconic.adapt.evidence import Adaptation
-from laconic.adapt.settings import DecaySettings, ExchangeSettings, PolicyFile, effective_auto
+from laconic.adapt.settings import CompressionSettings, GradientCodec, PolicyFile, RowCodec
 from laconic.adapt.tune.choose import choose, default_budget
 from laconic.adapt.tune.measure import Measured, measure, work_of
 from laconic.adapt.tune.policy_file import policy_text
@@ -72,28 +73,30 @@ KEEPS_AUC = -0.0003
 DecayKind = Literal["step", "linear", "log", "constant"]
 
 
-def exact() -> ExchangeSettings:
+def exact() -> CompressionSettings:
     """Send everything as it is."""
-    return ExchangeSettings(kind="exact")
+    return CompressionSettings.model_validate({"rows": "exact", "gradients": "exact"})
 
 
-def global_bound(bound: float) -> ExchangeSettings:
+def global_bound(bound: float) -> CompressionSettings:
     """Use one bound for all tables."""
-    return ExchangeSettings(bound=bound, gradient_bound=GRADIENTS_PER_ROWS * bound)
+    return CompressionSettings(
+        rows=RowCodec(bound=bound), gradients=GradientCodec(bound=GRADIENTS_PER_ROWS * bound)
+    )
 
 
-def auto() -> ExchangeSettings:
+def auto() -> CompressionSettings:
     """Return what ``auto`` is, but for the economy, which needs a link and is timed elsewhere."""
-    return effective_auto(ExchangeSettings()).model_copy(update={"economy": False})
+    return CompressionSettings(policy="auto").effective().model_copy(update={"economy": False})
 
 
 def decayed(
-    base: ExchangeSettings, steps: int, ks: tuple[float, ...]
-) -> Iterator[tuple[str, ExchangeSettings]]:
+    base: CompressionSettings, steps: int, ks: tuple[float, ...]
+) -> Iterator[tuple[str, CompressionSettings]]:
     """Yield a policy with each of the paper's decays over its first steps."""
     for k in ks:
         for kind in get_args(DecayKind):
-            decay = DecaySettings(kind=kind, k=k, steps=steps)
+            decay = Decay(kind=kind, k=k, steps=steps)
             yield f"{kind} k={k:g}", base.model_copy(update={"decay": decay})
 
 
@@ -105,15 +108,15 @@ def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Rehearse
     return run, measure(run, trained)
 
 
-def tuned(measured: Measured, share: float) -> ExchangeSettings:
+def tuned(measured: Measured, share: float) -> CompressionSettings:
     """Return the bounds of ``laconic tune`` for this share of what was learned."""
     found = choose(measured, "the benchmark", default_budget(measured, share))
-    return parse(policy_text(found), PolicyFile).exchange
+    return parse(policy_text(found), PolicyFile).compression
 
 
-def settings_for(name: str, data: DataSettings, exchange: ExchangeSettings, seed: int) -> RunSettings:
+def settings_for(name: str, data: DataSettings, compression: CompressionSettings, seed: int) -> RunSettings:
     """Return the settings of a run on a data set."""
-    return run_settings(name, data, MODEL, exchange, batch=_BATCH, seed=seed)
+    return run_settings(name, data, MODEL, compression, batch=_BATCH, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class PolicyTrial:
     data: DataSettings
     policy: str
     decay: str
-    exchange: ExchangeSettings | Literal["sc24"]
+    compression: CompressionSettings | Literal["sc24"]
     """``sc24``: the paper's encoders and classes, pooled, forward only."""
     seed: int
 
@@ -149,16 +152,16 @@ def run_trial(trial: PolicyTrial) -> PolicyOutcome:
     """Train one epoch and evaluate."""
     torch.set_num_threads(1)
     source = open_source(trial.data)
-    exchange = ExchangeSettings() if trial.exchange == "sc24" else trial.exchange
-    settings = settings_for(trial.name, trial.data, exchange, trial.seed)
+    compression = CompressionSettings() if trial.compression == "sc24" else trial.compression
+    settings = settings_for(trial.name, trial.data, compression, trial.seed)
     policy: Policy
-    if trial.exchange == "sc24":
+    if trial.compression == "sc24":
         method = METHODS["sc24"]
         settings = settings.model_copy(update={"embeddings": method.embeddings(settings.embeddings)})
         policy = method.policy(source.schema)
     else:
         names = [feature.name for feature in source.schema.categorical]
-        policy = make_adaptive_policy(exchange, names, ranks=1)
+        policy = make_adaptive_policy(compression, names, ranks=1)
     trainer = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=RANKS), policy)
     adaptation = Adaptation(trainer, policy) if isinstance(policy, AdaptivePolicy) else None
     decisions = _train(trainer, adaptation, source, trial.seed)

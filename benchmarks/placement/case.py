@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.harness import real_data_sets
 from benchmarks.placement.worker import NO_RATE, Contender, Sends, copy_state, pretrained
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings, GradientCodec, RowCodec
 from laconic.cost.load import Place
 from laconic.cost.workload import RowCoding, Workload
 from laconic.data import DataSettings, Source, SyntheticSettings, open_source
@@ -147,9 +147,9 @@ def _codings(
     settings = RunSettings(
         data=case.data,
         model=case.model,
-        embeddings=EmbeddingSettings(sharding="row", rate=NO_RATE),
-        dense=DenseSettings(rate=NO_RATE),
-        exchange=ExchangeSettings(kind=kind),
+        embeddings=EmbeddingSettings(sharding="row", lr=NO_RATE),
+        dense=DenseSettings(lr=NO_RATE),
+        compression=CompressionSettings(rows=RowCodec(method=kind), gradients=GradientCodec(method=kind)),
     )
     trainer = Trainer(settings, schema, Ranks(0, 1, rehearsed=2))
     copy_state(case.pretrained, trainer)

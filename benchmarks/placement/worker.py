@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from benchmarks.workers import serve
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, open_source
 from laconic.exchange.world import GroupWorld
@@ -273,9 +273,16 @@ def _contending(contender: Contender, job: PlacedSteps, ranks: Ranks) -> _Kept:
     settings = RunSettings(
         data=job.data,
         model=job.model,
-        embeddings=EmbeddingSettings(sharding="table", send="pooled", rate=NO_RATE),
-        dense=DenseSettings(send=contender.sends.dense, rate=NO_RATE),
-        exchange=ExchangeSettings(kind=contender.sends.rows, coded_ids=contender.codec != "plain"),
+        embeddings=EmbeddingSettings(sharding="table", send="pooled", lr=NO_RATE),
+        dense=DenseSettings(lr=NO_RATE),
+        compression=CompressionSettings.model_validate(
+            {
+                "rows": contender.sends.rows,
+                "gradients": contender.sends.rows,
+                "dense": contender.sends.dense,
+                "ids": contender.codec != "plain",
+            }
+        ),
     )
     if contender.placement == "alone":
         ranks = Ranks(0, 1)

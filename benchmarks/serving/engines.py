@@ -51,7 +51,7 @@ BATCH = 256
 GENERATED = SyntheticSettings(kind="synthetic", cap=20_000, samples=1 << 19, eval_samples=1 << 17)
 _LARGE = SyntheticSettings(kind="synthetic", cap=1_600_000, eval_samples=1 << 18)
 REFERENCE = SyntheticSettings(kind="synthetic", cap=245_000)  # a fifth of the rows
-_LEARNING = TrainSettings(batch=1024, rate_warmup=50)
+_LEARNING = TrainSettings(batch=1024, lr_warmup=50)
 _SEARCH = SearchSettings(budget=0.0003, objective="size", probe=4096, batch=BATCH)
 """The command's settings with a smaller probe: three models are searched in a few minutes."""
 

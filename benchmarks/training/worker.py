@@ -32,16 +32,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from glob import escape
 from typing import Literal
 
 from benchmarks.harness import TrainingRecipe
 from benchmarks.workers import WorkerPool, serve
 from laconic.adapt.adaptive import make_adaptive_policy
 from laconic.adapt.evidence import Adaptation
-from laconic.adapt.policy import FixedPolicy, TableRule, plan_from_rules
-from laconic.adapt.settings import ExchangeSettings, effective_exchange
-from laconic.codecs import BoundedRows, Cast, Hybrid
+from laconic.adapt.policy import FixedPolicy
+from laconic.adapt.settings import CompressionSettings, DenseMethod
+from laconic.codecs import BlockCodec, BoundedRows, Cast, Hybrid
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, Source, open_source
 from laconic.demo.measure import (
@@ -53,7 +52,7 @@ from laconic.demo.measure import (
     run_figures,
     time_steps,
 )
-from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.exchange_plan import ExchangePlan, Policy, TableCodecs
 from laconic.exchange.world import GroupWorld
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
@@ -69,8 +68,8 @@ class TrainingMethod:
 
     name: str
     send: Literal["rows", "pooled"]
-    rule: Callable[[str, float], TableRule]
-    """Makes the rule of a table from its name and its bound in the paper."""
+    codecs: Callable[[float], TableCodecs]
+    """Returns what a table travels as, by its bound in the paper."""
     coded_ids: bool = False
     dense: Literal["exact", "levels"] = "exact"
     """How dense gradients are sent."""
@@ -84,9 +83,8 @@ class TrainingMethod:
 
     def policy(self, schema: Schema) -> FixedPolicy:
         """Return what its tables travel as."""
-        rules = [self.rule(escape(feature.name), paper_bound(feature.rows)) for feature in schema.categorical]
-        names = [feature.name for feature in schema.categorical]
-        return FixedPolicy(plan_from_rules(names, rules, coded_ids=self.coded_ids))
+        tables = tuple(self.codecs(paper_bound(feature.rows)) for feature in schema.categorical)
+        return FixedPolicy(ExchangePlan(tables, self.coded_ids))
 
 
 def paper_bound(rows: int) -> float:
@@ -96,36 +94,29 @@ def paper_bound(rows: int) -> float:
     return 0.05 if rows <= 970 else 0.03
 
 
-def _cast(dtype: Literal["fp16", "int8"]) -> Callable[[str, float], TableRule]:
-    codec = Cast(dtype)
-    return lambda name, _: TableRule(tables=name, forward=codec, backward=codec)
+def _alike(rows: BlockCodec | None, gradients: BlockCodec | None) -> Callable[[float], TableCodecs]:
+    return lambda _: TableCodecs(rows, gradients)
 
 
-def _exact(name: str, _: float) -> TableRule:
-    return TableRule(tables=name)
+def _sc24(bound: float) -> TableCodecs:
+    return TableCodecs(Hybrid(bound, relative_to="range"), None)
 
 
-def _sc24(name: str, bound: float) -> TableRule:
-    return TableRule(tables=name, forward=Hybrid(bound, relative_to="range"))
-
-
-def _bounded(row_bound: float, gradient_bound: float) -> Callable[[str, float], TableRule]:
-    rows = BoundedRows(row_bound, relative_to="range")
-    gradients = BoundedRows(gradient_bound, relative_to="rms", rounding="unbiased")
-    return lambda name, _: TableRule(tables=name, forward=rows, backward=gradients)
+_BOUNDED = _alike(
+    BoundedRows(ROW_BOUND, relative_to="range"),
+    BoundedRows(GRADIENT_BOUND, relative_to="rms", rounding="unbiased"),
+)
 
 
 METHODS: dict[str, TrainingMethod] = {
     method.name: method
     for method in (
-        TrainingMethod("plain", "pooled", _exact),
-        TrainingMethod("fp16", "pooled", _cast("fp16")),
-        TrainingMethod("int8", "pooled", _cast("int8")),
-        TrainingMethod("rows_fp32", "rows", _exact),
+        TrainingMethod("plain", "pooled", _alike(None, None)),
+        TrainingMethod("fp16", "pooled", _alike(Cast("fp16"), Cast("fp16"))),
+        TrainingMethod("int8", "pooled", _alike(Cast("int8"), Cast("int8"))),
+        TrainingMethod("rows_fp32", "rows", _alike(None, None)),
         TrainingMethod("sc24", "pooled", _sc24),
-        TrainingMethod(
-            "laconic", "rows", _bounded(ROW_BOUND, GRADIENT_BOUND), coded_ids=True, dense="levels"
-        ),
+        TrainingMethod("laconic", "rows", _BOUNDED, coded_ids=True, dense="levels"),
     )
 }
 
@@ -163,7 +154,9 @@ class Epoch(_Job):
     steps: int | None = None
     evaluate: bool = True
     dense: DenseSettings | None = None
-    """Settings of the dense part, if they differ from the recipe's and the method's."""
+    """Settings of the dense part, if they differ from the recipe's."""
+    dense_sends: DenseMethod | None = None
+    """What dense gradients travel as, if it differs from the method's."""
     curve_every: int = 0
     """Steps between two evaluations, for a curve; 0: evaluate only at the end."""
 
@@ -244,9 +237,8 @@ class _Timed:
         return _trainer(job, source, method, self.ranks)
 
     def _adaptive_trainer(self, job: Steps, source: Source) -> Trainer:
-        exchange = effective_exchange(RunSettings(data=job.data, policy="auto"))
         names = [feature.name for feature in source.schema.categorical]
-        policy = make_adaptive_policy(exchange, names, self.ranks.count)
+        policy = make_adaptive_policy(CompressionSettings(policy="auto").effective(), names, self.ranks.count)
         trainer = _trainer(job, source, "laconic_pairwise", self.ranks, policy)
         self._adaptations[id(trainer)] = Adaptation(trainer, policy)
         return trainer
@@ -264,15 +256,17 @@ def _trainer(
     job: Steps | Epoch, source: Source, method: str, ranks: Ranks, policy: Policy | None = None
 ) -> Trainer:
     chosen, recipe = ALL_METHODS[method], job.recipe
-    own, seed = (job.dense, job.seed) if isinstance(job, Epoch) else (None, 0)
+    own, sends, seed = (job.dense, job.dense_sends, job.seed) if isinstance(job, Epoch) else (None, None, 0)
     settings = RunSettings(
         data=job.data,
         model=job.model,
-        embeddings=chosen.embeddings(EmbeddingSettings(rate=recipe.rows)),
-        dense=own or DenseSettings(rate=recipe.dense, send=chosen.dense),
+        embeddings=chosen.embeddings(EmbeddingSettings(lr=recipe.rows)),
+        dense=own or DenseSettings(lr=recipe.dense),
         # what adapts leaves dense gradients alone where the link is fast, too
-        exchange=ExchangeSettings(economy=policy is not None),
-        train=TrainSettings(seed=seed, rate_warmup=recipe.warmup),
+        compression=CompressionSettings(
+            dense=sends or DenseMethod(method=chosen.dense), economy=policy is not None
+        ),
+        train=TrainSettings(seed=seed, lr_warmup=recipe.warmup),
     )
     world = GroupWorld(pairwise=chosen.pairwise)
     return Trainer(settings, source.schema, ranks, policy or chosen.policy(source.schema), world=world)

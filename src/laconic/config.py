@@ -20,10 +20,10 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -60,6 +60,9 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
     )
 
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Settings that there were once, by their dotted names, and what to say of each to whoever uses it."""
+
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -95,16 +98,21 @@ def parse(text: str, model: type[Model], overrides: Sequence[str] = (), *, where
 
 
 def parse_json(
-    text: str, model: type[Model], *, where: str = "settings", without: Sequence[str] = ()
+    text: str,
+    model: type[Model],
+    *,
+    where: str = "settings",
+    translate: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Model:
-    """Turn JSON text of ``model_dump`` into a model; fields named in ``without`` are not read."""
+    """Turn JSON text, as ``model_dump`` gives it, into a model.
+
+    ``translate`` makes a tree of today of one that was written before.
+    """
     try:
         tree = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{where}: expected JSON, got {error}") from None
-    if isinstance(tree, dict):
-        tree = {name: value for name, value in tree.items() if name not in without}
-    return _validated(tree, model, where, [])
+    return _validated(translate(tree) if isinstance(tree, dict) else tree, model, where, [])
 
 
 def read_json(path: str | Path, model: type[Model]) -> Model:
@@ -127,10 +135,23 @@ def explained(
     lines = []
     for problem in _independent(error.errors()):
         names, what = _explain(problem, model, noun)
-        by_override = any(tuple(names[: len(keys)]) == keys for keys in overridden)
-        place = ".".join(names)
-        lines.append(": ".join(part for part in ("--set" if by_override else where, place, what) if part))
+        parts = (_source(names, where, overridden), ".".join(names), what)
+        lines.append(": ".join(part for part in parts if part))
     return "\n".join(lines)
+
+
+def _source(names: Sequence[str], where: str, overridden: Sequence[tuple[str, ...]]) -> str:
+    """Return where a setting was given: in the file, or by ``--set``."""
+    return "--set" if any(tuple(names[: len(keys)]) == keys for keys in overridden) else where
+
+
+def _has(tree: Any, names: Sequence[str]) -> bool:
+    """Whether a tree has a value of this name, at any depth."""
+    for name in names:
+        if not isinstance(tree, dict) or name not in tree:
+            return False
+        tree = tree[name]
+    return True
 
 
 def toml_string(text: str) -> str:
@@ -139,6 +160,14 @@ def toml_string(text: str) -> str:
 
 
 def _validated(tree: Any, model: type[Model], where: str, overridden: list[tuple[str, ...]]) -> Model:
+    if issubclass(model, Settings):
+        moved = {name: what for name, what in model.moved.items() if _has(tree, name.split("."))}
+        if moved:
+            lines = [
+                f"{_source(name.split('.'), where, overridden)}: {name}: {what}"
+                for name, what in moved.items()
+            ]
+            raise ConfigError("\n".join(lines))
     try:
         return model.model_validate(tree)
     except ValidationError as error:

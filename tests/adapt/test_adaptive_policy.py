@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy, Decay
+from laconic.adapt.adaptive import CAST_FROM, AdaptivePolicy
+from laconic.adapt.decay import Decay
 from laconic.adapt.economy import CHOICES, Economy, RankCosts
 from laconic.adapt.guard import Guard, Losses
 from laconic.codecs import BoundedRows, Cast
@@ -50,7 +51,9 @@ def test_a_policy_that_nothing_adapts_hands_out_the_plan_itself():
 
 def test_a_plan_is_the_same_object_until_something_changes():
     economy = Chosen(("bounded",) * 3, ("bounded",) * 3)
-    policy = AdaptivePolicy(PLAN, decay=Decay("step", 3, 100), guard=trusted_guard(), economy=economy)
+    policy = AdaptivePolicy(
+        PLAN, decay=Decay(kind="step", k=3, steps=100), guard=trusted_guard(), economy=economy
+    )
     first = policy.plan_for(0)
     assert policy.plan_for(9) is first
     later = policy.plan_for(10)
@@ -68,7 +71,7 @@ def test_a_plan_is_the_same_object_until_something_changes():
 
 
 def test_a_decay_scales_the_bounds_of_rows_only():
-    policy = AdaptivePolicy(PLAN, decay=Decay("linear", 3, 64))
+    policy = AdaptivePolicy(PLAN, decay=Decay(kind="linear", k=3, steps=64))
     assert bounds(policy.plan_for(0)) == [0.04 * 3, None, None]
     assert bounds(policy.plan_for(32)) == [0.04 * 2, None, None]
     assert policy.plan_for(64) == PLAN
@@ -78,7 +81,7 @@ def test_a_decay_scales_the_bounds_of_rows_only():
 
 
 def test_the_warm_up_is_exact():
-    policy = AdaptivePolicy(PLAN, warmup_steps=5, decay=Decay("constant", 2, 10))
+    policy = AdaptivePolicy(PLAN, warmup_steps=5, decay=Decay(kind="constant", k=2, steps=10))
     assert policy.plan_for(4) == EXACT
     assert policy.plan_for(0) is policy.plan_for(4)
     assert bounds(policy.plan_for(5)) == [0.08, None, None]
@@ -88,7 +91,7 @@ def test_the_warm_up_is_exact():
 def test_the_exact_plan_codes_ids_as_the_plan_does():
     plan = ExchangePlan(PLAN.tables, coded_ids=False)
     assert not AdaptivePolicy(plan, warmup_steps=1).plan_for(0).coded_ids
-    assert not AdaptivePolicy(plan, decay=Decay("linear", 2, 9)).plan_for(0).coded_ids
+    assert not AdaptivePolicy(plan, decay=Decay(kind="linear", k=2, steps=9)).plan_for(0).coded_ids
 
 
 def test_nothing_is_bounded_before_the_guard_trusts_it_except_to_be_tried():
@@ -103,7 +106,7 @@ def test_nothing_is_bounded_before_the_guard_trusts_it_except_to_be_tried():
 
 
 def test_the_guard_scales_each_direction_and_makes_tables_exact():
-    policy = AdaptivePolicy(PLAN, decay=Decay("constant", 2, 10), guard=trusted_guard())
+    policy = AdaptivePolicy(PLAN, decay=Decay(kind="constant", k=2, steps=10), guard=trusted_guard())
     policy.guard.rows_T[:] = [0.5, 0.5, 0.5]
     policy.guard.gradients_T[:] = [0.25, 1, 1]
     plan = policy.plan_for(0)
@@ -149,7 +152,7 @@ def test_a_cast_that_a_narrower_bound_forbids_is_bounded_instead():
 
 def test_what_the_economy_chooses_from_has_every_table_compressed():
     policy = AdaptivePolicy(
-        PLAN, decay=Decay("constant", 2, 10), economy=Chosen(("exact",) * 3, ("exact",) * 3)
+        PLAN, decay=Decay(kind="constant", k=2, steps=10), economy=Chosen(("exact",) * 3, ("exact",) * 3)
     )
     assert policy.plan_for(0) == EXACT
     assert bounds(policy.fully_compressed_plan(0)) == [0.08, None, None]
@@ -168,7 +171,7 @@ def measured(forward, backward):
 
 def full_policy():
     guard, economy = Guard(NAMES, 0.001), Economy(NAMES)
-    return AdaptivePolicy(PLAN, decay=Decay("linear", 3, 12), guard=guard, economy=economy)
+    return AdaptivePolicy(PLAN, decay=Decay(kind="linear", k=3, steps=12), guard=guard, economy=economy)
 
 
 def test_a_restored_policy_hands_out_the_same_plans():

@@ -114,7 +114,7 @@ REFUSED = {
     "compression.dense: expected a codec of float32 or None, got 'levels'; write laconic.Levels()": {
         "dense": "levels"
     },
-    "compression.dense: got the class LargeFirst; write laconic.LargeFirst(keep=0.01)": {"dense": LargeFirst},
+    "compression.dense: got the class LargeFirst; write laconic.LargeFirst(0.01)": {"dense": LargeFirst},
     "compression.ids: expected True or False, got 1": {"ids": 1},
     "compression.warmup: expected at least 0 steps, got -1": {"warmup": -1},
     "compression.warmup: expected at least 0 steps, got True": {"warmup": True},

@@ -13,16 +13,16 @@ from laconic.train.checkpoint import Position, load_checkpoint, save_checkpoint
 from tests.train.small_runs import batches_of, policy_of, settings_of, state_of, trainer_of
 from tests.train.test_checkpoint import assert_equal
 
-GUARDED = ("exchange.guard.budget=0.001", "exchange.bound=0.5", "exchange.gradient_bound=4.0")
+GUARDED = ("compression.budget=0.001", "compression.rows.bound=0.5", "compression.gradients.bound=4.0")
 KINDS = {
-    "linear decay": ("exchange.decay.kind=linear", "exchange.decay.k=3", "exchange.decay.steps=30"),
+    "linear decay": ("compression.decay.kind=linear", "compression.decay.k=3", "compression.decay.steps=30"),
     "guard": GUARDED,
     "guard, linear decay, warm-up": (
         *GUARDED,
-        "exchange.decay.kind=linear",
-        "exchange.decay.k=3",
-        "exchange.decay.steps=30",
-        "train.rate_warmup=17",
+        "compression.decay.kind=linear",
+        "compression.decay.k=3",
+        "compression.decay.steps=30",
+        "train.lr_warmup=17",
     ),
 }
 
@@ -81,7 +81,7 @@ def test_bounds_that_are_too_wide_are_narrowed_until_they_are_trusted():
 
 def test_reviews_change_nothing_but_the_plan():
     """A run whose guard never trusts anything is an exact one, however many reviews it makes."""
-    exact = Rehearsed(settings_of("exchange.kind=exact"))
+    exact = Rehearsed(settings_of("compression.rows=exact", "compression.gradients=exact"))
     settings = settings_of(*GUARDED)
     reviewed = Rehearsed(settings)
     reviewed.policy.warmup_steps = 10**6
@@ -108,7 +108,7 @@ def test_there_is_no_review_without_enough_batches_ahead():
 
 
 def test_a_run_that_nothing_adapts_neither_pauses_nor_looks_ahead():
-    settings = settings_of("exchange.decay.kind=linear", "exchange.decay.steps=9")
+    settings = settings_of("compression.decay.kind=linear", "compression.decay.steps=9")
     adaptation = Rehearsed(settings).adaptation
     assert adaptation.ahead == 0
     assert not any(adaptation.pauses(step) for step in range(1, 1000))
@@ -129,7 +129,7 @@ def test_the_economy_is_reviewed_at_intervals_that_double_until_they_are_long():
 def test_a_watch_sees_wide_bounds_err_more():
     errors = []
     for bound in (0.1, 1.0):
-        settings = settings_of(f"exchange.gradient_bound={bound}")
+        settings = settings_of(f"compression.gradients.bound={bound}")
         trainer = trainer_of(settings, rehearsed=3)
         watch = UpdateError(4)
         trainer.rows.observe(watch)

@@ -162,16 +162,16 @@ def test_the_cheapest_that_keeps_the_auc_gives_its_family_its_name():
 
 
 def test_policies_are_what_they_are_called():
-    assert policies.exact().kind == "exact"
+    assert policies.exact().rows.method == "exact"
     bounded = policies.global_bound(0.02)
-    assert (bounded.bound, bounded.gradient_bound) == (0.02, 0.02 * policies.GRADIENTS_PER_ROWS)
+    assert (bounded.rows.bound, bounded.gradients.bound) == (0.02, 0.02 * policies.GRADIENTS_PER_ROWS)
     auto = policies.auto()
-    assert auto.guard.budget is not None
+    assert auto.budget is not None
     assert not auto.economy
     decays = dict(policies.decayed(bounded, 50, (2.0, 3.0)))
     assert len(decays) == 8
     assert decays["linear k=3"].decay.steps == 50
-    assert all(exchange.bound == 0.02 for exchange in decays.values())
+    assert all(compression.rows.bound == 0.02 for compression in decays.values())
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -184,7 +184,7 @@ def test_decays_are_trained_over_a_fifth_of_the_epoch_in_full_alone(monkeypatch,
     assert len({(trial.policy, trial.decay, trial.seed) for trial in trials}) == len(trials)
     for trial in decayed:
         assert trial.policy == "global 0.01"
-        assert trial.exchange.decay.steps == 200
+        assert trial.compression.decay.steps == 200
 
 
 def test_auto_is_timed_on_real_ranks_next_to_the_fixed_ways(monkeypatch):

@@ -18,8 +18,8 @@ DATA = SyntheticSettings(kind="synthetic", rows=(40, 7), samples=4 * BATCH)
 FROZEN = RunSettings(
     data=DATA,
     model=MODEL,
-    embeddings=EmbeddingSettings(rate=NO_RATE),
-    dense=DenseSettings(rate=NO_RATE),
+    embeddings=EmbeddingSettings(lr=NO_RATE),
+    dense=DenseSettings(lr=NO_RATE),
 )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.harness import Interval, paired_ratios, real_data_sets
 from benchmarks.training.benchmark import StepRatio, TrainingResult, TrainingRow, render
 from benchmarks.training.worker import ALL_METHODS, METHODS, Epoch, Steps, TrainingPool, paper_bound
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings
 from laconic.data import SyntheticSettings, open_source
 from laconic.demo.measure import step_ms
 from laconic.errors import CommError, ConfigError
@@ -52,10 +52,10 @@ def test_methods_differ_only_in_what_travels():
     assert len({plan.digest for plan in plans.values()}) == 5  # plain and rows_fp32 differ in what they send
     assert all(codecs.backward is None for codecs in plans["sc24"].tables)
     assert [codecs.forward.bound for codecs in plans["sc24"].tables] == [0.03, 0.05, 0.05]
-    defaults = ExchangeSettings()
+    defaults = CompressionSettings()
     for codecs in plans["laconic"].tables:
-        assert codecs.forward.bound == defaults.bound
-        assert codecs.backward.bound == defaults.gradient_bound
+        assert codecs.forward.bound == defaults.rows.bound
+        assert codecs.backward.bound == defaults.gradients.bound
 
 
 @pytest.mark.parametrize(("rows", "bound"), [(1_000_000, 0.01), (415_000, 0.01), (36_084, 0.03), (970, 0.05)])

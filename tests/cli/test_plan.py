@@ -24,6 +24,8 @@ from laconic.train.run import run
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
 
+EXACT = ("--set", "compression.rows=exact", "--set", "compression.gradients=exact")
+
 RUN = """
 [data]
 kind = "synthetic"
@@ -79,7 +81,7 @@ def profiled(tmp_path_factory):
 
 
 def test_a_profile_becomes_a_plan_with_hot_rows(profiled):
-    given = ("--profile", "access.parquet", "--run", "run.toml", "--set", "exchange.kind=exact")
+    given = ("--profile", "access.parquet", "--run", "run.toml", *EXACT)
     given += ("--hot-every", 50, "--overlap", 0)
     done = plan(profiled, *given, "--compare", "--out", "hot.toml", "--json", "hot.json")
     written, hot_ids, _ = read_plan(profiled / "hot.toml")
@@ -213,7 +215,7 @@ def deviation(folder, file, *overrides):
 
 @pytest.mark.parametrize(
     "overrides",
-    [(), ("exchange.kind=lossless", "exchange.coded_ids=false")],
+    [(), ("compression.rows=lossless", "compression.gradients=lossless", "compression.ids=false")],
     ids=["bounded", "lossless"],
 )
 def test_a_plan_for_a_run_predicts_what_its_codecs_send(profiled, overrides):

@@ -29,8 +29,9 @@ eval_samples = 3000
 dim = 8
 bottom = [8]
 top = [8]
-[exchange]
-kind = "exact"
+[compression]
+rows = "exact"
+gradients = "exact"
 [train]
 batch = 128
 out = "{out}"

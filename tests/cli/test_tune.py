@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from laconic.adapt.settings import effective_exchange
 from laconic.adapt.tune import BUDGET, MOST_STEPS, SHARE
 from laconic.adapt.tune.choose import default_budget
 from laconic.cli import plan
@@ -74,19 +73,21 @@ def test_the_command_writes_policy_result_and_page(tuned):
 
 def test_a_run_takes_the_bounds_from_the_policy_file(tuned):
     folder, _ = tuned
-    settings = load(folder / "run.toml", RunSettings, (f"policy={folder / 'policy.toml'}",))
-    rules = effective_exchange(settings).rules
+    settings = load(folder / "run.toml", RunSettings, (f"compression.policy={folder / 'policy.toml'}",))
+    given = settings.compression.effective().tables
     tables = read_any(folder / "tune.json").tables
-    assert [rule.tables for rule in rules] == ["c0", "c1", "c2"]
-    assert [rule.bound for rule in rules] == [table.forward.chosen.bound for table in tables]
-    assert [rule.gradient_bound for rule in rules] == [table.backward.chosen.bound for table in tables]
+    assert [*given] == ["c0", "c1", "c2"]
+    assert [table.rows.bound for table in given.values()] == [table.forward.chosen.bound for table in tables]
+    assert [table.gradients.bound for table in given.values()] == [
+        table.backward.chosen.bound for table in tables
+    ]
 
 
 def test_the_command_shows_every_table_and_what_to_write_next(tuned):
     _, shown = tuned
     for word in ("c0", "c1", "c2", "2,000", "gradients", "HI 1.00", "measured as 2 ranks, after 16 steps"):
         assert word in shown
-    assert shown.rstrip().endswith('policy = "policy.toml"')
+    assert shown.rstrip().endswith('[compression]\n  policy = "policy.toml"')
 
 
 def test_a_policy_file_is_replaced_only_by_force(tuned):

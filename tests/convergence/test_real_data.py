@@ -44,7 +44,7 @@ def _train(rank, ranks, text, steps):
     learned = list(islice(batches, steps))
     held_out = list(source.batches("eval", global_batch=8192 * ranks, rank=rank, ranks=ranks))
     for kind in ("exact", "bounded"):
-        settings = parse(text, RunSettings, (f"exchange.kind={kind}",))
+        settings = parse(text, RunSettings, (f"compression.rows={kind}", f"compression.gradients={kind}"))
         trainer = Trainer(settings, source.schema, Ranks(rank, ranks))
         for samples in learned:
             trainer.step(samples)

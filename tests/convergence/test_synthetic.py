@@ -26,7 +26,7 @@ bottom = [32]
 top = [32]
 
 [embeddings]
-rate = 0.05
+lr = 0.05
 
 [train]
 batch = 128
@@ -36,7 +36,7 @@ batch = 128
 def _aucs(rank, ranks, kinds):
     found = {}
     for kind in kinds:
-        settings = parse(SETTINGS, RunSettings, (f"exchange.kind={kind}",))
+        settings = parse(SETTINGS, RunSettings, (f"compression.rows={kind}", f"compression.gradients={kind}"))
         source = open_source(settings.data)
         trainer = Trainer(settings, source.schema, Ranks(rank, ranks))
         following = None

@@ -26,9 +26,9 @@ def test_accuracy_is_the_mean_of_all_seeds_and_time_that_of_the_first():
 
 
 def test_the_bounds_that_are_used_are_named():
-    exchange = rank.run_settings("laconic", 2, 0).exchange
-    assert f"rows within {exchange.bound:g} of" in rank.what_laconic_sends()
-    assert f"gradients of rows within {exchange.gradient_bound:g} of" in rank.what_laconic_sends()
+    compression = rank.run_settings("laconic", 2, 0).compression
+    assert f"rows within {compression.rows.bound:g} of" in rank.what_laconic_sends()
+    assert f"gradients of rows within {compression.gradients.bound:g} of" in rank.what_laconic_sends()
 
 
 def test_lines_come_as_they_are_written_and_the_last_one_too(tmp_path):

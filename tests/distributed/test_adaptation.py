@@ -10,7 +10,6 @@ import torch
 
 from laconic.adapt.adaptive import make_adaptive_policy
 from laconic.adapt.policy import FixedPolicy
-from laconic.adapt.settings import effective_exchange
 from laconic.codecs import BoundedRows
 from laconic.exchange import RowwiseAdagrad, Table
 from laconic.exchange.errors_seen import UpdateError
@@ -26,8 +25,8 @@ from tests.train.test_checkpoint import assert_same_checkpoint, checkpoint
 
 STEPS = 14
 WIDE = (
-    *("--set", "exchange.bound=0.5"),
-    *("--set", "exchange.gradient_bound=4.0"),
+    *("--set", "compression.rows.bound=0.5"),
+    *("--set", "compression.gradients.bound=4.0"),
     *("--set", "train.eval_every=0"),
 )
 
@@ -41,7 +40,7 @@ def adapted(tmp_path_factory):
     """Return the folder of a run of four ranks, one of them slow, with bounds that are far too wide."""
     folder = tmp_path_factory.mktemp("adapted")
     settings = write_settings(folder, samples=16 * 4 * (STEPS + 8))
-    arguments = (str(settings), "--set", "policy=auto", "--set", f"train.steps={STEPS}", *WIDE)
+    arguments = (str(settings), "--set", "compression.policy=auto", "--set", f"train.steps={STEPS}", *WIDE)
     watched = Watched(folder / "seen", slow_rank=2, planted=True, accounted_from=4)
     adapt(4, folder / "ranks", watched, *arguments)
     return folder
@@ -92,8 +91,8 @@ def test_reviews_were_made_and_left_training_as_it_was(adapted):
 def test_a_run_resumed_within_a_decay_and_with_a_guard_is_the_uninterrupted_one(tmp_path):
     """Interrupted between two reviews, while rates warm up, where the other run saves nothing."""
     steps, at = 17, 11  # the last batch has one sample: none for rank 0, in reviews and in training
-    decay = ("exchange.decay.kind=linear", "exchange.decay.k=3", "exchange.decay.steps=15")
-    overrides = (*decay, "exchange.guard.budget=0.001", "train.rate_warmup=14")
+    decay = ("compression.decay.kind=linear", "compression.decay.k=3", "compression.decay.steps=15")
+    overrides = (*decay, "compression.budget=0.001", "train.lr_warmup=14")
     common = [*(word for override in overrides for word in ("--set", override)), *WIDE]
     straight, parts = (
         write_settings(tmp_path, samples=16 * 2 * (steps - 1) + 1, name=name) for name in ("one", "two")
@@ -114,8 +113,13 @@ def test_a_run_resumed_within_a_decay_and_with_a_guard_is_the_uninterrupted_one(
 def test_a_cast_is_left_without_fuss_when_the_bound_has_become_too_narrow_for_it(tmp_path):
     """After step 4 the bound is 0.0022 and float16 is finer, after step 12 it is 0.001 and float16 is not."""
     settings = write_settings(tmp_path, samples=16 * 2 * 20)
-    overrides = ("exchange.economy=true", "exchange.bound=0.001", "train.eval_every=0", "train.steps=13")
-    decay = ("exchange.decay.kind=linear", "exchange.decay.k=3", "exchange.decay.steps=10")
+    overrides = (
+        "compression.economy=true",
+        "compression.rows.bound=0.001",
+        "train.eval_every=0",
+        "train.steps=13",
+    )
+    decay = ("compression.decay.kind=linear", "compression.decay.k=3", "compression.decay.steps=10")
     words = [word for override in (*overrides, *decay) for word in ("--set", override)]
     watched = Watched(tmp_path / "seen", planted=True, accounted_from=4)
     adapt(2, tmp_path / "ranks", watched, str(settings), *words)
@@ -226,11 +230,13 @@ def test_real_ranks_take_steps_back_change_their_rate_and_see_errors_as_ranks_of
 
 def test_one_rank_has_no_economy_and_settings_say_what_adapts():
     names = ["a", "b"]
-    settings = settings_of("policy=auto", "exchange.decay.kind=log", "exchange.decay.steps=9")
+    settings = settings_of(
+        "compression.policy=auto", "compression.decay.kind=log", "compression.decay.steps=9"
+    )
     for ranks in (1, 2):
-        policy = make_adaptive_policy(effective_exchange(settings), names, ranks)
+        policy = make_adaptive_policy(settings.compression.effective(), names, ranks)
         assert (policy.economy is None) == (ranks == 1)
         assert policy.guard.names == ("a", "b")
         assert policy.decay is not None
-    plain = make_adaptive_policy(effective_exchange(settings_of()), names, 2)
+    plain = make_adaptive_policy(settings_of().compression.effective(), names, 2)
     assert (plain.decay, plain.guard, plain.economy) == (None, None, None)

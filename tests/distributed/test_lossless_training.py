@@ -84,7 +84,13 @@ def test_laconic_train_ends_with_the_same_bits(tmp_path, ranks, dense):
     for kind, send in (("exact", "exact"), ("lossless", dense)):
         folder = tmp_path / kind
         folder.mkdir()
-        how = arguments(exchange__kind=kind, dense__send=send, train__eval_every=0, train__steps=STEPS)
+        how = arguments(
+            compression__rows=kind,
+            compression__gradients=kind,
+            compression__dense=send,
+            train__eval_every=0,
+            train__steps=STEPS,
+        )
         train(ranks, folder / "ranks", settings_of(folder), *how)
         ends.append(checkpoint(folder / "run", STEPS))
     files = sorted(path.name for path in ends[0].glob("*.pt"))

@@ -13,11 +13,9 @@ from tests.train.test_checkpoint import assert_equal, assert_same_checkpoint, ch
 STEPS, AT = 6, 3
 KEEP = (
     "--set",
-    "dense.send=large",
+    "compression.dense={method='large', keep=0.1}",
     "--set",
-    "dense.keep=0.1",
-    "--set",
-    "dense.warmup_steps=2",
+    "compression.warmup=2",
     "--set",
     "train.eval_every=0",
 )

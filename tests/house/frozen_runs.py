@@ -29,34 +29,38 @@ from tests.distributed.training import train, write_settings
 FROZEN = Path(__file__).parent / "frozen" / "runs.json"
 
 _PLANS = Path(__file__).parent / "frozen" / "plans"
-_BOUNDED = ("exchange.bound=0.05", "exchange.gradient_bound=0.7")
+_BOUNDED = ("compression.rows.bound=0.05", "compression.gradients.bound=0.7")
+_DENSE = "compression.dense='exact'"  # was the default when they were frozen
 
 RUNS: dict[str, tuple[int, Sequence[str]]] = {
-    "default": (2, ()),
-    "default on four ranks": (4, ()),
-    "by table, pooled": (4, ("embeddings.sharding='table'", "embeddings.send='pooled'", *_BOUNDED)),
-    "by table, rows, sgd": (2, ("embeddings.sharding='table'", "embeddings.optimizer='sgd'", *_BOUNDED)),
-    "exact": (2, ("exchange.kind='exact'", "exchange.coded_ids=false", "dense.send='lossless'")),
-    "lossless": (4, ("exchange.kind='lossless'",)),
-    "cast": (2, ("exchange.kind='cast'", "exchange.cast='int8'", "dense.send='bf16'")),
+    "default": (2, (_DENSE,)),
+    "default on four ranks": (4, (_DENSE,)),
+    "by table, pooled": (4, ("embeddings.sharding='table'", "embeddings.send='pooled'", _DENSE, *_BOUNDED)),
+    "by table, rows, sgd": (
+        2,
+        ("embeddings.sharding='table'", "embeddings.optimizer='sgd'", _DENSE, *_BOUNDED),
+    ),
+    "exact": (2, ("compression.rows='exact'", "compression.gradients='exact'", "compression.ids=false")),
+    "lossless": (4, ("compression.rows='lossless'", "compression.gradients='lossless'", _DENSE)),
+    "cast": (2, ("compression.rows='int8'", "compression.gradients='int8'", "compression.dense='bf16'")),
     "narrowing, unbiased, with rules": (
         2,
         (
-            "exchange.rounding='unbiased'",
-            "exchange.decay.kind='linear'",
-            "exchange.decay.steps=8",
-            "exchange.warmup_steps=2",
-            "exchange.rules=[{tables='c0', exact='rows'}, {tables='c3', bound=0.1, gradient_bound=0.2}]",
-            "dense.send='levels'",
+            "compression.rows.rounding='unbiased'",
+            "compression.decay.kind='linear'",
+            "compression.decay.steps=8",
+            "compression.warmup=2",
+            "compression.tables={c0={rows='exact'}, c3={rows={bound=0.1}, gradients={bound=0.2}}}",
+            "compression.dense='levels'",
             "model.kind='dcn_v2'",
         ),
     ),
-    "guarded": (2, ("exchange.guard.budget=0.001", *_BOUNDED)),
-    "large entries first": (2, ("dense.send='large'", "dense.keep=0.1", *_BOUNDED)),
-    "dense within a bound": (4, ("dense.send='bounded'", *_BOUNDED)),
-    "dense rounded": (2, ("dense.send='rounded'", *_BOUNDED)),
-    "hot, warm, cold, prefetched": (2, ("--plan", str(_PLANS / "two_ranks.toml"), *_BOUNDED)),
-    "hot rows equal every three steps": (4, ("--plan", str(_PLANS / "four_ranks.toml"), *_BOUNDED)),
+    "guarded": (2, ("compression.budget=0.001", _DENSE, *_BOUNDED)),
+    "large entries first": (2, ("compression.dense={method='large', keep=0.1}", *_BOUNDED)),
+    "dense within a bound": (4, ("compression.dense='bounded'", *_BOUNDED)),
+    "dense rounded": (2, ("compression.dense='rounded'", *_BOUNDED)),
+    "hot, warm, cold, prefetched": (2, ("--plan", str(_PLANS / "two_ranks.toml"), _DENSE, *_BOUNDED)),
+    "hot rows equal every three steps": (4, ("--plan", str(_PLANS / "four_ranks.toml"), _DENSE, *_BOUNDED)),
 }
 
 

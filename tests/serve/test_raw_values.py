@@ -68,9 +68,10 @@ dim = 8
 bottom = [8]
 top = [8]
 [embeddings]
-rate = 0.5
-[exchange]
-kind = "exact"
+lr = 0.5
+[compression]
+rows = "exact"
+gradients = "exact"
 [train]
 batch = 100
 out = "{out}"

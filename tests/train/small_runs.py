@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 from laconic.adapt.adaptive import make_adaptive_policy
-from laconic.adapt.settings import effective_exchange
 from laconic.config import parse
 from laconic.data import open_source
 from laconic.train.ranks import Ranks
@@ -29,9 +28,9 @@ top = [8]
 [embeddings]
 replicate_below = 10
 
-[exchange]
-bound = 0.05
-gradient_bound = 0.7
+[compression]
+rows.bound = 0.05
+gradients.bound = 0.7
 
 [train]
 batch = 16
@@ -48,7 +47,7 @@ def source_of(settings):
 
 def policy_of(settings):
     names = [feature.name for feature in source_of(settings).schema.categorical]
-    return make_adaptive_policy(effective_exchange(settings), names, ranks=1)
+    return make_adaptive_policy(settings.compression.effective(), names, ranks=1)
 
 
 def trainer_of(settings, policy=None, rehearsed=None):

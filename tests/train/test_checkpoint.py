@@ -159,7 +159,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
 
 def test_a_learning_rate_is_a_setting_and_not_in_the_checkpoint(tmp_path):
     path = save_checkpoint(trainer_of(settings_of(tmp_path)), tmp_path / "checkpoints", Position(3), keep=2)
-    other = trainer_of(settings_of(tmp_path, "dense.rate=0.5"))
+    other = trainer_of(settings_of(tmp_path, "dense.lr=0.5"))
     load_checkpoint(other, path)
     assert [group["lr"] for group in other.optimizer.param_groups] == [0.5]
 

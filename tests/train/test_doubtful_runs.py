@@ -9,16 +9,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from laconic.adapt.policy import make_policy
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings, GradientCodec, RowCodec
 from laconic.codecs import BoundedRows
-from laconic.config import parse
 from laconic.data import Samples
 from laconic.errors import ConfigError
 from laconic.report import read_any, render
 from laconic.train import run as run_module
 from laconic.train.run import run
-from laconic.train.settings import RunSettings
 from tests.train.small_runs import batches_of, settings_of, source_of, trainer_of
 
 
@@ -68,62 +65,32 @@ def test_a_label_other_than_0_and_1_is_refused_with_its_value(label):
         trainer_of(settings).step(Samples(labels_B, samples.dense_BF, samples.lookups))
 
 
-def refused(**settings):
-    with pytest.raises(ConfigError) as caught:
-        make_policy(ExchangeSettings(**settings), ["user", "item"])
-    return str(caught.value)
-
-
-def test_a_bound_of_more_than_half_the_range_is_refused():
-    """From there on one value stands for all of a block."""
-    assert refused(bound=5.0) == (
-        "exchange.bound: expected at most 0.5 of the range, where one value stands for all of a block, got 5.0; "
-        "0.01 is usual, and exchange.relative = false makes it absolute"
-    )
-    assert refused(rules=[{"tables": "item", "bound": 0.6}]).startswith(
-        "exchange.rules: 'item': bound: expected at most 0.5 of the range"
-    )
-
-
-def test_a_gradient_bound_of_more_than_ten_root_mean_squares_is_refused():
-    assert refused(gradient_bound=11.0) == (
-        "exchange.gradient_bound: expected at most 10 times the root mean square, where noise has ten times the "
-        "energy of the gradient, got 11.0; 0.35 is usual"
-    )
-    assert refused(rules=[{"tables": "item", "gradient_bound": 50.0}]).startswith(
-        "exchange.rules: 'item': gradient_bound: expected at most 10 times the root mean square"
-    )
-
-
-@pytest.mark.parametrize(
-    "settings", [{"bound": 5.0, "relative": False}, {"kind": "exact", "bound": 5.0}, {"bound": 0.5}]
-)
-def test_a_bound_that_is_absolute_unused_or_just_wide_is_not(settings):
-    assert make_policy(ExchangeSettings(**settings), ["user"]).plan.tables
-
-
 def test_a_policy_file_with_too_wide_a_bound_is_refused(tmp_path):
     file = tmp_path / "policy.toml"
-    file.write_text('[[exchange.rules]]\ntables = "c0"\nbound = 3.0\n')
+    file.write_text("[compression.tables.c0]\nrows.bound = 3.0\n")
     with pytest.raises(
-        ConfigError, match=r"^exchange\.rules: 'c0': bound: expected at most 0\.5 of the range"
+        ConfigError,
+        match=r"^compression\.tables\['c0'\]: rows: expected a bound of at most 0\.5 of the range.*, got 3\.0; 0\.01 is usual",
     ):
-        ran(tmp_path / "run", f"policy={file}")
+        ran(tmp_path / "run", f"compression.policy={file}")
 
 
 def test_a_bound_of_dense_gradients_that_is_all_noise_is_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"^dense\.bound: expected at most 10 times the root mean square.*, got 20\.0"
+        ConfigError,
+        match=r"^compression\.dense: expected a bound of at most 10 times the root mean square.*, got 20\.0",
     ):
-        ran(tmp_path / "run", "dense.send=bounded", "dense.optimizer=sgd", "dense.bound=20")
+        ran(tmp_path / "run", "compression.dense={method='bounded', bound=20.0}", "dense.optimizer=sgd")
 
 
 @pytest.mark.parametrize("send", ["large", "bounded"])
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path, send, optimizer):
-    result, text = ran(tmp_path / "run", f"dense.send={send}", f"dense.optimizer={optimizer}")
+    result, text = ran(tmp_path / "run", f"compression.dense={send}", f"dense.optimizer={optimizer}")
     (warning,) = result.warnings
-    assert warning.startswith(f"dense.send: {send!r} is meant for dense.optimizer 'sgd', got {optimizer!r}")
+    assert warning.startswith(
+        f"compression.dense: {send!r} is meant for dense.optimizer 'sgd', got {optimizer!r}"
+    )
     assert "levels" in warning
     assert warning in text
     assert warning in render(read_any(tmp_path / "run")).replace("&#x27;", "'")
@@ -131,7 +98,7 @@ def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path
 
 @pytest.mark.parametrize(("send", "optimizer"), [("large", "sgd"), ("levels", "adam"), ("exact", "adagrad")])
 def test_dense_gradients_that_suit_their_optimizer_are_not(tmp_path, send, optimizer):
-    result, _ = ran(tmp_path / "run", f"dense.send={send}", f"dense.optimizer={optimizer}")
+    result, _ = ran(tmp_path / "run", f"compression.dense={send}", f"dense.optimizer={optimizer}")
     assert result.warnings == []
 
 
@@ -148,12 +115,6 @@ def test_evaluations_of_no_samples_are_refused(tmp_path):
         ran(tmp_path / "run", "data.eval_samples=0", "train.eval_every=3")
 
 
-def test_a_run_that_was_made_before_these_limits_can_be_read():
-    """Settings that are refused now are still those of a folder that ``laconic quantize`` reads."""
-    text = "[data]\nkind = 'synthetic'\n[exchange]\nbound = 5.0\ngradient_bound = 50.0\n[dense]\nsend = 'large'\n"
-    assert parse(text, RunSettings).exchange.bound == 5.0
-
-
 def test_limits_keep_the_widest_bounds_that_a_guard_starts_from():
-    plan = make_policy(ExchangeSettings(bound=0.5, gradient_bound=4.0), ["user"]).plan
-    assert plan.tables[0].forward == BoundedRows(0.5, relative_to="range")
+    widest = CompressionSettings(rows=RowCodec(bound=0.5), gradients=GradientCodec(bound=4.0))
+    assert widest.compression().rows == BoundedRows(0.5, relative_to="range")

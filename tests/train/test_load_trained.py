@@ -64,8 +64,8 @@ def test_a_run_is_loaded_whole_and_served_as_it_was_trained(folder):
 def test_a_run_that_used_what_is_gone_by_now_is_loaded(folder):
     path = folder / "settings.json"
     said = json.loads(path.read_text())
-    said["exchange"]["decay"]["kind"] = "closed_loop"
-    said["exchange"]["axes"] = "principal"
+    said["compression"]["decay"]["kind"] = "closed_loop"
+    said["compression"]["axes"] = "principal"
     path.write_text(json.dumps(said))
     assert [table.rows for table in load_trained(folder).features.tables] == [40, 7, 300]
 

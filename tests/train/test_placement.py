@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from laconic.config import parse
 from laconic.cost.load import PredictedBytes
 from laconic.errors import ConfigError, PlanError
+from laconic.exchange.exchange_plan import TableCodecs
 from laconic.plan.plan_file import HotSettings, PlacementPlan, TablePlan, write_plan
 from laconic.train.checkpoint import newest_checkpoint
-from laconic.train.placement import make_placement, planned_exchange
+from laconic.train.placement import make_placement, planned_compression
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
 from tests.distributed.training import start, train, write_settings
@@ -84,7 +86,7 @@ def test_a_run_goes_on_under_other_plans_and_trains_the_same_model(tmp_path):
             c0={"sharding": "replicated"},
         ),
     ]
-    exact = ("--set", "exchange.kind='exact'")
+    exact = ("--set", "compression.rows=exact", "--set", "compression.gradients=exact")
     plain, planned = (str(write_settings(tmp_path, samples=300, name=name)) for name in ("plain", "planned"))
     train(2, tmp_path / "a", plain, *exact)
     for steps, plan in zip((3, 6, 1000), plans, strict=True):
@@ -144,24 +146,40 @@ def test_a_plan_for_another_run_is_refused(tmp_path, change, message):
         make_placement(settings, source_of(settings).schema, 2, plan_of(tmp_path, **change))
 
 
-def test_bounds_of_a_plan_become_rules(tmp_path):
+def test_bounds_of_a_plan_are_those_of_its_tables(tmp_path):
     settings = parse(SETTINGS, RunSettings)
     plan = plan_of(tmp_path, c0={"bound": 0.02}, c1={"gradient_bound": 0.2}, c2={"exact": "gradients"})
     placement = make_placement(settings, source_of(settings).schema, 2, plan)
-    rules = planned_exchange(settings.exchange, placement).rules
-    found = {rule.tables: (rule.bound, rule.gradient_bound, rule.exact) for rule in rules}
-    assert found == {"c0": (0.02, None, False), "c1": (None, 0.2, False), "c2": (None, None, "gradients")}
+    usual = settings.compression
+    planned = planned_compression(usual, placement)
+    rows, gradients = usual.rows.codec(), usual.gradients.codec()
+    assert planned.compression().policy(["c0", "c1", "c2", "c3"]).plan.tables == (
+        TableCodecs(replace(rows, bound=0.02), gradients),
+        TableCodecs(rows, replace(gradients, bound=0.2)),
+        TableCodecs(rows, None),
+        TableCodecs(rows, gradients),
+    )
     with pytest.raises(
-        ConfigError, match=r"^--plan: the plan has bounds of single tables, and so has exchange"
+        ConfigError, match=r"^--plan: the plan has bounds of single tables, and so has compression\.tables"
     ):
-        planned_exchange(settings.exchange.model_copy(update={"rules": rules}), placement)
+        planned_compression(planned, placement)
+    exact = parse(SETTINGS, RunSettings, ("compression.rows=exact",)).compression
+    with pytest.raises(
+        ConfigError, match=r"^--plan: table 'c0' has a bound of 0\.02, but the run sends 'exact'; plan again"
+    ):
+        planned_compression(exact, placement)
 
 
 def test_one_rank_trains_with_a_plan_that_has_hot_rows(tmp_path):
     settings = parse(
         SETTINGS,
         RunSettings,
-        overrides=(f"train.out={tmp_path}/run", "train.steps=3", "exchange.kind='exact'"),
+        overrides=(
+            f"train.out={tmp_path}/run",
+            "train.steps=3",
+            "compression.rows=exact",
+            "compression.gradients=exact",
+        ),
     )
     plain = run(settings, resume=False, console=None)
     other = settings.model_copy(update={"train": settings.train.model_copy(update={"out": tmp_path / "hot"})})

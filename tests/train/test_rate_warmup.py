@@ -10,11 +10,11 @@ from laconic.train.trainer import Snapshot
 from tests.train.small_runs import batches_of, dense_rates, row_rate, settings_of, state_of, trainer_of
 from tests.train.test_checkpoint import assert_equal
 
-RATES = ("embeddings.rate=0.04", "dense.rate=0.08")
+RATES = ("embeddings.lr=0.04", "dense.lr=0.08")
 
 
 def warming(steps):
-    return settings_of(*RATES, f"train.rate_warmup={steps}")
+    return settings_of(*RATES, f"train.lr_warmup={steps}")
 
 
 @pytest.mark.parametrize("rehearsed", [None, 2])
@@ -40,7 +40,7 @@ def test_the_first_step_is_as_small_as_its_rate():
     """One step of SGD from the same weights moves rows by the rate times the same gradients."""
     moved = []
     for warmup in (0, 4):
-        settings = settings_of(*RATES, f"train.rate_warmup={warmup}", "embeddings.optimizer='sgd'")
+        settings = settings_of(*RATES, f"train.lr_warmup={warmup}", "embeddings.optimizer='sgd'")
         trainer = trainer_of(settings)
         before = trainer.rows.weight_RD.clone()
         trainer.step(batches_of(settings, 1)[0])

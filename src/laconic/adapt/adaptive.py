@@ -2,91 +2,33 @@
 
 ``plan_for`` is a function of the step and of decisions that all ranks make alike, between steps. It
 returns the same object until something changes.
-
-By the clock, a table's bound is wide at first and its own after ``steps`` steps. The bound of step
-``t`` is ``multiplier(t)`` times the final one. With ``x = t / steps``::
-
-    multiplier = 1 + (k - 1) * share          k at step 0, 1 from ``steps`` on
-
-    kind        share
-    none        0
-    constant    1
-    step        1 - floor(10 x) / 10          ten plateaus
-    linear      1 - x
-    log         1 - ln(1 + (e - 1) x)         falls fastest at the start
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
 from laconic.adapt.guard import Guard, Losses
-from laconic.adapt.policy import FixedPolicy, make_policy
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.policy import FixedPolicy
+from laconic.adapt.settings import CompressionSettings
 from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
-from laconic.errors import ConfigError, FormatError
+from laconic.errors import FormatError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 
-__all__ = ["CAST_FROM", "AdaptivePolicy", "Decay", "DecayKind", "make_adaptive_policy", "may_be_cast"]
+__all__ = ["CAST_FROM", "AdaptivePolicy", "make_adaptive_policy", "may_be_cast"]
 
 CAST_FROM = 2.0**-9
 """A bound, beside the range, from which float16 is taken to be finer."""
 
 _GONE = {"decay": "narrowed bounds by a closed loop", "axes": "rounded rows along principal axes"}
-
-DecayKind = Literal["none", "step", "linear", "log", "constant"]
-
-# Equal levels from k down to 1. Each distinct multiplier is a new exchange plan on every rank, so one that crept
-# down at every step would cost a plan a step; this way a whole run pays for at most 64.
-_LEVELS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Decay:
-    """What a table's bound is multiplied with, step by step."""
-
-    kind: DecayKind
-
-    k: float = 2.0
-    """Multiplier of step 0."""
-
-    steps: int = 0
-    """Steps until the multiplier is 1; 0: it always is."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(DecayKind):
-            raise ConfigError(
-                f"decay.kind: expected one of {', '.join(get_args(DecayKind))}, got {self.kind!r}"
-            )
-        if not 1 <= self.k < math.inf:
-            raise ConfigError(
-                f"decay.k: expected a finite number >= 1, got {self.k!r}; 1 leaves bounds alone"
-            )
-        if self.steps < 0:
-            raise ConfigError(f"decay.steps: expected at least 0, got {self.steps!r}; 0 is no decay")
-
-    def multiplier(self, step: int) -> float:
-        """Return the multiplier of a step, counted from 0; it never rises."""
-        if self.kind == "none" or step >= self.steps:
-            return 1.0
-        if self.kind == "constant":
-            return self.k
-        if self.kind == "step":
-            plateau = 10 * step // self.steps
-            return 1 + (self.k - 1) * ((10 - plateau) / 10)
-        passed = step / self.steps
-        if self.kind == "log":
-            passed = math.log1p(passed * (math.e - 1))
-        # rounded up to a whole level: 1 is reached at the end and not before
-        return 1 + (self.k - 1) * (math.ceil(_LEVELS * (1 - passed)) / _LEVELS)
 
 
 class AdaptivePolicy:
@@ -214,19 +156,12 @@ def may_be_cast(codec: BlockCodec | None) -> bool:
     return isinstance(codec, BoundedRows) and codec.relative_to is not None and codec.bound >= CAST_FROM
 
 
-def make_adaptive_policy(settings: ExchangeSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
+def make_adaptive_policy(settings: CompressionSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
     """Return the policy that the settings describe, with all that adapts it; one rank has no economy."""
-    fixed = make_policy(settings, names)
-    decay = None
-    if settings.decay.kind != "none":
-        decay = Decay(settings.decay.kind, settings.decay.k, settings.decay.steps)
-    budget = settings.guard.budget
-    guard = None if budget is None else Guard(tuple(names), budget)
-    economy = Economy(tuple(names)) if settings.economy and ranks > 1 else None
     return AdaptivePolicy(
-        fixed.plan,
-        warmup_steps=settings.warmup_steps,
-        decay=decay,
-        guard=guard,
-        economy=economy,
+        settings.compression().policy(names).plan,
+        warmup_steps=settings.warmup,
+        decay=None if settings.decay.kind == "none" else settings.decay,
+        guard=None if settings.budget is None else Guard(tuple(names), settings.budget),
+        economy=Economy(tuple(names)) if settings.economy and ranks > 1 else None,
     )

@@ -29,10 +29,10 @@ from laconic.reduce.gradient_method import GradientMethod, expect_gradient_metho
 __all__ = ["Compression", "TableCompression"]
 
 _WIDEST = {
-    "range": (0.5, "0.5 of the range, where one value stands for all of a block"),
-    "rms": (10, "10 times the root mean square, where noise has ten times the energy of the values"),
+    "range": (0.5, "0.5 of the range, where one value stands for all of a block", 0.01),
+    "rms": (10, "10 times the root mean square, where noise has ten times the energy of the values", 0.35),
 }
-"""Widest bound that says anything of a block, and why: at more, nothing is left of its values."""
+"""Widest bound that leaves something of a block, why, and what is usual."""
 
 
 class TableCompression(TypedDict, total=False):
@@ -164,6 +164,6 @@ def _check_width(where: str, method: object) -> None:
     bound, relative_to = (getattr(codec, name, None) for name in ("bound", "relative_to"))
     if bound is None or relative_to is None:
         return
-    most, why = _WIDEST[relative_to]
+    most, why, usual = _WIDEST[relative_to]
     if bound > most:
-        raise ConfigError(f"{where}: expected a bound of at most {why}, got {bound!r}")
+        raise ConfigError(f"{where}: expected a bound of at most {why}, got {bound!r}; {usual} is usual")

@@ -1,205 +1,300 @@
-"""What rows, gradients and ids of a run travel as: its ``[exchange]``, and what its ``policy`` makes of that.
+"""``[compression]`` of a run's file: the words of :class:`Compression`, and what adapts it.
 
-========= ==========================================================================
-policy    exchange
-========= ==========================================================================
-fixed     as ``[exchange]`` says
-auto      wide bounds, or those of ``[exchange]``, under a guard that narrows them, and economical
-a file    what the file says; what it leaves out, as ``[exchange]`` says
-========= ==========================================================================
+========= ==========================================================================================
+policy    what travels as what
+========= ==========================================================================================
+fixed     as ``[compression]`` says
+auto      within wide bounds, or those of ``[compression]``, which a guard narrows; economically
+a file    as the file of ``laconic tune`` says; what it leaves out, as ``[compression]`` says
+========= ==========================================================================================
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from laconic.adapt.compression import Compression
+from laconic.adapt.decay import Decay
+from laconic.adapt.exchange_words import compression_of
+from laconic.codecs import Bounded, BoundedRows, Cast, Lossless
+from laconic.codecs.batch import BlockCodec
 from laconic.config import Settings, load
 from laconic.errors import ConfigError
+from laconic.reduce import Adder, Exact, LargeFirst, Levels, Rounded
+from laconic.reduce.gradient_method import GradientMethod
 
 __all__ = [
     "AUTO_BUDGET",
-    "DecaySettings",
-    "ExchangeSettings",
-    "GuardSettings",
+    "CodecException",
+    "CompressionSettings",
+    "DenseMethod",
+    "GradientCodec",
     "PolicyFile",
-    "RuleSettings",
-    "effective_auto",
-    "effective_exchange",
+    "RowCodec",
+    "TableSettings",
 ]
 
 AUTO_BUDGET = 0.001
-"""Increase of normalized entropy that ``auto`` allows unless the run has a budget: a thousandth of it."""
+"""Increase of normalized entropy that ``auto`` allows unless the run has a budget: a thousandth."""
+
+_WIDE = {"rows": 0.1, "gradients": 1.0}
+"""Bounds that ``auto`` begins with where the run sets none."""
+
+Codec = Literal["bounded", "exact", "lossless", "fp16", "bf16", "int8", "int4"]
+RelativeTo = Literal["range", "rms", "none"]
+Rounding = Literal["nearest", "unbiased"]
 
 
-_WIDE = {"bound": 0.1, "gradient_bound": 1.0}
+class _Method(Settings):
+    """A method and its words. A string is short for the method alone: ``rows = "exact"``."""
 
+    reads: ClassVar[Mapping[str, tuple[str, ...]]] = {"bounded": ("bound", "relative_to", "rounding")}
+    """Words that each method reads; those that are not here read none."""
 
-class RuleSettings(Settings):
-    """What the tables of one pattern travel as, where it differs from ``[exchange]``."""
-
-    tables: str
-    """Shell pattern of table names, as ``c_user*``; the last rule that matches a table counts."""
-
-    exact: Literal["rows", "gradients", True, False] = False
-    """Rows and gradients of these tables travel as they are, or one of them."""
-
-    bound: float | None = Field(default=None, gt=0)
-    """Bound of their rows."""
-
-    rounding: Literal["nearest", "unbiased"] | None = None
-    """Of their rows; left out: as ``[exchange]`` says."""
-
-    gradient_bound: float | None = Field(default=None, gt=0)
-    """Bound of their gradients."""
-
-
-class DecaySettings(Settings):
-    """How bounds narrow in the course of training: wide at first, their own in the end."""
-
-    kind: Literal["none", "step", "linear", "log", "constant"] = "none"
-    """How they narrow, by the clock."""
-
-    k: float = Field(default=2.0, ge=1)
-    """What bounds are multiplied with at the start."""
-
-    steps: int = Field(default=0, ge=0)
-    """When bounds are their own."""
-
-    @field_validator("kind", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _exists(cls, kind: Any) -> Any:
-        if kind == "closed_loop":
-            raise ValueError(
-                "expected 'none', 'step', 'linear', 'log' or 'constant', got 'closed_loop', which is gone; "
-                "a wider exchange.bound saves as much"
-            )
-        return kind
+    def _of_a_word(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"method": given}
+        if isinstance(given, dict | cls):
+            return given
+        raise ValueError(f'expected a method, as "exact", or {{ bound = 0.01 }}, got {given!r}')
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        if self.kind != "none" and not self.steps:
-            raise ValueError(
-                f"expected steps > 0 where kind is {self.kind!r}, got 0; say at which step bounds are their own"
-            )
+    def _reads_all(self) -> Self:
+        method = getattr(self, "method")  # noqa: B009 -- of every subclass
+        for name in type(self).model_fields:
+            unread = name not in ("method", *self.reads.get(method, ()))
+            if method is not None and unread and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{method!r} has no {name}; leave it out")
         return self
 
 
-class GuardSettings(Settings):
-    """What watches over the loss while it trains."""
+class CodecException(_Method):
+    """What rows or gradients of some tables travel as; what is left out is as for all others."""
 
-    budget: float | None = Field(default=None, gt=0, lt=1)
-    """Largest increase of normalized entropy, as a share of it; left out: nobody watches."""
+    method: Codec | None = None
+    bound: float | None = Field(default=None, gt=0)
+    relative_to: RelativeTo | None = None
+    rounding: Rounding | None = None
 
 
-class ExchangeSettings(Settings):
-    """What rows, gradients and ids travel as."""
+class RowCodec(_Method):
+    """What looked-up rows travel as."""
 
-    kind: Literal["bounded", "cast", "lossless", "exact"] = "bounded"
-    """``bounded``: within an error bound, entropy-coded; ``cast``: a narrower type; ``lossless``:
-    the same bits in fewer bytes; ``exact``: as they are."""
+    method: Codec = "bounded"
+    """``bounded``: within an error bound, entropy-coded; ``exact``: as they are; ``lossless``: the
+    same bits in fewer bytes; the others: a narrower type."""
 
     bound: float = Field(default=0.01, gt=0)
-    """Largest error of a looked-up value, as a share of its block's range (max - min)."""
+    """Largest error of a value."""
 
-    relative: bool = True
-    """False: the bound is absolute, in the unit of the embeddings."""
+    relative_to: RelativeTo = "range"
+    """What the bound is a share of, block by block: the range (max - min) of the values, their root
+    mean square, or none: it is absolute."""
 
-    rounding: Literal["nearest", "unbiased"] = "nearest"
-    """Of rows. ``unbiased``: to one of two neighbors, with the probability that makes the mean
-    right; rows that are small beside the bound are then trained as they should be, for about a bit
-    more per value."""
+    rounding: Rounding = "nearest"
+    """``unbiased``: to one of two neighbors, with the probability that makes the mean right. What is
+    small beside the bound is then right on average, for about a bit more per value."""
 
-    gradient_bound: float = Field(default=0.35, gt=0)
-    """Largest error of a gradient's value, as a share of its block's root mean square; rounding is unbiased."""
+    def changed(self, given: Settings) -> Self:
+        """Return it with what was given, in settings of codecs or of exceptions, instead."""
+        words = {name: getattr(given, name) for name in given.model_fields_set}
+        words = {name: value for name, value in words.items() if value is not None}
+        if not words:
+            return self
+        if words.setdefault("method", "bounded") != "bounded":
+            return type(self)(method=words["method"])
+        usual = self if self.method == "bounded" else type(self)()
+        return usual.model_copy(update=words)
 
-    cast: Literal["fp16", "bf16", "int8", "int4"] = "fp16"
-    """Type of both directions where ``kind`` is ``cast``."""
+    def codec(self) -> BlockCodec | None:
+        """Return the codec; None: as they are."""
+        if self.method == "exact":
+            return None
+        if self.method == "lossless":
+            return Lossless()
+        if self.method == "bounded":
+            relative_to = None if self.relative_to == "none" else self.relative_to
+            return BoundedRows(self.bound, relative_to=relative_to, rounding=self.rounding)
+        return Cast(self.method)
 
-    coded_ids: bool = True
-    """Ids are delta- and entropy-coded; False: eight bytes each."""
 
-    warmup_steps: int = Field(default=0, ge=0)
-    """Steps with exact communication before all this begins."""
+class GradientCodec(RowCodec):
+    """What gradients of rows travel as: the same words, other defaults."""
 
-    decay: DecaySettings = DecaySettings()
-    """Wider bounds at the start."""
+    bound: float = Field(default=0.35, gt=0)
+    relative_to: RelativeTo = "rms"
+    rounding: Rounding = "unbiased"
 
-    guard: GuardSettings = GuardSettings()
-    """Exactness where bounds harm too much."""
+
+class DenseMethod(_Method):
+    """What gradients of the dense part travel as."""
+
+    reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "bounded": ("bound",),
+        "large": ("bound", "keep", "refresh"),
+    }
+
+    method: Literal["exact", "lossless", "bf16", "levels", "bounded", "large", "rounded", "network"] = (
+        "lossless"
+    )
+    """``exact``: as they are; ``lossless``: the same bits in fewer bytes, summed in rank order;
+    ``bf16``: half the bytes; ``levels``: every entry within a ninth of itself, about 6 bits;
+    ``bounded``: within a bound, entropy-coded, rounded without bias; ``large``: the large entries of
+    every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of a step that
+    ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR names."""
+
+    bound: float = Field(default=0.05, gt=0)
+    """Largest error of an entry that is sent, as a share of its layer's root mean square."""
+
+    keep: float = Field(default=0.02, gt=0, le=1)
+    """Share of each layer that ``large`` sends in a step."""
+
+    refresh: int = Field(default=1000, ge=1)
+    """Steps after which ``large`` looks for the thresholds of layers again, at the latest."""
+
+    def value(self, seed: int, network: Adder | None) -> GradientMethod:
+        """Return the method; ``network`` adds instead of the ranks where it is the network's turn."""
+        if self.method == "bounded":
+            return Bounded(self.bound, relative_to="rms", rounding="unbiased", seed=seed)
+        if self.method == "large":
+            values = Bounded(self.bound, relative_to="rms")
+            return LargeFirst(self.keep, refresh=self.refresh, values=values)
+        if self.method == "network":
+            return network or Rounded()
+        simple: dict[str, GradientMethod] = {
+            "exact": Exact(),
+            "lossless": Lossless(),
+            "bf16": Cast("bf16"),
+            "levels": Levels(),
+            "rounded": Rounded(),
+        }
+        return simple[self.method]
+
+
+class TableSettings(Settings):
+    """What the tables of one pattern travel as. A string is short for both directions."""
+
+    rows: CodecException = CodecException()
+    """Looked-up rows."""
+
+    gradients: CodecException = CodecException()
+    """Their gradients."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_word(cls, given: Any) -> Any:
+        return {"rows": given, "gradients": given} if isinstance(given, str) else given
+
+
+class CompressionSettings(Settings):
+    """What rows, gradients, dense gradients and ids travel as, and what adapts that."""
+
+    policy: str = "fixed"
+    """``fixed``: as the settings below say; ``auto``: the same, guarded and economical; or a file
+    that ``laconic tune`` wrote, relative to the working directory."""
+
+    rows: RowCodec = RowCodec()
+    """Looked-up rows."""
+
+    gradients: GradientCodec = GradientCodec()
+    """Their gradients."""
+
+    dense: DenseMethod = DenseMethod()
+    """Gradients of the dense part."""
+
+    ids: bool = True
+    """Ids are delta- and entropy-coded; false: eight bytes each."""
+
+    warmup: int = Field(default=0, ge=0)
+    """Number of first steps in which rows and all gradients travel as they are."""
+
+    decay: Decay = Decay()
+    """Wider bounds of rows at the start."""
+
+    budget: float | None = Field(default=None, gt=0, lt=1)
+    """Largest increase of normalized entropy, as a share of it, that a guard keeps by narrowing
+    bounds; left out: there is no guard."""
 
     economy: bool = False
     """Only what saves more time on the wire than it takes to encode is compressed."""
 
-    rules: tuple[RuleSettings, ...] = ()
-    """Exceptions by table name."""
+    tables: dict[str, TableSettings] = Field(default_factory=dict)
+    """Exceptions by shell pattern of table names; the last pattern that matches a table counts."""
 
-    @model_validator(mode="before")
+    @field_validator("policy")
     @classmethod
-    def _without_axes(cls, tree: Any) -> Any:
-        if isinstance(tree, dict) and "axes" in tree:
-            raise ValueError("axes is gone: rows are rounded along the dimensions they have; remove the line")
-        return tree
+    def _known(cls, policy: str) -> str:
+        if policy in ("fixed", "auto") or policy.endswith(".toml"):
+            return policy
+        raise ValueError(f"expected 'fixed', 'auto' or a .toml file that laconic tune wrote, got {policy!r}")
+
+    def effective(self) -> CompressionSettings:
+        """Return the settings that the policy describes; ``ConfigError`` where they do not fit it."""
+        if self.policy == "fixed":
+            return self
+        if self.policy == "auto":
+            return self._auto()
+        file = load(self.policy, PolicyFile).compression
+        if self.tables and file.tables:  # the last that matches counts: neither order is surely meant
+            raise ConfigError(
+                f"compression.policy: {self.policy} has tables, and so has compression.tables of the run; "
+                "move those of the run into the file"
+            )
+        given = {name: getattr(file, name) for name in file.model_fields_set}
+        given |= {name: getattr(self, name).changed(getattr(file, name)) for name in ("rows", "gradients")}
+        return self.model_copy(update={**given, "policy": "fixed"})
+
+    def _auto(self) -> CompressionSettings:
+        """Let bounds that were not set begin wide, for the guard to narrow."""
+        found: dict[str, Any] = {"policy": "fixed", "economy": True, "budget": self.budget or AUTO_BUDGET}
+        for name, wide in _WIDE.items():
+            given: RowCodec = getattr(self, name)
+            if given.method != "bounded":
+                raise ConfigError(
+                    f"compression.policy: 'auto' adapts bounds, got compression.{name} = {given.method!r}; "
+                    "use policy 'fixed'"
+                )
+            if "bound" not in given.model_fields_set:
+                found[name] = given.model_copy(update={"bound": wide})
+        return self.model_copy(update=found)
+
+    def compression(self, *, seed: int = 0, network: Adder | None = None) -> Compression:
+        """Return the value that the settings describe, whatever the policy; ``ConfigError`` for bounds too wide.
+
+        ``seed``: of what is rounded without bias in dense gradients. ``network``: what adds where
+        ``dense`` is ``network``; without one the ranks add, to the same bits.
+        """
+        return Compression(
+            rows=self.rows.codec(),
+            gradients=self.gradients.codec(),
+            dense=self.dense.value(seed, network),
+            ids=self.ids,
+            tables={
+                pattern: {
+                    "rows": self.rows.changed(table.rows).codec(),
+                    "gradients": self.gradients.changed(table.gradients).codec(),
+                }
+                for pattern, table in self.tables.items()
+            },
+            warmup=self.warmup,
+        )
 
 
 class PolicyFile(Settings):
     """A file of ``laconic tune``."""
 
-    exchange: ExchangeSettings
+    compression: CompressionSettings
 
     @model_validator(mode="before")
     @classmethod
     def _from_before(cls, tree: Any) -> Any:
-        """Read files that say along which axes their bounds are, unless that is gone."""
-        exchange = tree.get("exchange") if isinstance(tree, dict) else None
-        if not isinstance(exchange, dict) or "axes" not in exchange:
+        """Read files that have ``[exchange]``."""
+        if not isinstance(tree, dict) or not isinstance(tree.get("exchange"), dict):
             return tree
-        if exchange["axes"] == "principal":
-            raise ValueError(
-                "its bounds are of coordinates along principal axes, which are gone; run laconic tune again"
-            )
-        return {**tree, "exchange": {name: value for name, value in exchange.items() if name != "axes"}}
-
-
-class HasExchange(Protocol):
-    """The settings of a run, as far as they say what it exchanges."""
-
-    @property
-    def exchange(self) -> ExchangeSettings: ...
-
-    @property
-    def policy(self) -> str: ...
-
-
-def effective_exchange(settings: HasExchange) -> ExchangeSettings:
-    """Return the exchange that the run's policy describes; ``ConfigError`` where it and the run disagree."""
-    if settings.policy == "fixed":
-        return settings.exchange
-    if settings.policy == "auto":
-        return effective_auto(settings.exchange)
-    return _from_file(settings.policy, settings.exchange)
-
-
-def effective_auto(exchange: ExchangeSettings) -> ExchangeSettings:
-    """Return the exchange of ``auto``: bounds that were not set begin wide, for the guard to narrow."""
-    if exchange.kind != "bounded":
-        raise ConfigError(
-            f"policy: 'auto' adapts bounds and needs exchange.kind 'bounded', got {exchange.kind!r}; use policy 'fixed'"
-        )
-    found: dict[str, Any] = {"economy": True}
-    if exchange.guard.budget is None:
-        found["guard"] = GuardSettings(budget=AUTO_BUDGET)
-    for name, wide in _WIDE.items():
-        if name not in exchange.model_fields_set:
-            found[name] = wide
-    return exchange.model_copy(update=found)
-
-
-def _from_file(path: str, exchange: ExchangeSettings) -> ExchangeSettings:
-    file = load(path, PolicyFile).exchange
-    if exchange.rules and file.rules:  # the last rule that matches counts: neither order is surely meant
-        raise ConfigError(
-            f"policy: {path} has rules, and so has exchange.rules of the run; move those of the run into the file"
-        )
-    return exchange.model_copy(update={name: getattr(file, name) for name in file.model_fields_set})
+        others = {name: value for name, value in tree.items() if name != "exchange"}
+        return {"compression": compression_of(tree["exchange"]), **others}

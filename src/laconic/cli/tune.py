@@ -114,10 +114,11 @@ def _show(console: Console, result: TuneResult, out: Path, settings_file: Path) 
         f"no choice within the budget sends less than {bytes_text(result.lower_bound)}"
     )
     console.print(
-        f"{escape(str(out))} has the bounds and the reasons. To train with them, write at the top of "
+        f"{escape(str(out))} has the bounds and the reasons. To train with them, write in "
         f"{escape(str(settings_file))}:"
     )
-    console.print(f'  policy = "{escape(str(out))}"', highlight=False, soft_wrap=True)
+    words = f'  [compression]\n  policy = "{out}"'
+    console.print(escape(words), highlight=False, soft_wrap=True)
 
 
 def _table(result: TuneResult) -> Table:

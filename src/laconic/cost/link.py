@@ -29,8 +29,8 @@ HEADER_NUMBERS = 3
 _NUMBER_BYTES = 8
 
 DENSE_SHARE = {"bf16": 16 / 32, "levels": 6 / 32, "lossless": 27 / 32}
-"""Share of a dense gradient's bytes that is sent, by ``dense.send``. Other methods send all bytes,
-or a share that cannot be foretold."""
+"""Share of a dense gradient's bytes that is sent, by ``compression.dense``. Other methods send
+all bytes, or a share that cannot be foretold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.settings import CompressionSettings, DenseMethod, GradientCodec, RowCodec
 from laconic.data import Source, SyntheticSettings, open_source
 from laconic.demo.measure import (
     Pass,
@@ -26,7 +26,7 @@ from laconic.demo.measure import (
     time_steps,
 )
 from laconic.train.ranks import Ranks, process_group
-from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
+from laconic.train.settings import EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
 
 __all__ = ["BATCH", "METHODS", "SEEDS", "STEPS", "WARMUP", "run_settings", "what_laconic_sends"]
@@ -49,14 +49,20 @@ def run_settings(method: str, hosts: int, seed: int) -> RunSettings:
     data = SyntheticSettings(
         kind="synthetic", cap=100_000, samples=STEPS * BATCH * hosts, eval_samples=20_000
     )
-    bounded = ExchangeSettings(bound=_ROW_BOUND, gradient_bound=_GRADIENT_BOUND)
+    exact = CompressionSettings.model_validate(
+        {"rows": "exact", "gradients": "exact", "dense": "exact", "ids": False}
+    )
+    bounded = CompressionSettings(
+        rows=RowCodec(bound=_ROW_BOUND),
+        gradients=GradientCodec(bound=_GRADIENT_BOUND),
+        dense=DenseMethod(method="levels"),
+    )
     return RunSettings(
         data=data,
         model=ModelSettings(dim=32, bottom=(256, 128), top=(256, 128)),
         embeddings=EmbeddingSettings(sharding="table", send="pooled") if plain else EmbeddingSettings(),
-        dense=DenseSettings(send="exact" if plain else "levels"),
-        exchange=ExchangeSettings(kind="exact", coded_ids=False) if plain else bounded,
-        train=TrainSettings(batch=BATCH, seed=seed, rate_warmup=WARMUP),
+        compression=exact if plain else bounded,
+        train=TrainSettings(batch=BATCH, seed=seed, lr_warmup=WARMUP),
     )
 
 

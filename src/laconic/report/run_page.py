@@ -10,7 +10,7 @@
      "factor": 0.23, "reason": "error is 0.77 of the signal, more than 0.05"}
     {"kind": "decision", "step": 64, "part": "economy", "direction": "backward", "table": "c_age",
      "old": "bounded", "new": "exact", "reason": "the link is faster than the codec: ..."}
-    {"kind": "warning", "step": 0, "line": "dense.send: 'large' is meant for ..."}
+    {"kind": "warning", "step": 0, "line": "compression.dense: 'large' is meant for ..."}
     {"kind": "end", "step": 60, "ended_by": "epochs", "epochs": 1.0,
      "line": "ended after 60 steps, at the end of ..."}
 

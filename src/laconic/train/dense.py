@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.adapt.settings import effective_exchange
-from laconic.codecs import Bounded, Cast, Lossless
 from laconic.data import Schema
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import sum_gradients
-from laconic.reduce import LargeFirst, Levels, Rounded
-from laconic.reduce.gradient_method import GradientMethod
+from laconic.reduce import Exact
 from laconic.reduce.network import InNetwork
 from laconic.train.settings import ModelSettings, RunSettings
 
@@ -70,32 +66,12 @@ def _left_over(sizes: Sequence[int], cap: int) -> int:
 
 
 def compress_gradients(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:
-    """Let dense gradients travel as the settings say."""
-    dense = settings.dense
-    if dense.send == "exact":
+    """Let dense gradients travel as the settings say; None where they travel as they are."""
+    effective, network = settings.compression.effective(), None
+    if effective.dense.method == "network":
+        network = InNetwork.from_environment(timeout_s=settings.train.timeout_s)
+    compression = effective.compression(seed=settings.train.seed, network=network)
+    if isinstance(compression.dense, Exact):
         replica.register_comm_hook(None, sum_gradients)
         return None
-    return register_ddp(
-        replica,
-        _method(settings),
-        warmup=dense.warmup_steps,
-        reduction="sum",
-        bypass=effective_exchange(settings).economy,
-    )
-
-
-def _method(settings: RunSettings) -> GradientMethod:
-    """Return what ``dense.send`` calls for."""
-    dense = settings.dense
-    rounded = Bounded(dense.bound, relative_to="rms")
-    simple: dict[str, GradientMethod] = {
-        "lossless": Lossless(),
-        "bf16": Cast("bf16"),
-        "levels": Levels(),
-        "rounded": Rounded(),
-        "bounded": replace(rounded, rounding="unbiased", seed=settings.train.seed),
-        "large": LargeFirst(dense.keep, refresh=dense.refresh, values=rounded),
-    }
-    if dense.send == "network":
-        return InNetwork.from_environment(timeout_s=settings.train.timeout_s)
-    return simple[dense.send]
+    return register_ddp(replica, compression, reduction="sum", bypass=effective.economy)

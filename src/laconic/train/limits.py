@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from laconic.adapt.policy import check_gradient_bound
 from laconic.data import Source
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange.tables.layout import Layout
@@ -20,7 +19,7 @@ from laconic.numerals import bytes_text
 from laconic.train.checkpoint import Position
 from laconic.train.placement import Placement
 from laconic.train.ranks import Ranks
-from laconic.train.settings import DenseSettings, RunSettings, TrainSettings
+from laconic.train.settings import RunSettings, TrainSettings
 
 __all__ = ["RunLimits", "check_memory", "check_run", "warnings_of"]
 
@@ -40,18 +39,16 @@ def check_run(settings: RunSettings, source: Source) -> None:
             f"train.eval_every: {settings.train.eval_every} asks for evaluations, but there are no evaluation samples; "
             f"{_NO_SAMPLES}"
         )
-    if settings.dense.send in _WHY:
-        check_gradient_bound("dense.bound", settings.dense.bound, usual=DenseSettings().bound)
 
 
 def warnings_of(settings: RunSettings, source: Source) -> list[str]:
     """Return what the user should know before the run starts, a line each."""
     found = []
-    dense = settings.dense
-    if dense.send in _WHY and dense.optimizer != "sgd":
+    optimizer, method = settings.dense.optimizer, settings.compression.effective().dense.method
+    if method in _WHY and optimizer != "sgd":
         found.append(
-            f"dense.send: {dense.send!r} is meant for dense.optimizer 'sgd', got {dense.optimizer!r}: "
-            f"{_WHY[dense.send]}, and the model gets worse; 'levels' suits any optimizer"
+            f"compression.dense: {method!r} is meant for dense.optimizer 'sgd', got {optimizer!r}: "
+            f"{_WHY[method]}, and the model gets worse; 'levels' suits any optimizer"
         )
     if not source.samples_in("eval"):
         found.append(f"data: there are no evaluation samples, so the model is not evaluated; {_NO_SAMPLES}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,9 +74,9 @@ def _how(raw: RawCategories | None) -> dict[str, str]:
 
 
 def run_settings(run: Path) -> RunSettings:
-    """Read the settings that a run wrote down, but for ``exchange``.
+    """Read the settings that a run wrote down, but for what traveled as what.
 
-    What rows traveled as does not matter to the model, and older runs may have used what is gone by now.
+    That does not matter to the model, and older runs may have used what is gone by now.
     """
     path = run / "settings.json"
     try:
@@ -84,7 +85,22 @@ def run_settings(run: Path) -> RunSettings:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); expected the folder of a run, train.out"
         ) from None
-    return parse_json(text, RunSettings, where=str(path), without=("exchange",))
+    return parse_json(text, RunSettings, where=str(path), translate=_without_compression)
+
+
+def _without_compression(tree: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what says what traveled as what, and give learning rates the names that they have today."""
+    kept = {name: part for name, part in tree.items() if name not in ("compression", "exchange", "policy")}
+    for part, old, new in (
+        ("embeddings", "rate", "lr"),
+        ("dense", "rate", "lr"),
+        ("train", "rate_warmup", "lr_warmup"),
+    ):
+        if isinstance(kept.get(part), dict):
+            kept[part] = {new if name == old else name: value for name, value in kept[part].items()}
+    if isinstance(kept.get("dense"), dict):
+        kept["dense"] = {name: kept["dense"][name] for name in ("optimizer", "lr") if name in kept["dense"]}
+    return kept
 
 
 def _assemble(

@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.adapt.settings import ExchangeSettings, RuleSettings
+from laconic.adapt.settings import (
+    CodecException,
+    CompressionSettings,
+    RowCodec,
+    TableSettings,
+)
 from laconic.data import Schema
 from laconic.errors import ConfigError
 from laconic.exchange import Ledger, Table
@@ -27,7 +32,7 @@ from laconic.plan.plan_file import PlacementPlan, check_plan, read_plan
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
 
-__all__ = ["Deviation", "Placement", "PlanCheck", "make_placement", "planned_exchange"]
+__all__ = ["Deviation", "Placement", "PlanCheck", "make_placement", "planned_compression"]
 
 Floats = NDArray[np.float64]
 _Cell = tuple[str, str]
@@ -105,26 +110,34 @@ def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file:
     return Placement(tuple(tables), hot, warm, plan)
 
 
-def planned_exchange(exchange: ExchangeSettings, placement: Placement) -> ExchangeSettings:
-    """Return the exchange with the bounds that the plan has for single tables."""
-    if placement.plan is None:
-        return exchange
-    rules = tuple(
-        RuleSettings(
-            tables=glob.escape(name),
-            exact=table.exact,
-            bound=table.bound,
-            gradient_bound=table.gradient_bound,
+def planned_compression(given: CompressionSettings, placement: Placement) -> CompressionSettings:
+    """Return the settings with the bounds that the plan has for single tables."""
+    plan = {} if placement.plan is None else placement.plan.tables
+    tables = {
+        glob.escape(name): TableSettings(
+            rows=_planned(name, table.exact in (True, "rows"), table.bound, given.rows),
+            gradients=_planned(
+                name, table.exact in (True, "gradients"), table.gradient_bound, given.gradients
+            ),
         )
-        for name, table in placement.plan.tables.items()
+        for name, table in plan.items()
         if table.exact or table.bound is not None or table.gradient_bound is not None
-    )
-    if rules and exchange.rules:  # the last rule that matches counts: neither order is surely meant
+    }
+    if tables and given.tables:  # the last pattern that matches counts: neither order is surely meant
         raise ConfigError(
-            "--plan: the plan has bounds of single tables, and so has exchange.rules of the run or its policy; "
+            "--plan: the plan has bounds of single tables, and so has compression.tables of the run or its policy; "
             "remove one of them"
         )
-    return exchange.model_copy(update={"rules": rules}) if rules else exchange
+    return given.model_copy(update={"tables": tables}) if tables else given
+
+
+def _planned(name: str, exact: bool, bound: float | None, usual: RowCodec) -> CodecException:
+    if bound is not None and usual.method != "bounded":
+        raise ConfigError(
+            f"--plan: table {name!r} has a bound of {bound!r}, but the run sends {usual.method!r}; "
+            "plan again with --run and this run's settings"
+        )
+    return CodecException(method="exact") if exact else CodecException(bound=bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import Literal
 
 import torch
 
-from laconic.adapt.policy import FixedPolicy, make_policy
-from laconic.adapt.settings import effective_exchange
+from laconic.adapt.policy import FixedPolicy
 from laconic.codecs.batch import Batch, BlockCodec
 from laconic.cost.link import DENSE_SHARE
 from laconic.data import Source, open_source
@@ -49,13 +48,14 @@ def run_facts(settings: RunSettings) -> RunFacts:
     with torch.device("meta"):
         model = make_model(settings.model, schema)
     values = sum(parameter.numel() for parameter in model.parameters())
+    compression = settings.compression.effective()
     return RunFacts(
         rows={feature.name: feature.rows for feature in schema.categorical},
         batch=settings.train.batch,
         dim=settings.model.dim,
         state_bytes=4 if settings.embeddings.optimizer == "adagrad" else 0,
-        dense_bytes=4 * values * DENSE_SHARE.get(settings.dense.send, 1.0),
-        coded_ids=effective_exchange(settings).coded_ids,
+        dense_bytes=4 * values * DENSE_SHARE.get(compression.dense.method, 1.0),
+        coded_ids=compression.ids,
     )
 
 
@@ -84,10 +84,10 @@ def rehearsed_ratios(settings: RunSettings, source: Source, ranks: int) -> Ratio
     The run is rehearsed for a few steps, as its ranks would train, and the ledger says what they would have
     sent. Where its tables do not fit into this machine's memory, the codecs are tried on normal values.
     """
-    exchange = effective_exchange(settings)
+    compression = settings.compression.effective()
     names = [feature.name for feature in source.schema.categorical]
-    plan = make_policy(exchange, names).plan
-    lossless = exchange.kind == "lossless"
+    plan = compression.compression().policy(names).plan
+    lossless = compression.rows.method == compression.gradients.method == "lossless"
     if ranks == 1 or all(codecs.forward is codecs.backward is None for codecs in plan.tables):
         return Ratios(dict.fromkeys(names, (1.0, 1.0)), "exact", lossless)
     if not _fits(settings, source):

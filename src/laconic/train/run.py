@@ -16,7 +16,6 @@ from rich.console import Console
 
 from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
 from laconic.adapt.evidence import Adaptation
-from laconic.adapt.settings import effective_exchange
 from laconic.data import Samples, Source, open_source
 from laconic.data.odd_counts import odd_line
 from laconic.errors import CommError, ConfigError
@@ -30,7 +29,7 @@ from laconic.train.checkpoint import (
 from laconic.train.display import Display, MetricsFile
 from laconic.train.limits import RunLimits, check_memory, check_run, warnings_of
 from laconic.train.metrics import Evaluation, Window, evaluate
-from laconic.train.placement import PlanCheck, make_placement, planned_exchange
+from laconic.train.placement import PlanCheck, make_placement, planned_compression
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
@@ -110,9 +109,9 @@ def _make(settings: RunSettings, source: Source, ranks: Ranks, plan: Path | None
     if placement.plan is not None:
         _check_alike(ranks, {"plan": placement.plan.model_dump(mode="json")})
     check_memory(settings, placement, ranks)
-    exchange = ranks.together(lambda: planned_exchange(effective_exchange(settings), placement))
-    _check_alike(ranks, {"policy": exchange.model_dump(mode="json")})
-    policy = ranks.together(lambda: make_adaptive_policy(exchange, names, ranks.count))
+    given = ranks.together(lambda: planned_compression(settings.compression.effective(), placement))
+    _check_alike(ranks, {"compression": given.model_dump(mode="json")})
+    policy = ranks.together(lambda: make_adaptive_policy(given, names, ranks.count))
     trainer = Trainer(settings, source.schema, ranks, policy, placement=placement)
     return _Made(trainer, policy, PlanCheck(placement.plan, trainer.rows.ledger, ranks))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from laconic.adapt.settings import ExchangeSettings
+from laconic.adapt.exchange_words import MOVED
+from laconic.adapt.settings import CompressionSettings
 from laconic.config import Settings
 from laconic.data import DataSettings
 
@@ -59,7 +61,7 @@ class EmbeddingSettings(Settings):
     optimizer: Literal["adagrad", "sgd"] = "adagrad"
     """Row-wise Adagrad, or plain SGD."""
 
-    rate: float = Field(default=0.02, ge=0)
+    lr: float = Field(default=0.02, ge=0)
     """Learning rate."""
 
     cold_folder: Path | None = None
@@ -73,27 +75,8 @@ class DenseSettings(Settings):
     optimizer: Literal["adagrad", "sgd", "adam"] = "adagrad"
     """From ``torch.optim``."""
 
-    rate: float = Field(default=0.02, ge=0)
+    lr: float = Field(default=0.02, ge=0)
     """Learning rate."""
-
-    send: Literal["exact", "lossless", "bf16", "levels", "bounded", "large", "rounded", "network"] = "exact"
-    """What gradients travel as. ``exact``: as they are; ``lossless``: the same bits in fewer bytes, summed in rank
-    order; ``bf16``: half the bytes; ``levels``: every entry within
-    a ninth of itself, about 6 bits; ``bounded``: within a bound, entropy-coded, rounded without bias;
-    ``large``: the large entries of every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of
-    a step that ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR names."""
-
-    bound: float = Field(default=0.05, gt=0)
-    """Largest error of an entry that is sent, as a share of the layer's root mean square."""
-
-    keep: float = Field(default=0.02, gt=0, le=1)
-    """``large``: share of each layer that is sent in a step."""
-
-    refresh: int = Field(default=1000, ge=1)
-    """``large``: steps after which the thresholds of layers are looked for again, at the latest."""
-
-    warmup_steps: int = Field(default=0, ge=0)
-    """Steps with exact gradients before all this begins."""
 
 
 class TrainSettings(Settings):
@@ -111,8 +94,9 @@ class TrainSettings(Settings):
     seed: int = Field(default=0, ge=0, lt=2**20)
     """Of the first weights. Data has a seed of its own."""
 
-    rate_warmup: int = Field(default=0, ge=0)
-    """Learning rates rise to their values over so many steps: the first steps of Adagrad are its largest."""
+    lr_warmup: int = Field(default=0, ge=0)
+    """Number of steps over which learning rates rise to their values: the first steps of Adagrad are
+    its largest."""
 
     eval_every: int = Field(default=0, ge=0)
     """Evaluate every so many steps; 0: only at the end."""
@@ -142,20 +126,11 @@ class TrainSettings(Settings):
 class RunSettings(Settings):
     """All of a run."""
 
+    moved: ClassVar[Mapping[str, str]] = MOVED
+
     data: DataSettings
     model: ModelSettings = ModelSettings()
     embeddings: EmbeddingSettings = EmbeddingSettings()
     dense: DenseSettings = DenseSettings()
-    exchange: ExchangeSettings = ExchangeSettings()
+    compression: CompressionSettings = CompressionSettings()
     train: TrainSettings = TrainSettings()
-
-    policy: str = "fixed"
-    """``fixed``: as ``[exchange]`` says; ``auto``: the same, guarded and economical; or a file that ``laconic tune``
-    wrote, relative to the working directory."""
-
-    @field_validator("policy")
-    @classmethod
-    def _known(cls, policy: str) -> str:
-        if policy in ("fixed", "auto") or policy.endswith(".toml"):
-            return policy
-        raise ValueError(f"expected 'fixed', 'auto' or a .toml file that laconic tune wrote, got {policy!r}")

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from laconic.adapt.policy import make_policy
-from laconic.adapt.settings import effective_exchange
 from laconic.cost.link import Link, ring_bytes
 from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError
@@ -76,7 +74,7 @@ class Trainer:
         local = None if ranks.rehearsed is None else LocalWorld(ranks.rehearsed, patience_s=0)
         self.embeddings = ShardedEmbeddings(
             placement.tables,
-            policy or make_policy(effective_exchange(settings), names),
+            policy or settings.compression.effective().compression().policy(names),
             optimizer=_row_optimizer(settings.embeddings),
             seed=settings.train.seed,
             placement=placement.rows(cold),
@@ -91,7 +89,7 @@ class Trainer:
         self.compressor: Compressor | None = None
         """Of dense gradients; None where they are exact."""
         if ranks.count > 1:
-            cap = bucket_cap_mb(self.model, coded=settings.dense.send != "exact")
+            cap = bucket_cap_mb(self.model, coded=settings.compression.effective().dense.method != "exact")
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
@@ -100,7 +98,7 @@ class Trainer:
             "adagrad": torch.optim.Adagrad,
             "sgd": torch.optim.SGD,
             "adam": torch.optim.Adam,
-        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.rate, fused=True)
+        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.lr, fused=True)
         self._rate_share = 1.0
         if ranks.count > 1:
             self._settle_buckets(schema)
@@ -168,12 +166,12 @@ class Trainer:
 
     def _set_rates(self, step: int) -> None:
         """Give the optimizers their learning rates; they change only while these warm up."""
-        share = min(step / self._settings.train.rate_warmup, 1.0) if self._settings.train.rate_warmup else 1.0
+        share = min(step / self._settings.train.lr_warmup, 1.0) if self._settings.train.lr_warmup else 1.0
         if share != self._rate_share:
             self._rate_share = share
             rates = (
-                (self.embeddings.optimizer, self._settings.embeddings.rate),
-                (self.optimizer, self._settings.dense.rate),
+                (self.embeddings.optimizer, self._settings.embeddings.lr),
+                (self.optimizer, self._settings.dense.lr),
             )
             for optimizer, rate in rates:
                 for group in optimizer.param_groups:
@@ -345,4 +343,4 @@ def _check_labels(label_B: Tensor, step: int, rank: int) -> None:
 
 
 def _row_optimizer(settings: EmbeddingSettings) -> RowOptimizer:
-    return SGD(settings.rate) if settings.optimizer == "sgd" else RowwiseAdagrad(settings.rate)
+    return SGD(settings.lr) if settings.optimizer == "sgd" else RowwiseAdagrad(settings.lr)

@@ -20,7 +20,7 @@ SETTINGS = parse(
     bottom = [8]
     top = [16]
     [embeddings]
-    rate = 0.1
+    lr = 0.1
     [train]
     batch = 32
     """,

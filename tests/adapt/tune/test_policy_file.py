@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from laconic.adapt.policy import make_policy
-from laconic.adapt.settings import PolicyFile, effective_exchange
+from laconic.adapt.compression import Compression
+from laconic.adapt.decay import Decay
+from laconic.adapt.settings import PolicyFile
 from laconic.adapt.tune.policy_file import policy_text
 from laconic.adapt.tune.result import TuneResult
-from laconic.codecs import BoundedRows
+from laconic.codecs import BoundedRows, Cast
 from laconic.config import parse
 from laconic.errors import ConfigError, FormatError
 from laconic.exchange.exchange_plan import TableCodecs
 from laconic.report import read_any
 from laconic.train.settings import RunSettings
 from tests.adapt.tune.curves import gradients_curve, rows_curve, table, tuned_of
+from tests.cases import each
 
 ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\x7f", "# comment", "größe 🙂")
 
@@ -24,9 +27,9 @@ ODD_NAMES = ("c[0]", "*", "what?", 'quo"ted', "back\\slash", "two\nlines", "del\
 def plan_of(tuned, tmp_path, run=""):
     path = tmp_path / "policy.toml"
     path.write_text(policy_text(tuned), encoding="utf-8")
-    settings = parse(f'policy = "{path}"\n{run}\n[data]\nkind = "synthetic"', RunSettings)
+    text = f'[compression]\npolicy = "{path}"\n{run}\n[data]\nkind = "synthetic"'
     names = [table.name for table in tuned.tables]
-    return make_policy(effective_exchange(settings), names).plan
+    return parse(text, RunSettings).compression.effective().compression().policy(names).plan
 
 
 def expected(tuned):
@@ -70,7 +73,7 @@ def test_tables_may_be_called_anything(tmp_path):
 
 def test_bounds_of_the_run_do_not_mix_with_those_of_the_file(tmp_path):
     tuned = tuned_of([table("a"), table("b", forward=rows_curve(0.1))])
-    run = '[exchange]\nkind = "cast"\nbound = 0.5\nrelative = false\ngradient_bound = 9.0'
+    run = 'rows = { bound = 0.5, relative_to = "none" }\ngradients = "fp16"'
     assert plan_of(tuned, tmp_path, run).tables == expected(tuned)
 
 
@@ -84,18 +87,16 @@ def test_the_file_says_what_was_measured_and_why():
 # predicted  loss +0.044 %; 2.80 kB -> 350 B a step by all ranks, 8.0x fewer;
 #            no choice within the budget sends less than 350 B
 #
-# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of
-# the root mean square. Behind each: what it saves and costs by itself, and what the next one would.
+# Bounds of rows are shares of their range, those of gradients of their root mean square. Behind
+# each: what it saves and costs by itself, and what the next one would.
 
-[exchange]
-kind = "bounded"
-relative = true
-rounding = "nearest"    # of rows; gradients are always rounded without bias
+[compression]
+rows = { method = "bounded", relative_to = "range", rounding = "nearest" }
+gradients = { method = "bounded", relative_to = "rms", rounding = "unbiased" }
 
-[[exchange.rules]]      # 92,108 rows; SC'24 class medium, homogenization index 0.750
-tables = "c_user"
-bound = 0.03            # 8.0x fewer bytes; loss +0.0400%; 0.1 would save 50% more at +0.1200%
-gradient_bound = 0.5    # 8.0x fewer bytes; loss +0.0040%; the loosest that is offered
+[compression.tables."c_user"]   # 92,108 rows; SC'24 class medium, homogenization index 0.750
+rows.bound = 0.03               # 8.0x fewer bytes; loss +0.0400%; 0.1 would save 50% more at +0.1200%
+gradients.bound = 0.5           # 8.0x fewer bytes; loss +0.0040%; the loosest that is offered
 """
     )
 
@@ -130,11 +131,69 @@ gradient_bound = 0.5    # 8.0x fewer bytes; loss +0.0040%; the loosest that is o
 
 
 def test_a_file_that_names_its_own_axes_is_read_as_one_without(tmp_path):
-    read = parse(WRITTEN_BEFORE, PolicyFile).exchange
-    assert "axes" not in read.model_dump()
+    read = parse(WRITTEN_BEFORE, PolicyFile).compression
     lines = [line for line in WRITTEN_BEFORE.splitlines() if not line.startswith("axes")]
-    assert read == parse("\n".join(lines), PolicyFile).exchange
-    assert (read.rules[0].bound, read.rules[0].gradient_bound) == (0.03, 0.5)
+    assert read == parse("\n".join(lines), PolicyFile).compression
+    assert (read.tables["c_user"].rows.bound, read.tables["c_user"].gradients.bound) == (0.03, 0.5)
+
+
+EXCHANGE = {
+    "kind = 'bounded'": Compression(),
+    "bound = 0.02\nrelative = false\nrounding = 'unbiased'\ngradient_bound = 0.4": Compression(
+        rows=BoundedRows(0.02, rounding="unbiased"),
+        gradients=BoundedRows(0.4, relative_to="rms", rounding="unbiased"),
+    ),
+    "kind = 'cast'\ncast = 'bf16'\nbound = 0.02": Compression(rows=Cast("bf16"), gradients=Cast("bf16")),
+    "kind = 'cast'": Compression(rows=Cast("fp16"), gradients=Cast("fp16")),
+    "kind = 'exact'\ncoded_ids = false\nwarmup_steps = 3": Compression(
+        rows=None, gradients=None, ids=False, warmup=3
+    ),
+    """
+    [[exchange.rules]]
+    tables = "a*"
+    exact = true
+    [[exchange.rules]]
+    tables = "b"
+    exact = "rows"
+    gradient_bound = 2.0
+    [[exchange.rules]]
+    tables = "c"
+    bound = 0.1
+    rounding = "unbiased"
+    [[exchange.rules]]
+    tables = "a*"
+    exact = "gradients"
+    """: Compression(
+        tables={
+            "b": {"rows": None, "gradients": BoundedRows(2.0, relative_to="rms", rounding="unbiased")},
+            "c": {"rows": BoundedRows(0.1, relative_to="range", rounding="unbiased")},
+            "a*": {"gradients": None},
+        }
+    ),
+}
+
+
+@each(("text", "expected"), EXCHANGE.items())
+def test_a_file_that_has_exchange_means_what_it_meant(text, expected):
+    assert parse(f"[exchange]\n{text}", PolicyFile).compression.compression() == expected
+
+
+def test_what_adapts_is_read_from_a_file_that_has_exchange():
+    text = "[exchange]\neconomy = true\nguard.budget = 0.01\ndecay = { kind = 'log', steps = 9 }"
+    read = parse(text, PolicyFile).compression
+    assert (read.economy, read.budget, read.decay) == (True, 0.01, Decay(kind="log", steps=9))
+
+
+@each(
+    ("text", "message"),
+    [
+        ("buond = 0.1", "policy.toml: compression.buond: no such setting"),
+        ("rules = [{ tabels = 'a' }]", "policy.toml: exchange.rules: no such setting 'tabels'"),
+    ],
+)
+def test_words_that_exchange_never_had_are_refused(text, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        parse(f"[exchange]\n{text}", PolicyFile, where="policy.toml")
 
 
 def test_a_file_along_principal_axes_is_refused_with_what_to_do():

@@ -23,9 +23,10 @@ dim = 8
 bottom = [16]
 top = [24]
 [embeddings]
-rate = 0.1
-[exchange]
-kind = "exact"
+lr = 0.1
+[compression]
+rows = "exact"
+gradients = "exact"
 [train]
 batch = 128
 out = "{out}"

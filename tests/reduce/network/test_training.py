@@ -13,7 +13,7 @@ PATIENCE_S = 240
 
 def trained_by_ranks(folder):
     settings = write_settings(folder, samples=16 * 2 * 6, name="ranks")
-    train(2, folder / "processes", str(settings), "--set", "dense.send=rounded")
+    train(2, folder / "processes", str(settings), "--set", "compression.dense=rounded")
     return checkpoint(folder / "ranks", 6)
 
 
@@ -21,7 +21,7 @@ def trained_by_switch(folder, **switch):
     settings = write_settings(folder, samples=16 * 2 * 6, name="switch")
     command = [*python(), "-c", "from laconic.cli import main; main()", "train", str(settings)]
     with Lab(hosts=2, mbps=100, **switch) as lab:
-        result = lab.run([*command, "--set", "dense.send=network"], timeout_s=PATIENCE_S)
+        result = lab.run([*command, "--set", "compression.dense=network"], timeout_s=PATIENCE_S)
         counters = lab.aggregator_counters()
     result.check()
     return checkpoint(folder / "switch", 6), counters

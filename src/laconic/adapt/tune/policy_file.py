@@ -2,15 +2,13 @@
 
 ::
 
-    [exchange]
-    kind = "bounded"
-    relative = true
-    rounding = "nearest"    # of rows; gradients are always rounded without bias
+    [compression]
+    rows = { method = "bounded", relative_to = "range", rounding = "nearest" }
+    gradients = { method = "bounded", relative_to = "rms", rounding = "unbiased" }
 
-    [[exchange.rules]]      # 92,108 rows; SC'24 class large, homogenization index 1.000
-    tables = "c_user"
-    bound = 0.06            # 5.1x fewer bytes; loss +0.0031%; 0.08 would save 6% more at +0.0024%
-    exact = "gradients"     # exact; loss +0.0000%; ...
+    [compression.tables."c_user"]   # 92,108 rows; SC'24 class large, homogenization index 1.000
+    rows.bound = 0.06               # 5.1x fewer bytes; loss +0.0031%; 0.08 would save 6% more at +0.0024%
+    gradients = "exact"             # exact; loss +0.0000%; ...
 
 ``adapt.settings`` reads it.
 """
@@ -25,12 +23,12 @@ from laconic.numerals import bytes_text, share
 
 __all__ = ["policy_text"]
 
-_COMMENT_AT = 24  # column in which reasons begin
+_COMMENT_AT = 32  # column in which reasons begin
 
 
 def policy_text(tuned: TuneResult) -> str:
     """Return the text of a policy file."""
-    return "\n\n".join([_header(tuned), _exchange(), *map(_rule, tuned.tables)]) + "\n"
+    return "\n\n".join([_header(tuned), _all_tables(), *map(_table, tuned.tables)]) + "\n"
 
 
 def _header(tuned: TuneResult) -> str:
@@ -46,42 +44,31 @@ def _header(tuned: TuneResult) -> str:
             f"# predicted  loss +{share(tuned.harm)}; {bytes_text(exact)} -> {bytes_text(sent)} a step by all ranks{fewer};",
             f"#            no choice within the budget sends less than {bytes_text(tuned.lower_bound)}",
             "#",
-            "# bound: of a table's rows, as a share of their range; gradient_bound: of their gradients, as a share of",
-            "# the root mean square. Behind each: what it saves and costs by itself, and what the next one would.",
+            "# Bounds of rows are shares of their range, those of gradients of their root mean square. Behind",
+            "# each: what it saves and costs by itself, and what the next one would.",
         ]
     )
 
 
-def _exchange() -> str:
+def _all_tables() -> str:
     return "\n".join(
         [
-            "[exchange]",
-            'kind = "bounded"',
-            "relative = true",
-            _line('rounding = "nearest"', "of rows; gradients are always rounded without bias"),
+            "[compression]",
+            'rows = { method = "bounded", relative_to = "range", rounding = "nearest" }',
+            'gradients = { method = "bounded", relative_to = "rms", rounding = "unbiased" }',
         ]
     )
 
 
-def _rule(table: TunedTable) -> str:
-    forward, backward = table.forward.chosen, table.backward.chosen
+def _table(table: TunedTable) -> str:
     about = (
         f"{table.rows:,} rows; SC'24 class {table.paper_class}, "
         f"homogenization index {table.homogenization_index:.3f}"
     )
-    lines = [_line("[[exchange.rules]]", about), f"tables = {toml_string(escape(table.name))}"]
-    if forward.bound is None and backward.bound is None:
-        both = f"rows: {forward.reason}. Gradients: {backward.reason}"
-        return "\n".join([*lines, _line("exact = true", both)])
-    lines.append(
-        _line('exact = "rows"' if forward.bound is None else f"bound = {forward.bound!r}", forward.reason)
-    )
-    lines.append(
-        _line(
-            'exact = "gradients"' if backward.bound is None else f"gradient_bound = {backward.bound!r}",
-            backward.reason,
-        )
-    )
+    lines = [_line(f"[compression.tables.{toml_string(escape(table.name))}]", about)]
+    for name, chosen in (("rows", table.forward.chosen), ("gradients", table.backward.chosen)):
+        words = f'{name} = "exact"' if chosen.bound is None else f"{name}.bound = {chosen.bound!r}"
+        lines.append(_line(words, chosen.reason))
     return "\n".join(lines)
 
 
