@@ -61,7 +61,7 @@ class Settings(BaseModel):
     )
 
     moved: ClassVar[Mapping[str, str]] = {}
-    """Settings that there were once, by their dotted names, and what to say of each to whoever uses it."""
+    """What to say of each setting that there was once, by its dotted name."""
 
 
 Model = TypeVar("Model", bound=BaseModel)

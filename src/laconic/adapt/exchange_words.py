@@ -1,7 +1,7 @@
-"""The words of settings before there was ``[compression]``: what they are now, and files that have them.
+"""The words that settings had before ``[compression]``, and what they are now.
 
-A run's own settings with such a word are refused, with the word that took its place. Policy files of
-``laconic tune`` that have them are translated: nobody wrote them by hand.
+A run's file with such a word is refused, with the word that took its place. Policy files of
+``laconic tune`` with such words are translated: nobody wrote them by hand.
 """
 
 from __future__ import annotations
