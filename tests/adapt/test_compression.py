@@ -154,6 +154,8 @@ def test_a_pattern_that_matches_no_table_is_refused():
     text = "compression.tables: no table matches 'contry*' (known: country, county, user)"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         Compression(tables={"contry*": None}).policy(NAMES)
+    with pytest.raises(ConfigError, match="no table matches 'User'"):  # patterns know capital letters
+        Compression(tables={"User": None}).policy(NAMES)
 
 
 @each("dense", [Exact(), Levels(), Rounded(), LargeFirst(), Bounded(0.05, relative_to="rms"), Cast("bf16")])
