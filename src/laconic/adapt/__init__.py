@@ -1,1 +1,4 @@
-"""What decides how much to compress: settings, policies, guard and economy, from evidence that others hand in."""
+"""What decides how much to compress: settings, policies, guard and economy.
+
+They decide by evidence that others hand in.
+"""

@@ -48,9 +48,9 @@ class AdaptivePolicy:
         self.losses = Losses()
         """Losses of training, as far as anybody asked for them."""
         self.exact = FixedPolicy(ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids))
-        """What reviews compare with."""
+        """Policy that reviews compare with: exact communication."""
         self.candidate = _CandidatePolicy(self)
-        """What would be in force if it were trusted."""
+        """Policy that would be in force if the guard trusted it."""
 
     def plan_for(self, step: int) -> ExchangePlan:
         """Return the plan of a step."""
@@ -59,11 +59,11 @@ class AdaptivePolicy:
         return self.candidate.plan_for(step)
 
     def fully_compressed_plan(self, step: int) -> ExchangePlan:
-        """Return the plan with every table compressed that may be: what the economy chooses from."""
+        """Return the plan that compresses every table that it may: the economy chooses from it."""
         return self.make(self.multiplier(step), None)
 
     def multiplier(self, step: int) -> float:
-        """Of rows' bounds at a step, by schedule."""
+        """Return what the decay multiplies the bounds of rows with at a step."""
         return 1.0 if self.decay is None else self.decay.multiplier(step)
 
     def state(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class AdaptivePolicy:
             self.economy.restore(state["economy"])
 
     def make(self, multiplier: float, economy: Economy | None) -> ExchangePlan:
-        """Return the plan with rows' bounds times ``multiplier``, and tables as the economy chose."""
+        """Return the plan with bounds of rows times ``multiplier`` and the economy's choices."""
         tables = len(self.base.tables)
         rows_T, gradients_T = np.full(tables, multiplier), np.ones(tables)
         exact: dict[str, NDArray[np.bool_]] = {
@@ -141,7 +141,7 @@ class _CandidatePolicy:
 
 
 def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec | None:
-    """Return a codec with its bound scaled, or what stands in for it; what has no bound stays as it is."""
+    """Return a codec with its bound scaled, or what replaces it; one without a bound stays."""
     if codec is None or choice == "exact":
         return None
     bound = getattr(codec, "bound", None)
@@ -157,7 +157,7 @@ def may_be_cast(codec: BlockCodec | None) -> bool:
 
 
 def make_adaptive_policy(settings: CompressionSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
-    """Return the policy that the settings describe, with all that adapts it; one rank has no economy."""
+    """Return the policy of the settings, with all that adapts it; one rank has no economy."""
     return AdaptivePolicy(
         settings.compression().policy(names).plan,
         warmup_steps=settings.warmup,

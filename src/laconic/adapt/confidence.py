@@ -46,7 +46,7 @@ class RunningMean:
     """
 
     def __init__(self, tightest_at: int) -> None:
-        """Aim for the count of values at which a decision is expected; fix it before the first value."""
+        """``tightest_at``: number of values at which a decision is expected, fixed beforehand."""
         if tightest_at < 1:
             raise ConfigError(f"confidence.tightest_at: expected a count >= 1, got {tightest_at!r}")
         self._tightest_at = tightest_at
@@ -81,11 +81,13 @@ class RunningMean:
 
     @property
     def mean(self) -> float:
-        """Of all values; NaN without any."""
+        """Mean of all values; NaN if there are none."""
         return self._mean if self._count else math.nan
 
     def radius(self, alpha: float) -> float:
-        """Half the width of the interval that is ever left with probability ``alpha``, both sides together.
+        """Half the width of the interval that the mean ever leaves with probability ``alpha``.
+
+        Both sides are counted together.
 
         Infinite while values are too few to say anything; at least two are needed.
         """

@@ -54,10 +54,10 @@ class RankCosts:
     link: Link
 
     forward: tuple[Offers, ...]
-    """Of rows, in the order of the tables; one that this rank does not send costs nothing."""
+    """Offers for rows, table by table; a table that this rank does not send costs nothing."""
 
     backward: tuple[Offers, ...]
-    """Of gradients, likewise."""
+    """Offers for gradients, likewise."""
 
     def offers(self, direction: Direction) -> tuple[Offers, ...]:
         """Return those of one direction."""
@@ -65,7 +65,7 @@ class RankCosts:
 
 
 def slowest(measurements: Sequence[RankCosts], direction: Direction) -> tuple[float, tuple[Offers, ...]]:
-    """Return the bytes a second and the offers of a rank that is as slow as any in every respect."""
+    """Return bytes a second and offers of a rank that is as slow as the slowest in everything."""
     ranks = [measurement.offers(direction) for measurement in measurements]
     bytes_per_s = min(measurement.link.bytes_per_s for measurement in measurements)
     return bytes_per_s, tuple(_slowest_offers(offers) for offers in zip(*ranks, strict=True))
@@ -120,7 +120,10 @@ class _Standing:
 
 
 class Economy:
-    """Choices of all tables in both directions; the same on all ranks that review the same measurements."""
+    """The choices of all tables in both directions.
+
+    Ranks that review the same measurements make the same choices.
+    """
 
     def __init__(self, names: tuple[str, ...], first: Choice = "bounded") -> None:
         if first not in CHOICES:

@@ -1,4 +1,4 @@
-"""What happens between two steps of a run: evidence is gathered from all ranks, guard and economy decide by it.
+"""What happens between two steps: ranks gather evidence, and guard and economy decide by it.
 
 All ranks do the same at the same steps; what they decide depends only on what they gathered from
 each other. A review leaves training as it found it: what it trains is taken back, what it sends is
@@ -122,12 +122,13 @@ class Reviewer:
     def __init__(self, subject: Subject, policy: AdaptivePolicy, guard: Guard) -> None:
         self._subject, self._policy, self._guard = subject, policy, guard
         self.ledger = subject.new_ledger()
-        """What reviews sent."""
+        """Bytes that reviews sent."""
 
     def review(self, step: int, ahead: Sequence[Samples], losses: Losses) -> list[GuardDecision]:
-        """Make the reviews that are due after ``step`` steps on the batches that come next; returns what was decided.
+        """Make the reviews that are due after ``step`` steps; returns what was decided.
 
-        Near the end of the data there are not enough of them, and no review.
+        They use the batches that come next. Near the end of the data there are too few of them,
+        and there is no review.
         """
         due = self._guard.due(step)
         if not due or len(ahead) < AHEAD:
@@ -186,7 +187,7 @@ class Reviewer:
                 ]
             exact_B = self._losses(batches)
             snapshot.go_back()
-        # what a batch had lost before its own step stands for its loss before all of them: one pass less
+        # the loss of a batch before its own step stands for its loss before all: one pass less
         begun, samples_seen = (sum(column) for column in zip(*before, strict=True))
         parts = subject.gather(
             (compressed_B - exact_B, begun - float(exact_B.sum()), samples_seen, error.sums_4T)
@@ -219,11 +220,11 @@ class Accountant:
     def __init__(self, subject: Subject, policy: AdaptivePolicy, economy: Economy) -> None:
         self._subject, self._policy, self._economy = subject, policy, economy
         self.ledger = subject.new_ledger()
-        """What reviews sent."""
+        """Bytes that reviews sent."""
 
     @staticmethod
     def due(step: int) -> bool:
-        """Whether there is a review after this step: a function of the step, so a resumed run agrees."""
+        """Whether there is a review after this step; resumed runs agree on it."""
         at, interval = _FIRST, _FIRST
         while at < step:
             interval = min(2 * interval, _LONGEST)
@@ -272,7 +273,8 @@ def _candidates(codec: BlockCodec | None, in_use: str) -> tuple[BlockCodec | Non
         bounded = codec  # type: ignore[assignment]
     if may_be_cast(codec):
         return exact, Cast("fp16"), bounded
-    # if a bound became too narrow for float16, the table is sent with its codec until the next review moves it
+    # if a bound became too narrow for float16, the table is sent with its codec until the next
+    # review moves it
     return exact, bounded if in_use == "cast" else None, bounded
 
 

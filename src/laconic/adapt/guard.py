@@ -3,10 +3,11 @@
 It starts with exact communication and lets the plan in when evidence allows. Evidence comes in two
 kinds:
 
-look   held-out batches scored with exact rows and with rows as they would travel: the harm done to each sample,
-       and how much of each table's signal is error
-fork   the same few steps with compressed and with exact communication from one state: the share of learning that
-       was lost, and how far each table's update was from the exact one
+look   Held-out batches are scored with exact rows and with rows as they would travel. It shows the
+       harm done to each sample, and how much of each table's signal is error.
+fork   The same few steps are trained from one state with compressed and with exact communication.
+       It shows the share of learning that was lost, and how far each table's update was from the
+       exact one.
 
 Rows and gradients have half of the budget each. What exceeds its half is tightened at once, what
 stays far below it is loosened again, and a table whose error rivals its signal is tightened by
@@ -49,7 +50,7 @@ class Losses:
         self._spans[span] = (total + loss, count + 1)
 
     def slope(self) -> float:
-        """Share of the loss that training took off while steps last doubled, per e-fold; 0 before it is known."""
+        """Share of the loss that an e-fold of steps last took off; 0 until it is known."""
         full = [total / count for total, count in self._spans if count]
         if len(full) < 2 or not full[-1] > 0:
             return 0.0
@@ -82,9 +83,9 @@ class LookEvidence:
 
     step: int
     loss: float
-    """Of the scored samples, rows exact."""
+    """Mean loss of the scored samples with exact rows."""
     harm: Floats
-    """Of every scored sample."""
+    """Harm done to each scored sample."""
     harm_T: Floats
     """Mean harm when only one table's rows travel compressed."""
     row_error_T: Floats
@@ -97,13 +98,13 @@ class ForkEvidence:
 
     step: int
     lost: Floats
-    """Of every trained sample: loss after compressed steps - after exact ones."""
+    """Loss of each trained sample after compressed steps - after exact ones."""
     learnt: float
-    """What the exact steps took off its loss, on average."""
+    """Mean loss of a sample that the exact steps took off."""
     update_error_T: Floats
     """Mean square of (applied - exact) gradients beside the mean square of exact ones."""
     cosine_T: Floats
-    """Between applied and exact gradients."""
+    """Cosine between applied and exact gradients."""
     slope: float
     """Share of the loss that training takes off while steps grow e-fold."""
 
@@ -116,7 +117,7 @@ class GuardDecision:
     direction: Literal["rows", "gradients"]
     tables: tuple[str, ...]
     factor: float
-    """By which their bounds were multiplied."""
+    """Factor by which the bounds of these tables were multiplied."""
     reason: str
 
 
@@ -124,7 +125,7 @@ class Guard:
     """Factors on the bounds of all tables, both directions."""
 
     def __init__(self, names: tuple[str, ...], budget: float, loosest: float = 1.0) -> None:
-        """``budget``: share of the normalized entropy; bounds never exceed ``loosest`` times the plan's."""
+        """``budget``: share of the normalized entropy. ``loosest``: largest factor on a bound."""
         if not 0 < budget < 1:
             raise ConfigError(f"guard.budget: expected a share between 0 and 1, as 0.001, got {budget!r}")
         self.names, self.budget, self.loosest = names, budget, loosest
@@ -237,7 +238,7 @@ class Guard:
         seen_T: Floats,
         step: int,
     ) -> list[GuardDecision]:
-        """Tighten tables whose evidence is NaN or infinite, all of them where what they do together is."""
+        """Tighten tables whose evidence is not finite; all if their joint evidence is not."""
         wrong_T = ~np.isfinite(seen_T) if sound else np.ones(len(self.names), bool)
         if not wrong_T.any():
             return []
@@ -266,7 +267,7 @@ class Guard:
         return decisions
 
     def _tighten_rows(self, evidence: LookEvidence, upper: float, half: float) -> list[GuardDecision]:
-        """Tighten the tables that do the harm: each may do an equal share of half the allowance, or what it does less."""
+        """Tighten the tables that harm more than an equal share of half the allowance."""
         harm_T = np.maximum(evidence.harm_T / evidence.loss, 0)
         fair = half / 2 / len(self.names)
         factor_T = np.where(harm_T > fair, np.sqrt(fair / np.maximum(harm_T, fair)), 1.0)

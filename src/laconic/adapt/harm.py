@@ -1,4 +1,6 @@
-"""How much worse predictions became, from logits before and after: what tuning, guard and search go by.
+"""How much worse predictions became, from logits before and after.
+
+Tuning, the guard and the search of precisions decide by it.
 
 The loss of a sample rises by ``l(z', y) - l(z, y)`` when its logit goes from ``z`` to
 ``z' = z + d``::
@@ -47,10 +49,12 @@ __all__ = [
 ]
 
 COMES_TRUE = 0.4
-"""Part of the learning lost in a fork, times the slope of the loss, that a run lacks at its end: design note 0006."""
+"""Part of (learning lost in a fork) x (slope of the loss) that a run lacks at its end. Design note
+0006 says how it was measured."""
 
 LEAST_SLOPE = 0.02
-"""Slope of the loss that is reckoned with at least: one that seems to stand still may only be noisy."""
+"""Smallest slope of the loss that is reckoned with: a loss that seems to stand still may be
+noisy."""
 
 _Z = 2.0
 
@@ -78,7 +82,10 @@ def curvature_harm(exact_B: Tensor, changed_B: Tensor) -> Tensor:
 
 
 def expected_change(exact_B: Tensor, changed_B: Tensor) -> Tensor:
-    """Change of each sample's loss that labels drawn from its exact probability would give: KL(p || p')."""
+    """Return the expected change of each sample's loss, its label drawn from the exact probability.
+
+    That is ``KL(p || p')``.
+    """
     before_B, after_B = exact_B.double(), changed_B.double()
     # softplus is convex, so this is never negative but by rounding
     change_B = softplus(after_B) - softplus(before_B) - torch.sigmoid(before_B) * (after_B - before_B)
@@ -103,7 +110,7 @@ class Harm:
 
     @property
     def estimate(self) -> float:
-        """What a search reckons with."""
+        """Return the harm that a search assumes: the expected one, or more if measured so."""
         return max(self.expected, self.measured - _Z * self.measured_se)
 
     def within(self, budget: float) -> bool:

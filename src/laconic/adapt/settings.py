@@ -97,8 +97,8 @@ class RowCodec(_Method):
     mean square, or none: it is absolute."""
 
     rounding: Rounding = "nearest"
-    """``unbiased``: to one of two neighbors, with the probability that makes the mean right. What is
-    small beside the bound is then right on average, for about a bit more per value."""
+    """``unbiased``: to one of two neighbors, with the probability that makes the mean right. Values
+    that are small beside the bound are then right on average, for about a bit more per value."""
 
     def changed(self, given: Settings) -> Self:
         """Return it with what was given, in settings of codecs or of exceptions, instead."""
@@ -144,9 +144,10 @@ class DenseMethod(_Method):
     )
     """``exact``: as they are; ``lossless``: the same bits in fewer bytes, summed in rank order;
     ``bf16``: half the bytes; ``levels``: every entry within a ninth of itself, about 6 bits;
-    ``bounded``: within a bound, entropy-coded, rounded without bias; ``large``: the large entries of
-    every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of a step that
-    ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR names."""
+    ``bounded``: within a bound, entropy-coded, rounded without bias; ``large``: the large entries
+    of every layer within a bound, while the rest waits; ``rounded``: as int32 multiples of a step
+    that ranks share; ``network``: the same, added by the aggregator that LACONIC_AGGREGATOR
+    names."""
 
     bound: float = Field(default=0.05, gt=0)
     """Largest error of an entry that is sent, as a share of its layer's root mean square."""
@@ -158,7 +159,7 @@ class DenseMethod(_Method):
     """Steps after which ``large`` looks for the thresholds of layers again, at the latest."""
 
     def value(self, seed: int, network: Adder | None) -> GradientMethod:
-        """Return the method; ``network`` adds instead of the ranks where it is the network's turn."""
+        """Return the method; ``network`` adds where the method is ``network``."""
         if self.method == "bounded":
             return Bounded(self.bound, relative_to="rms", rounding="unbiased", seed=seed)
         if self.method == "large":
@@ -234,7 +235,7 @@ class CompressionSettings(Settings):
         raise ValueError(f"expected 'fixed', 'auto' or a .toml file that laconic tune wrote, got {policy!r}")
 
     def effective(self) -> CompressionSettings:
-        """Return the settings that the policy describes; ``ConfigError`` where they do not fit it."""
+        """Return the settings under the policy; ``ConfigError`` if they do not fit it."""
         if self.policy == "fixed":
             return self
         if self.policy == "auto":
@@ -264,10 +265,11 @@ class CompressionSettings(Settings):
         return self.model_copy(update=found)
 
     def compression(self, *, seed: int = 0, network: Adder | None = None) -> Compression:
-        """Return the value that the settings describe, whatever the policy; ``ConfigError`` for bounds too wide.
+        """Return the value that the settings describe, whatever the policy.
 
-        ``seed``: of what is rounded without bias in dense gradients. ``network``: what adds where
-        ``dense`` is ``network``; without one the ranks add, to the same bits.
+        ``ConfigError`` for a bound that is too wide. ``seed`` is for unbiased rounding of dense
+        gradients. ``network`` adds where ``dense`` is ``network``; without one the ranks add, to
+        the same bits.
         """
         return Compression(
             rows=self.rows.codec(),

@@ -1,4 +1,4 @@
-"""What can be tried out: a model in training, as far as a guard, an economy or a tuner needs to know it.
+"""Subject: a model in training, as far as a guard, an economy or a tuner needs to know it.
 
 ``train.Trainer`` is one, on one rank of a run or on all of them in rehearsal. Shape legend: ``B``
 samples, ``T`` tables, ``R`` rows, ``D`` dimensions.

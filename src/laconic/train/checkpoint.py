@@ -3,10 +3,11 @@
 ::
 
     checkpoints/step-00001200/
-        manifest.json          step, position in the data and its identity, ranks, kind of model, state of the policy,
-                               checksum of every file
+        manifest.json          step, position in the data and its identity, ranks, kind of model,
+                               state of the policy, checksum of every file
         dense.pt               model, its optimizer
-        tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first, first + stride, ...
+        tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first,
+                               first + stride, ...
         tables-1-of-2.pt
         held-0-of-2.pt         dense gradients that a rank has not sent yet, where it holds any back
 
@@ -120,14 +121,17 @@ def load_checkpoint(
     policy: AdaptivePolicy | None = None,
     data: dict[str, Any] | None = None,
 ) -> Position:
-    """Load what this rank needs; ``FormatError`` on all ranks if a file is damaged, of another model or other ``data``."""
+    """Load what this rank needs.
+
+    ``FormatError`` on all ranks if a file is damaged, of another model or of other ``data``.
+    """
     position = trainer.ranks.together(lambda: _load(trainer, path, policy, data))
     trainer.rows.pipeline.go_to(position.step)
     return position
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], list[dict[str, dict[str, Any]]]]:
-    """Read what no trainer is needed for: the dense part, and the tables' parts of every rank that saved."""
+    """Read the dense part, and the shards of tables of every rank that saved; needs no trainer."""
     manifest = _verified_manifest(path)
     ranks = range(manifest["ranks"])
     return _read(path / "dense.pt"), [_read(path / f"tables-{rank}-of-{len(ranks)}.pt") for rank in ranks]
@@ -187,7 +191,7 @@ def data_identity(settings: DataSettings, source: Source) -> dict[str, Any]:
 
 
 def _check_same_data(where: str, saved: dict[str, Any] | None, mine: dict[str, Any]) -> None:
-    """Raise ``FormatError`` where a checkpoint says of its data what is not so here; older ones say nothing."""
+    """Raise ``FormatError`` if a checkpoint is of other data; older ones do not say of which."""
     for name, value in mine.items():
         if saved is not None and name in saved and saved[name] != value:
             raise FormatError(
@@ -266,7 +270,10 @@ def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
 
 
 def _apart(rows: torch.Tensor) -> torch.Tensor:
-    """Return the same memory as a tensor of its own: torch saves all that a view is part of, and a copy may not fit."""
+    """Return the same memory as a tensor of its own.
+
+    Torch saves all that a view is part of, and a copy may not fit into memory.
+    """
     return torch.from_numpy(rows.numpy())
 
 
@@ -299,7 +306,7 @@ def _load_table(shards: TableShards, table: Table, parts: list[dict[str, Any]], 
 
 
 def _load_copies(shards: TableShards, name: str, parts: list[dict[str, Any]]) -> None:
-    """Load the rows of which every rank has a copy; whoever saved them had them in their place in the table."""
+    """Load the rows of which every rank has a copy; they were saved at their place in the table."""
     shards.take(name)
     ids_H, weight, state = shards.hot_rows(name)
     for part in parts:

@@ -42,7 +42,7 @@ def make_model(settings: ModelSettings, schema: Schema) -> Model:
 
 
 def bucket_cap_mb(model: Model, *, coded: bool) -> float:
-    """Return the largest capacity, within reason, that lets a bucket end where the head's gradients do."""
+    """Return the capacity with which a bucket ends where the head's gradients do, if it can."""
     if not coded:
         return _EXACT_MB
     sizes: Counter[str] = Counter()

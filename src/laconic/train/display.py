@@ -131,7 +131,7 @@ def _bytes(size: float) -> str:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one line per entry; a run resumed after step ``begin`` keeps those up to it."""
+    """``metrics.jsonl``: a line per entry; a run that resumes at ``begin`` keeps those before."""
 
     def __init__(self, folder: Path, *, begin: int, tensorboard: bool) -> None:
         path = folder / "metrics.jsonl"
@@ -164,7 +164,7 @@ class MetricsFile:
 
 
 def _drop_after(path: Path, begin: int) -> None:
-    """Remove what a run wrote between its last checkpoint and its end; the last line may be half of one."""
+    """Remove what a run wrote after its last checkpoint; the last line may be incomplete."""
     lines = path.read_text().splitlines(keepends=True)
     kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= begin]
     short = path.with_suffix(".partial")

@@ -56,7 +56,7 @@ def warnings_of(settings: RunSettings, source: Source) -> list[str]:
 
 
 def check_memory(settings: RunSettings, placement: Placement, ranks: Ranks) -> None:
-    """Raise ``PlanError`` on all ranks where the tables of one machine's ranks need more than it has free."""
+    """Raise ``PlanError`` on all ranks if tables of one machine need more memory than is free."""
     row_bytes = 4 * settings.model.dim + (4 if settings.embeddings.optimizer == "adagrad" else 0)
     layout = Layout(placement.tables, ranks.count, ranks.rank)
     kept = zip(placement.tables, layout.shard_rows(ranks.rank).tolist(), strict=True)
@@ -87,7 +87,10 @@ def _smaller(settings: RunSettings) -> str:
 
 
 def _machine() -> str:
-    """Name that ranks share if they share memory: containers of one machine have limits and names of their own."""
+    """Return a name that ranks share if they share memory.
+
+    Containers of one machine have limits and names of their own.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -107,7 +110,7 @@ class RunLimits:
 
     @classmethod
     def of(cls, settings: TrainSettings, begin: Position, samples: int, global_batch: int) -> RunLimits:
-        """Count the steps until the first limit; those behind ``begin`` may have been of another number of ranks."""
+        """Count the steps to the first limit, from ``begin`` on."""
         epochs = settings.epochs
         if epochs is None:
             if settings.steps is not None:

@@ -1,4 +1,4 @@
-"""The newest checkpoint of a run as one model: shards of all ranks put together, for quantization."""
+"""The newest checkpoint of a run as one model: shards of all ranks, put together."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__ = ["load_trained", "run_settings", "trained_features"]
 
 
 def load_trained(run: str | Path, settings: RunSettings | None = None) -> TrainedModel:
-    """Read a run's folder (``train.out``); its settings are those that the run wrote down, or the given ones.
+    """Read a run's folder (``train.out``).
 
-    The data must be where the run found it: it says what the features are.
+    The settings are those that the run wrote down, or the given ones. The data must be where the
+    run found it: it says what the features are.
     """
     run = Path(run)
     settings = settings or run_settings(run)
@@ -47,7 +48,7 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
 
 
 def trained_features(source: Source) -> tuple[Features, dict[str, Values]]:
-    """Describe the features of a source and how raw values become them, with the vocabularies that this takes."""
+    """Describe a source's features, how raw values become them, and the vocabularies for it."""
     schema = source.schema
     dense = tuple(DenseFeature(name=name) for name in schema.dense)
     tables = tuple(TableFeature(name=t.name, rows=t.rows, bag=t.bag) for t in schema.categorical)
@@ -89,7 +90,7 @@ def run_settings(run: Path) -> RunSettings:
 
 
 def _without_compression(tree: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what says what traveled as what, and give learning rates the names that they have today."""
+    """Leave out the words of compression, and give learning rates the names of today."""
     kept = {name: part for name, part in tree.items() if name not in ("compression", "exchange", "policy")}
     for part, old, new in (
         ("embeddings", "rate", "lr"),

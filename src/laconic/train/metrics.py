@@ -31,7 +31,7 @@ class Evaluation:
     samples: int
 
     auc: float
-    """Probability that a positive outscores a negative, ties counted half; NaN if either is absent."""
+    """Probability that a positive outscores a negative, a tie counted half; NaN without both."""
 
     log_loss: float
     """Mean over samples, natural logarithm; NaN without samples."""
@@ -61,7 +61,7 @@ def log_loss(scores_B: Tensor, labels_B: Tensor) -> float:
 
 
 def normalized_entropy(scores_B: Tensor, labels_B: Tensor) -> float:
-    """Log loss over the entropy of the labels' base rate: below 1 is better than knowing only that rate."""
+    """Log loss / entropy of the labels' base rate; below 1 is better than knowing the rate."""
     return _Tally.of(scores_B, labels_B).normalized_entropy()
 
 
@@ -146,7 +146,7 @@ class Window:
 
     @property
     def auc(self) -> float:
-        """AUC of the window's samples; NaN also where a score is: a diverged run still has a bar to show."""
+        """AUC of the window's samples; NaN if a score is, so that a diverged run can be shown."""
         if not self._batches:
             return math.nan
         _, scores, labels = zip(*self._batches, strict=True)

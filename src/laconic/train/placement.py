@@ -1,8 +1,9 @@
 """Where a run's tables live, and whether they send what their plan predicted.
 
-Tables live as the run's settings say, or as a plan file of ``laconic plan`` does. A plan is made from statistics of
-lookups; when users or data change, it is no longer the best one. So all ranks look together, every so many steps. How
-far off is the sum of all differences, table by table and direction by direction, as a share of what was predicted.
+Tables live as the run's settings say, or as a plan file of ``laconic plan`` does. A plan is made
+from statistics of lookups; when users or data change, it is no longer the best one. So all ranks
+compare together, at intervals, what was sent with what was predicted. The deviation is the sum of
+all differences, by table and direction, as a share of what was predicted.
 Shape legend: ``P`` parts of tables: themselves, and their hot rows.
 """
 
@@ -86,7 +87,7 @@ class Placement:
 
 
 def make_placement(settings: RunSettings, schema: Schema, ranks: int, plan_file: Path | None) -> Placement:
-    """Place every categorical feature's table; ``PlanError`` for a plan that was made for another run."""
+    """Place the table of every categorical feature; ``PlanError`` for a plan of another run."""
     if plan_file is None:
         return Placement.from_settings(settings, schema)
     plan, hot, warm = read_plan(plan_file)
@@ -145,11 +146,11 @@ class Deviation:
     """What a look found; bytes are per rank and step, the mean over ranks."""
 
     steps: int
-    """That were looked at, the last ones."""
+    """Number of last steps that were compared."""
     share: float
     """Sum of differences / sum of predictions."""
     table: str
-    """That differs most, in bytes; likewise the next."""
+    """Name of the table that differs most, in bytes; ``direction`` is the direction that does."""
     direction: str
     predicted: float
     measured: float
@@ -169,7 +170,7 @@ class Deviation:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the metrics."""
+        """Return it as a line of the metrics has it."""
         return {**asdict(self), "too_far": self.too_far}
 
 
@@ -177,12 +178,12 @@ class PlanCheck:
     """Looks at the ledgers of all ranks; every rank calls it alike."""
 
     def __init__(self, plan: PlacementPlan | None, ledger: Ledger, ranks: Ranks) -> None:
-        """Of a plan without predictions, or none at all, there is nothing to check."""
+        """Without a plan, or for one without predictions, there is nothing to check."""
         self._ranks, self._names = ranks, ledger.names
         self._predicted = {} if plan is None or ranks.count == 1 else _predictions(plan)
         self._before = self._counts(ledger)
         self.last: Deviation | None = None
-        """What the last look found."""
+        """Deviation that the last look found."""
 
     def after(self, step: int, ledger: Ledger, *, end: bool = False) -> Deviation | None:
         """Look, if it is time to; at the end also at less than a window, if there was none."""

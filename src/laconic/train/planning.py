@@ -1,4 +1,4 @@
-"""What a run tells a planner: tables, batch, dimensions, dense bytes, and how small its codecs make rows."""
+"""What a run tells a planner: tables, batch, dense bytes, and how small its codecs make rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["Ratios", "RunFacts", "rehearsed_ratios", "run_facts"]
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Of one run."""
+    """What a planner needs to know of a run."""
 
     rows: dict[str, int]
-    """Of every table, in their order."""
+    """Rows of every table, in the order of the tables."""
 
     batch: int
     dim: int
     state_bytes: int
-    """Optimizer state of a row."""
+    """Bytes of optimizer state of a row."""
 
     dense_bytes: float
-    """Dense gradients, as they travel."""
+    """Bytes of dense gradients a step, as they travel."""
 
     coded_ids: bool
     """Whether ids are coded."""
@@ -73,16 +73,18 @@ class Ratios:
 
     tables: dict[str, tuple[float, float]]
     how: Literal["exact", "rehearsed", "normal"]
-    """``exact``: nothing is compressed. ``rehearsed``: of steps of the run. ``normal``: of normal values."""
+    """Where they come from: nothing is compressed (``exact``), steps of the run (``rehearsed``), or
+    normal values (``normal``)."""
     lossless: bool
     """Whether codecs change no bit."""
 
 
 def rehearsed_ratios(settings: RunSettings, source: Source, ranks: int) -> Ratios:
-    """Return the ratios of the run's own bounds; what a guard, an economy or a decay makes of them is not foretold.
+    """Return the ratios of the run's own bounds.
 
-    The run is rehearsed for a few steps, as its ranks would train, and the ledger says what they would have
-    sent. Where its tables do not fit into this machine's memory, the codecs are tried on normal values.
+    What a guard, an economy or a decay makes of them is not foretold. The run is rehearsed for a
+    few steps, as its ranks would train, and the ledger says what they would have sent. If its
+    tables do not fit into this machine's memory, the codecs are tried on normal values.
     """
     compression = settings.compression.effective()
     names = [feature.name for feature in source.schema.categorical]

@@ -55,7 +55,7 @@ class Ranks:
             dist.barrier(group=self.patient)
 
     def together(self, action: Callable[[], Result]) -> Result:
-        """Do what may fail on some ranks only; where one fails, all raise its error. Waits for all."""
+        """Do what may fail on some ranks only, and wait for all; if one fails, all raise."""
         done: list[Result] = []
         failure: Exception | None = None
         try:
@@ -102,7 +102,10 @@ def process_group(timeout_s: float) -> Iterator[Ranks]:
 
 
 def _join(timeout: timedelta) -> None:
-    """Join the group; torchrun restarts ranks with the same store, and addresses of those that are gone in it."""
+    """Join the group.
+
+    Torchrun restarts ranks with the same store, which has addresses of ranks that are gone.
+    """
     store, rank, ranks = next(rendezvous("env://", timeout=timeout))
     store.set_timeout(timeout)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

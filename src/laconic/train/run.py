@@ -55,7 +55,8 @@ class TrainResult:
     dense_bytes: int
     """Bytes of dense gradients that rank 0 sent per step."""
     total: dict[str, float]
-    """All bytes of rank 0 per step, before compression and sent: every direction, dense gradients and reviews."""
+    """Bytes of rank 0 per step, before compression and sent: all directions, dense gradients and
+    reviews."""
     plan: dict[str, Any] | None
     """How far what was sent is from what the plan predicted, where one did."""
     warnings: list[str]
@@ -103,7 +104,10 @@ class _Made(NamedTuple):
 
 
 def _make(settings: RunSettings, source: Source, ranks: Ranks, plan: Path | None) -> _Made:
-    """Carry out the plan, and forget it: ids of all ranks' warm rows may take as much memory as this rank's rows."""
+    """Make what a run trains with; the plan is not kept.
+
+    Its ids of all ranks' warm rows may take as much memory as this rank's rows.
+    """
     names = [feature.name for feature in source.schema.categorical]
     placement = ranks.together(lambda: make_placement(settings, source.schema, ranks.count, plan))
     if placement.plan is not None:
@@ -217,7 +221,7 @@ class _Run:
         )
 
     def _steps(self, position: Position) -> Iterator[tuple[Position, Evaluation | None]]:
-        """Train to the end; yields where it is after every step, with an evaluation if there was one."""
+        """Train to the end; yields the position after every step, and any evaluation."""
         settings, window, adaptation = self.settings.train, Window(), self.adaptation
         batches = self._batches(position)
         ahead: deque[tuple[Position, Samples]] = deque()
@@ -250,7 +254,7 @@ class _Run:
             yield position, evaluation
 
     def _beside_the_ledger(self) -> tuple[int, int, float]:
-        """Bytes per step that the ledger of the embeddings does not see: dense before and sent, reviews."""
+        """Return bytes per step that the ledger does not see: dense before and sent, reviews."""
         steps = max(self.trainer.rows.ledger.accounts["forward"].steps, 1)
         reviews = self.adaptation.review_bytes / steps
         return self.trainer.dense_bytes_before, self.trainer.dense_bytes, reviews
@@ -293,7 +297,7 @@ class _Run:
             )
             for samples in parts:
                 step += 1
-                # another number of ranks has another batch: the first one only reaches its next boundary
+                # another number of ranks has another batch: the first ends at its next boundary
                 sample = min((sample // self.global_batch + 1) * self.global_batch, per_epoch)
                 yield Position(step, epoch, sample), samples
             first = 0

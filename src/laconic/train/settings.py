@@ -50,10 +50,11 @@ class EmbeddingSettings(Settings):
     """``row`` spreads every table's rows over all ranks; ``table`` puts whole tables on ranks."""
 
     send: Literal["rows", "pooled"] = "rows"
-    """``rows``: distinct rows once per destination; ``pooled``: one vector for every sample, as DLRM does."""
+    """``rows``: distinct rows once per destination; ``pooled``: one vector per sample, as DLRM
+    does."""
 
     pooling: Literal["sum", "mean"] = "sum"
-    """What a bag becomes."""
+    """How the rows of a bag become one vector."""
 
     replicate_below: int = Field(default=0, ge=0)
     """Tables with fewer rows than this are kept on every rank."""
@@ -65,8 +66,8 @@ class EmbeddingSettings(Settings):
     """Learning rate."""
 
     cold_folder: Path | None = None
-    """Folder for the rows of tables that a plan calls cold, on a disk of each rank's own; left out: ``cold`` in
-    ``train.out``."""
+    """Folder for the rows of tables that a plan calls cold, best on a disk of the rank's own; left
+    out: ``cold`` in ``train.out``."""
 
 
 class DenseSettings(Settings):
@@ -89,14 +90,15 @@ class TrainSettings(Settings):
     """Passes over the training samples; left out: as many as ``steps`` needs, or one."""
 
     steps: int | None = Field(default=None, ge=1)
-    """Stop after this many steps, or after ``epochs`` if they end before; left out: when the epochs are over."""
+    """Number of steps after which the run ends, unless ``epochs`` end it before; left out: the
+    epochs end it."""
 
     seed: int = Field(default=0, ge=0, lt=2**20)
     """Of the first weights. Data has a seed of its own."""
 
     lr_warmup: int = Field(default=0, ge=0)
-    """Number of steps over which learning rates rise to their values: the first steps of Adagrad are
-    its largest."""
+    """Number of steps over which learning rates rise to their values: the first steps of Adagrad
+    are its largest."""
 
     eval_every: int = Field(default=0, ge=0)
     """Evaluate every so many steps; 0: only at the end."""

@@ -39,7 +39,8 @@ from laconic.train.settings import EmbeddingSettings, RunSettings
 
 __all__ = ["Snapshot", "Trainer"]
 
-# not to send buffers, which are constants, before every step; older versions of torch call it otherwise
+# Buffers are constants, so they need not be sent before every step. Older versions of torch call
+# this otherwise.
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
 _NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
@@ -63,7 +64,7 @@ class Trainer:
         world: World | None = None,
         placement: Placement | None = None,
     ) -> None:
-        """``policy`` and ``placement`` stand in for those of the settings, ``world`` for the default process group.
+        """``policy`` and ``placement`` replace those of the settings, ``world`` the process group.
 
         Without a ``policy`` the exchange is that of the settings at the start; nothing adapts it.
         """
@@ -267,8 +268,9 @@ class Trainer:
     def _settle_buckets(self, schema: Schema) -> None:
         """Let DDP rebuild its buckets on a batch of no samples.
 
-        It does so once, after the first backward pass. The order of a sum of three or more ranks depends on
-        a value's place in its bucket, so a resumed run would otherwise differ in the last bit of its first step.
+        It does so once, after the first backward pass. The order of a sum of three or more ranks
+        depends on a value's place in its bucket, so a resumed run would otherwise differ in the
+        last bit of its first step.
         """
         nothing = _Here(torch.zeros(0, schema.tables, self.rows.dim))
         for _ in range(2):
@@ -279,7 +281,10 @@ class Trainer:
 
 
 class Snapshot:
-    """Taken when entered; ``go_back`` returns to it any number of times, leaving keeps what is then."""
+    """The state when it is entered; ``go_back`` returns to it, any number of times.
+
+    Leaving it keeps the state of that moment.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -299,7 +304,7 @@ class Snapshot:
         trainer.rows.undo()
         trainer.model.load_state_dict(self._model)
         trainer.optimizer.load_state_dict(deepcopy(self._optimizer))
-        # rates are in the optimizer's state: the trainer must know which it has, or it sets no others
+        # the optimizer's state has learning rates: the trainer must know which it set
         trainer._rate_share = self._rate_share
         if trainer.compressor is not None and self._held_back is not None:
             trainer.compressor.load_state_dict(self._held_back)
@@ -321,7 +326,7 @@ class _Here:
 
 
 class _Whole(nn.Module):
-    """The model over rows that are still on their way: the part that needs none of them runs first."""
+    """The model over rows that are still on their way; what needs no rows runs first."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

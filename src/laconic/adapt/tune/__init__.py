@@ -16,4 +16,5 @@ MOST_STEPS = 1200
 """Steps that are trained at most."""
 
 BUDGET = 0.0025
-"""Part of what has been learnt that may be lost: less than 0.0003 of AUC on two very different data sets."""
+"""Part of what has been learnt that may be lost. It costs less than 0.0003 of AUC on two very
+different data sets."""

@@ -93,7 +93,7 @@ class Curve:
             )
 
     def harm(self, i: int) -> float:
-        """Increase of the loss at bound ``i``: the estimate and one standard error, to be careful where it is poor."""
+        """Return the increase of the loss at bound ``i``: the estimate plus one standard error."""
         return (max(self.sensitivity, 0.0) + self.sensitivity_se) * self.error[i]
 
 
@@ -108,7 +108,7 @@ class TableCurves:
     backward: Curve
 
     homogenization: tuple[float, ...]
-    """Distinct rows after / before quantizing, at each forward bound: 1 where no two rows become equal."""
+    """Distinct rows after / before quantizing, at each bound of rows; 1: no two become equal."""
 
     @property
     def homogenization_index(self) -> float:

@@ -3,16 +3,17 @@
 A fork trains some steps from one state, with one table's gradients rounded and without. Two things
 are seen after it:
 
-drift           Rounding is unbiased, but each step leaves its noise in the rows that it updates, and logits of unseen
-                batches move away from the exact ones. What that does to the loss (``adapt.harm``) grows with every
-                step; earlier steps were larger, but some of their noise has been taken back since.
+drift           Rounding is unbiased, but each step leaves its noise in the rows that it updates,
+                and logits of unseen batches move away from the exact ones. What that does to the
+                loss (``adapt.harm``) grows with every step. Earlier steps were larger, but some of
+                their noise has been taken back since.
 
                 harm = ADDS_UP * drift * (steps trained so far / steps of a fork)
 
 lost learning   A row that is rarely looked up has no part in unseen batches. But noise makes
-Adagrad's steps shorter, and
-                the fork's own batches are learnt less well. The share of learning that is lost, times how fast the
-                loss still falls with the logarithm of the steps, is what the run will lack at its end.
+                Adagrad's steps shorter, and the fork's own batches are learnt less well. The share
+                of learning that is lost, times how fast the loss still falls with the logarithm of
+                the steps, is what the run will lack at its end.
 
                 harm = COMES_TRUE * lost share * slope
 
@@ -105,9 +106,10 @@ def _median(drift_FP: Floats) -> tuple[Floats, Floats]:
 
 
 def _shares(lost_FP: Floats, doubt_FP: Floats, learnt: float) -> tuple[Floats, Floats]:
-    """Share of all learning that each plan loses, and its standard error; the first is all of them together.
+    """Share of all learning that each plan loses, and its standard error.
 
-    Together they lose more than the sum of each by itself; the rest is laid to all in equal parts.
+    The first plan is all of them together. Together they lose more than the sum of each by itself;
+    the rest is laid to all in equal parts.
     """
     if learnt <= 0:
         zero_P = np.zeros(lost_FP.shape[1] - 1)

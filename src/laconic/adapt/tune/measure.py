@@ -104,7 +104,7 @@ def work_of(source: Source, batch: int, ranks: int, steps: int | None) -> tuple[
 
 
 def measure(run: RehearsedRun, steps: int) -> Measured:
-    """Train a new run exactly for some steps, then measure its tables; it stays as training made it."""
+    """Train a new run exactly for some steps, then measure its tables without changing it."""
     losses: list[float] = []
     positive = labels = 0
     for samples in run.stream(steps):
@@ -118,7 +118,7 @@ def measure(run: RehearsedRun, steps: int) -> Measured:
 
 
 def _entropy(mean: float) -> float:
-    """Of labels of this mean, in nats."""
+    """Entropy of labels of this mean, in nats."""
     return -sum(share * math.log(share) for share in (mean, 1 - mean) if share > 0)
 
 
@@ -132,17 +132,17 @@ def _slope(losses: Sequence[float]) -> float:
 
 
 def forward_codec(bound: float) -> BlockCodec:
-    """Of rows."""
+    """Return the codec of rows."""
     return BoundedRows(bound, relative_to="range")
 
 
 def _noisy_codec(bound: float) -> BlockCodec:
-    """Of rows whose errors shall know nothing of them."""
+    """Return a codec of rows whose errors do not depend on the values."""
     return BoundedRows(bound, relative_to="range", rounding="unbiased")
 
 
 def backward_codec(bound: float) -> BlockCodec:
-    """Of gradients."""
+    """Return the codec of gradients."""
     return BoundedRows(bound, relative_to="rms", rounding="unbiased")
 
 
@@ -183,7 +183,7 @@ def _per_error(harm: tuple[float, float], error: float) -> tuple[float, float]:
 
 
 Sampled = list[list[Blocks]]
-"""What each rank sends in some steps."""
+"""Blocks that each rank sends, by step."""
 
 
 def _sample(run: RehearsedRun, batches: list[Samples]) -> tuple[Sampled, Sampled]:

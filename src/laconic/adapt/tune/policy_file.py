@@ -1,4 +1,4 @@
-"""The policy file: tuned bounds as TOML that a person can read and edit, with a reason behind every choice.
+"""The policy file: tuned bounds as TOML that people read and edit, each with its reason.
 
 ::
 
@@ -7,7 +7,7 @@
     gradients = { method = "bounded", relative_to = "rms", rounding = "unbiased" }
 
     [compression.tables."c_user"]   # 92,108 rows; SC'24 class large, homogenization index 1.000
-    rows.bound = 0.06               # 5.1x fewer bytes; loss +0.0031%; 0.08 would save 6% more at +0.0024%
+    rows.bound = 0.06               # 5.1x fewer bytes; loss +0.0031%; 0.08 would save ...
     gradients = "exact"             # exact; loss +0.0000%; ...
 
 ``adapt.settings`` reads it.

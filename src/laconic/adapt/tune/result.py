@@ -10,9 +10,11 @@
       "tables": [
         {"name": "c_user", "rows": 92108, "paper_class": "large", "homogenization": [1.0, 0.98],
          "forward": {
-           "bounds": [0.01, 0.03], "offered": [true, true], "bytes_sent": [51200, 40960], "bytes_exact": 204800,
-           "error": [0.001, 0.009], "harm": [0.00001, 0.00009], "sensitivity": 0.0095, "sensitivity_se": 0.0005,
-           "chosen": {"bound": 0.03, "bytes_sent": 40960, "harm": 0.00009, "reason": "5.0x fewer bytes; ..."}},
+           "bounds": [0.01, 0.03], "offered": [true, true], "bytes_sent": [51200, 40960],
+           "bytes_exact": 204800, "error": [0.001, 0.009], "harm": [0.00001, 0.00009],
+           "sensitivity": 0.0095, "sensitivity_se": 0.0005,
+           "chosen": {"bound": 0.03, "bytes_sent": 40960, "harm": 0.00009,
+                      "reason": "5.0x fewer bytes; ..."}},
          "backward": {
            "bounds": [0.5], "offered": [false], "bytes_sent": [30720], "bytes_exact": 204800,
            "error": [0.2], "harm": [0.0001], "sensitivity": 0.0005, "sensitivity_se": 0.0,
@@ -128,10 +130,10 @@ class TuneResult(Settings):
 
     ranks: Count
     steps: Count
-    """Trained before measuring."""
+    """Number of steps that were trained before measuring."""
 
     loss: float
-    """Of unseen batches at the end of them."""
+    """Loss of unseen batches after these steps."""
 
     slope: float
     """Share of the loss that training takes off while steps grow e-fold."""
@@ -166,20 +168,20 @@ class TuneResult(Settings):
 
     @property
     def directions(self) -> list[TunedDirection]:
-        """Of all tables."""
+        """Both directions of all tables."""
         return [direction for table in self.tables for direction in (table.forward, table.backward)]
 
     @property
     def bytes_exact(self) -> float:
-        """Before compression."""
+        """Bytes a step of all ranks before compression."""
         return sum(direction.bytes_exact for direction in self.directions)
 
     @property
     def bytes_sent(self) -> float:
-        """As chosen."""
+        """Bytes a step of all ranks with the chosen bounds."""
         return sum(direction.chosen.bytes_sent for direction in self.directions)
 
     @property
     def harm(self) -> float:
-        """Of all choices together."""
+        """Predicted increase of the loss by all choices, as a share of it."""
         return sum(direction.chosen.harm for direction in self.directions)
