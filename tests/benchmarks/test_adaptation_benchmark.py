@@ -93,12 +93,12 @@ def test_ratios_are_of_all_bytes_of_the_epoch_whatever_bounds_did_in_it(monkeypa
     decayed = run_trial(PolicyTrial("generated", DATA, "global 0.02", "constant k=4", wide, 0))
     torch.set_num_threads(threads)
     sent = {direction: [size for where, size in entries if where == direction] for direction in DIRECTIONS}
-    assert [len(sizes) for sizes in sent.values()] == [STEPS, STEPS, STEPS]
+    assert [len(sizes) for sizes in sent.values()] == [STEPS * RANKS] * 3  # each rank enters its own
     travelling = STEPS * 1024 * 3 * (RANKS - 1) / RANKS
     rows, ids = travelling * MODEL.dim * 4, travelling * 8
     assert decayed.ratio_forward == pytest.approx((rows + ids) / sum(sent["forward"] + sent["ids"]))
     assert decayed.ratio_backward == pytest.approx(rows / sum(sent["backward"]))
-    half = STEPS // 2
+    half = STEPS * RANKS // 2
     assert max(sent["forward"][:half]) < min(sent["forward"][half:])  # four times the bound, then the bound
     assert decayed.ratio_forward > outcomes["global 0.02"].ratio_forward
 
