@@ -111,7 +111,7 @@ def test_the_hook_of_the_readme_runs_on_two_ranks():
     assert [rank.exitcode for rank in ranks] == [0, 0]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/codecs.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/codecs.md", "docs/guides/own_loop.md"])
 def test_other_snippets_run(page):
     snippets = [block for block in blocks("python", (ROOT / page).read_text()) if "register_ddp" not in block]
     assert snippets
