@@ -103,3 +103,12 @@ def test_layers_of_the_architecture_are_those_that_are_checked():
         else:
             drawn.append(set(names.split(" | ")))
     assert drawn == checked
+
+
+def test_classes_that_the_architecture_draws_exist():
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    defined = set(re.findall(r"^class (\w+)", source, re.MULTILINE))
+    blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / "ARCHITECTURE.md").read_text(), re.DOTALL | re.MULTILINE)
+    drawn = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+", "".join(blocks)))
+    assert len(drawn) > 30
+    assert drawn - defined == set()
