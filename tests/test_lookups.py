@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -98,11 +99,11 @@ def test_weights_of_some_tables_leave_those_of_others_at_one():
         (lambda: Lookups.single({}), "lookups: expected names of tables with their ids, got {}"),
         (
             lambda: Lookups.single({"a": torch.tensor([1]), "b": torch.tensor([1, 2])}),
-            "lookups: expected as many ids of 'b' as of 'a', each a 1-D tensor, got (2,) and (1,)",
+            "lookups: expected as many ids of 'b' as of 'a', one for each sample, got 2 and 1; Lookups.bags takes",
         ),
         (
             lambda: Lookups.bags({"a": (torch.tensor([1, 2]), torch.tensor([0, 1]))}),
-            "lookups: expected ids of 'a' and offsets of all bags",
+            "lookups: expected ids of 'a' and offsets of all bags, from 0 to the number of ids, 2, got offsets [0] to [1]",
         ),
         (
             lambda: Lookups.bags(
@@ -126,8 +127,87 @@ def test_weights_of_some_tables_leave_those_of_others_at_one():
             lambda: Lookups(torch.tensor([1]), torch.tensor([0, 1]), 1, names=("a", "b")),
             "lookups.names: expected 1 names, one for each table, got ('a', 'b')",
         ),
+        (
+            lambda: Lookups(torch.tensor([1, 2]), torch.tensor([0, 1, 2]), 2, names=("a", "a")),
+            "lookups.names: expected every name once, got 'a' more than once in ('a', 'a'); join the bags",
+        ),
+        (
+            lambda: Lookups.bags({"a": (torch.tensor([1, 2]), torch.tensor([1, 2]))}),
+            "from 0 to the number of ids, 2, got offsets [1] to [2]; begin with 0",
+        ),
+        (
+            lambda: Lookups.of({"a": torch.tensor([1]), "b": (torch.tensor([1]), torch.tensor([0, 1]))}),
+            "lookups: expected ids of 'a' and offsets of all bags, got torch.int64 of shape (1,); write a pair (ids, offsets)",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_looked_up_is_refused(make, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize("ids", [[7, 2], np.array([7, 2]), np.array([7, 2], np.uint32)])
+def test_lists_and_arrays_of_integers_are_ids(ids):
+    assert Lookups.of({"a": ids}).ids_L.tolist() == [7, 2]
+    assert bags_of(Lookups.of({"a": (ids, [0, 0, 2])})) == [[[], [7, 2]]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        (torch.tensor([1.9, 2.0]), "torch.float32 of shape (2,)"),
+        (torch.tensor([True, False]), "torch.bool of shape (2,)"),
+        (torch.tensor([[1, 2], [3, 4]]), "torch.int64 of shape (2, 2)"),
+        (np.array([1.9, 2.0]), "a numpy array of float64 of shape (2,)"),
+        (np.array([True, False]), "a numpy array of bool of shape (2,)"),
+        (np.array([1, 2], np.uint64), "a numpy array of uint64 of shape (2,)"),
+        ([1.9, 2], "[1.9, 2]"),
+        ([True, False], "[True, False]"),
+    ],
+)
+def test_what_is_no_integer_does_not_become_an_id_or_an_offset(ids, kind):
+    told = f"as a 1-D tensor of integers, got {kind}; write torch.tensor([...], dtype=torch.int64)"
+    with pytest.raises(ConfigError, match=re.escape(f"lookups: expected ids of 'a' {told}")):
+        Lookups.of({"a": ids})
+    with pytest.raises(ConfigError, match=re.escape(f"lookups: expected ids of 'a' {told}")):
+        Lookups.bags({"a": (ids, torch.tensor([0, 2]))})
+    with pytest.raises(ConfigError, match=re.escape(f"lookups: expected offsets of 'a' {told}")):
+        Lookups.bags({"a": (torch.tensor([1]), ids)})
+
+
+class Strided(Jagged):
+    """With a batch size for each key."""
+
+    def stride_per_key(self) -> list[int]:
+        return [len(bags) for bags in self.by_key.values()]
+
+
+class FloatLengths(Jagged):
+    def lengths(self) -> Tensor:
+        return super().lengths().float()
+
+
+def test_a_keyed_tensor_has_as_many_bags_of_every_key():
+    bags = {"a": [[1], [2]], "b": [[3], [4]]}
+    assert bags_of(Lookups.of(Strided(bags))) == [*bags.values()]
+    uneven = {"a": [[1], [2], [3]], "b": [[4]]}
+    told = (
+        "lookups: expected as many samples of every key, got [3, 1] of ['a', 'b']; make a KeyedJaggedTensor"
+    )
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        Lookups.of(Strided(uneven))
+    told = "lookups: expected as many lengths of every key, got 3 for 2 keys; give the length of every bag"
+    with pytest.raises(ConfigError, match=told):
+        Lookups.of(Jagged({"a": [[1], [2]], "b": [[4]]}))
+    told = "expected lengths of a KeyedJaggedTensor as a 1-D tensor of integers, got torch.float32"
+    with pytest.raises(ConfigError, match=told):
+        Lookups.of(FloatLengths(bags))
+
+
+def test_a_nested_tensor_with_holes_is_refused_until_it_is_contiguous():
+    starts, lengths = torch.tensor([0, 1, 2]), torch.tensor([2, 1, 2])
+    nested = torch.nested.narrow(torch.arange(12).view(3, 4), 1, starts, lengths, layout=torch.jagged)
+    told = "lookups: expected bags of 'a' back to back, got a nested tensor with holes between them; make it"
+    with pytest.raises(ConfigError, match=told):
+        Lookups.of({"a": nested})
+    assert bags_of(Lookups.of({"a": nested.contiguous()})) == [[[0, 1], [5], [10, 11]]]

@@ -6,10 +6,12 @@ of TorchRec. Shape legend: ``T`` tables, ``B`` samples, ``L`` ids in all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,22 +68,32 @@ class Lookups:
             raise ConfigError(
                 f"lookups.names: expected {self.tables} names, one for each table, got {self.names!r}"
             )
+        twice = sorted(name for name, times in Counter(self.names or ()).items() if times > 1)
+        if twice:
+            raise ConfigError(
+                f"lookups.names: expected every name once, got {twice[0]!r} more than once in {self.names!r}; "
+                "join the bags of a table, or give each table a name of its own"
+            )
 
     @classmethod
-    def single(cls, ids: Tensor | Mapping[str, Tensor]) -> Lookups:
-        """Look up one id per table and sample: B ids by name of the table, or a T x B tensor."""
+    def single(cls, ids: Tensor | Mapping[str, Any]) -> Lookups:
+        """Look up one id per table and sample: B ids by name of the table, or a T x B tensor.
+
+        Ids of a name are integers in a tensor, a numpy array or a list.
+        """
         if isinstance(ids, Tensor):
             if ids.dim() != 2:
                 raise ConfigError(f"lookups: expected ids of shape (tables, samples), got {tuple(ids.shape)}")
             return cls(ids.reshape(-1), torch.arange(ids.numel() + 1), ids.shape[0])
-        names, columns = _columns(ids)
+        names, given = _columns(ids)
+        columns = [_vector(f"ids of {name!r}", ids_B) for name, ids_B in zip(names, given, strict=True)]
         for name, ids_B in zip(names, columns, strict=True):
-            if not isinstance(ids_B, Tensor) or ids_B.shape != columns[0].shape or ids_B.dim() != 1:
+            if len(ids_B) != len(columns[0]):
                 raise ConfigError(
-                    f"lookups: expected as many ids of {name!r} as of {names[0]!r}, each a 1-D tensor, "
-                    f"got {_shape_of(ids_B)} and {_shape_of(columns[0])}; Lookups.bags takes bags of any length"
+                    f"lookups: expected as many ids of {name!r} as of {names[0]!r}, one for each sample, "
+                    f"got {len(ids_B)} and {len(columns[0])}; Lookups.bags takes bags of any length"
                 )
-        ids_L = torch.cat([ids_B.to(torch.int64) for ids_B in columns])
+        ids_L = torch.cat(columns)
         return cls(ids_L, torch.arange(len(ids_L) + 1), len(names), names=names)
 
     @classmethod
@@ -100,8 +112,8 @@ class Lookups:
                     f"lookups: expected as many bags of {name!r} as of {names[0]!r}, "
                     f"got {len(offsets) - 1} and {len(pairs[0][1]) - 1}"
                 )
-        lengths = torch.cat([offsets.to(torch.int64).diff() for _, offsets in pairs])
-        ids_L = torch.cat([values.to(torch.int64) for values, _ in pairs])
+        lengths = torch.cat([offsets.diff() for _, offsets in pairs])
+        ids_L = torch.cat([values for values, _ in pairs])
         if not weights:
             return cls(ids_L, _begins(lengths), len(names), names=names)
         unknown = sorted(weights.keys() - set(names))
@@ -131,12 +143,11 @@ class Lookups:
         if isinstance(batch, Lookups):
             return batch
         if isinstance(batch, Mapping):
-            alike = all(isinstance(ids, Tensor) and not ids.is_nested for ids in batch.values())
-            return cls.single(batch) if alike else cls.bags(batch)
+            return cls.single(batch) if all(map(_is_column, batch.values())) else cls.bags(batch)
         if all(callable(getattr(batch, name, None)) for name in ("keys", "values", "lengths")):
             names = tuple(batch.keys())
             weights_L = batch.weights_or_none() if hasattr(batch, "weights_or_none") else None
-            return cls(batch.values(), _begins(batch.lengths().to(torch.int64)), len(names), weights_L, names)
+            return cls(batch.values(), _begins(_keyed_lengths(batch, names)), len(names), weights_L, names)
         raise ConfigError(
             f"lookups: expected Lookups, a mapping of names to ids, or a KeyedJaggedTensor, got "
             f"{type(batch).__name__}; write Lookups.single(ids) for one id of every table and sample"
@@ -225,22 +236,74 @@ def _columns(columns: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Any]]:
     return tuple(columns), list(columns.values())
 
 
-def _pair(name: str, bags: Any) -> tuple[Tensor, Tensor]:
-    """Return ids and offsets of one table."""
-    if callable(getattr(bags, "values", None)) and callable(getattr(bags, "offsets", None)):
-        bags = (bags.values(), bags.offsets())
-    if isinstance(bags, tuple) and len(bags) == 2 and all(isinstance(part, Tensor) for part in bags):
-        values, offsets = bags
-        if values.dim() == offsets.dim() == 1 and len(offsets) and int(offsets[-1]) == len(values):
-            return values, offsets
+def _is_column(ids: object) -> bool:
+    """Whether these are ids without offsets: one for each sample."""
+    return isinstance(ids, (list, np.ndarray)) or (isinstance(ids, Tensor) and not ids.is_nested)
+
+
+def _vector(what: str, given: object) -> Tensor:
+    """Return integers as a tensor of int64; nothing that is not one becomes one."""
+    found = given
+    if isinstance(given, list) and all(type(entry) is int for entry in given):
+        found = torch.tensor(given, dtype=torch.int64)
+    elif isinstance(given, np.ndarray) and given.dtype.kind in "iu" and np.can_cast(given.dtype, np.int64):
+        found = torch.from_numpy(given.astype(np.int64))
+    if isinstance(found, Tensor) and not found.is_nested and found.dim() == 1 and found.dtype in _INTEGERS:
+        return found.to(torch.int64)
     raise ConfigError(
-        f"lookups: expected ids of {name!r} and offsets of all bags, of which the last is their number, "
-        f"got {bags!r}"
+        f"lookups: expected {what} as a 1-D tensor of integers, got {_kind_of(given)}; "
+        "write torch.tensor([...], dtype=torch.int64)"
     )
 
 
-def _shape_of(ids: object) -> str:
-    return str(tuple(ids.shape)) if isinstance(ids, Tensor) else type(ids).__name__
+def _pair(name: str, bags: Any) -> tuple[Tensor, Tensor]:
+    """Return ids and offsets of one table."""
+    if getattr(bags, "layout", None) is torch.jagged and bags.lengths() is not None:
+        raise ConfigError(
+            f"lookups: expected bags of {name!r} back to back, got a nested tensor with holes between them; "
+            "make it contiguous() first"
+        )
+    if callable(getattr(bags, "values", None)) and callable(getattr(bags, "offsets", None)):
+        bags = (bags.values(), bags.offsets())
+    if not isinstance(bags, tuple) or len(bags) != 2:
+        raise ConfigError(
+            f"lookups: expected ids of {name!r} and offsets of all bags, got {_kind_of(bags)}; write a pair "
+            "(ids, offsets), or Lookups.single for one id of every table and sample"
+        )
+    values, offsets = _vector(f"ids of {name!r}", bags[0]), _vector(f"offsets of {name!r}", bags[1])
+    if not len(offsets) or int(offsets[0]) != 0 or int(offsets[-1]) != len(values):
+        raise ConfigError(
+            f"lookups: expected ids of {name!r} and offsets of all bags, from 0 to the number of ids, "
+            f"{len(values)}, got offsets {offsets.tolist()[:1]} to {offsets.tolist()[-1:]}; begin with 0, and "
+            "end with the number of ids"
+        )
+    return values, offsets
+
+
+def _keyed_lengths(batch: Any, names: Sequence[str]) -> Tensor:
+    """Return the lengths of all bags of a KeyedJaggedTensor, as many of each key."""
+    strides = list(batch.stride_per_key()) if callable(getattr(batch, "stride_per_key", None)) else []
+    if len(set(strides)) > 1:
+        raise ConfigError(
+            f"lookups: expected as many samples of every key, got {strides} of {list(names)}; "
+            "make a KeyedJaggedTensor of one batch size for all keys"
+        )
+    lengths = _vector("lengths of a KeyedJaggedTensor", batch.lengths())
+    if names and len(lengths) % len(names):
+        raise ConfigError(
+            f"lookups: expected as many lengths of every key, got {len(lengths)} for {len(names)} keys; "
+            "give the length of every bag, also of empty ones"
+        )
+    return lengths
+
+
+def _kind_of(given: object) -> str:
+    """Say of what type and shape something is."""
+    if isinstance(given, Tensor):
+        return f"{given.dtype} of shape {tuple(given.shape)}"
+    if isinstance(given, np.ndarray):
+        return f"a numpy array of {given.dtype} of shape {given.shape}"
+    return repr(given)
 
 
 def _begins(sizes: Tensor) -> Tensor:
