@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from laconic.cost.link import Link
-from laconic.errors import ConfigError, PlanError
+from laconic.errors import PlanError
 from laconic.exchange.exchange_plan import ExchangePlan, Policy
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.local import LocalRanks
 from laconic.exchange.pipeline import Manner, Pipeline, Purpose
 from laconic.exchange.rank import Rank, RowSettings
+from laconic.exchange.saved_rows import check_state, load_state, state_of, states_for
 from laconic.exchange.sent_rows import Observer
 from laconic.exchange.stages import finish, in_step
 from laconic.exchange.tables.layout import Layout
@@ -158,33 +159,26 @@ class RowEngine:
         return self._shards.hot_rows(name)
 
     def state(self) -> dict[str, Any]:
-        """Return this rank's rows, optimizer state and step; every rank has its own."""
+        """Return rows, optimizer state and step of this rank, or of all ranks of this process.
+
+        A batch that is only prefetched does not count as begun.
+        """
         self._settle_copies()
-        rank, ranks = self.layout.rank, self.layout.ranks
-        rows = {"weight": self.weight_RD, "state": self.state_R, "placed": self.ranks[0].places}
-        return {"rank": rank, "ranks": ranks, "step": self.pipeline.step, **rows}
+        return state_of(self.ranks, self.layout.tables, self.pipeline.begun)
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take back what ``state`` returned on this rank of as many."""
-        places = self.ranks[0].places
-        kind = (self.weight_RD.shape, self.state_R is None, places)
-        if (state["weight"].shape, state["state"] is None, state.get("placed", places)) != kind:
-            raise ConfigError(
-                f"embeddings: expected a shard of shape {tuple(self.weight_RD.shape)} with the same optimizer, "
-                f"got {tuple(state['weight'].shape)}; tables, ranks, optimizer, hot or warm rows differ"
-            )
-        mine = (self.layout.rank, self.layout.ranks)
-        saved = (state.get("rank", mine[0]), state.get("ranks", mine[1]))  # older states do not say it
-        if saved != mine and not self.layout.replicated_T.all():
-            raise ConfigError(
-                f"embeddings: expected the shard of rank {mine[0]} of {mine[1]}, got that of rank {saved[0]} of "
-                f"{saved[1]}; save state_dict() on every rank, in a file of its own, and load it there"
-            )
-        self.pipeline.settle()
-        self.pipeline.go_to(state["step"])
-        self.weight_RD.copy_(state["weight"])
-        if self.state_R is not None:
-            self.state_R.copy_(state["state"])
+        """Take back what ``state`` returned on this rank of as many.
+
+        Gradients that wait for a step stay, as torch keeps those of parameters. ``PlanError`` while
+        a batch is prefetched, whose rows may be on their way.
+        """
+        states = states_for(self.layout, len(self.ranks), state)
+        for rank, saved in zip(self.ranks, states, strict=True):
+            check_state(rank, self.layout, saved)
+        self.pipeline.settle_for_journal()
+        self.pipeline.go_to(states[0]["step"])
+        for rank, saved in zip(self.ranks, states, strict=True):
+            load_state(rank, saved)
 
     def _manner(self, purpose: Purpose) -> Manner:
         """How a batch that begins now is looked up."""

@@ -125,6 +125,11 @@ class Pipeline:
         """Training steps begun; policies and unbiased rounding count by it."""
         return self._step
 
+    @property
+    def begun(self) -> int:
+        """Training steps that the user has begun: without a batch that was prefetched only."""
+        return self._step - int(self._fetched is not None and self._fetched.manner.updates)
+
     def go_to(self, step: int) -> None:
         """Count on from a step, as after a checkpoint was read."""
         self._step = step

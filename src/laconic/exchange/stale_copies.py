@@ -97,6 +97,10 @@ class StaleCopies:
         assert self._saved, "save comes first"
         for saved, copies in zip(self._saved, self._matrices, strict=True):
             copies[:] = saved
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was learnt since copies were equal, because they are something else now."""
         self._forget(np.flatnonzero(self._touched_H))
 
     @property

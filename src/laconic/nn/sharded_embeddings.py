@@ -162,7 +162,11 @@ class ShardedEmbeddings(nn.Module):
         return states[0] if len(states) == 1 else {"dimensions": states}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take back what ``get_extra_state`` returned on this rank of as many."""
+        """Take back what ``get_extra_state`` returned on this rank of as many.
+
+        Gradients that wait for ``optimizer.step()`` stay, as torch keeps those of parameters.
+        ``PlanError`` while a batch is prefetched.
+        """
         states = state.get("dimensions", [state])
         if len(states) != len(self.engines):
             raise ConfigError(
@@ -198,7 +202,7 @@ class ShardedEmbeddings(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         """Refuse to convert: the exchange works on the memory that it was given."""
         rows = self.engines[0].weight_RD
-        converted = fn(rows[:0])
+        converted = fn(torch.empty(0, dtype=rows.dtype))  # not a view: fn may move its memory
         if converted.dtype != rows.dtype or converted.device != rows.device:
             raise ConfigError(
                 f"embeddings: tables are {rows.dtype} on the CPU and stay so, got {converted.dtype} on "
