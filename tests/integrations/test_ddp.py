@@ -405,3 +405,21 @@ def test_what_makes_no_sense_is_refused():
     for bad in ({"keep": 0}, {"keep": 1.5}, {"refresh": 0}, {"drift": 0.5}, {"sample": 0}):
         with pytest.raises(ConfigError, match=next(iter(bad))):
             LargeFirst(**bad)
+
+
+def _closed_again(rank, ranks):
+    groups = len(dist.distributed_c10d._world.pg_map)
+    first, second = laconic.register_ddp(wrapped()), laconic.register_ddp(wrapped())
+    for _ in range(2):
+        first.close()
+    left = len(dist.distributed_c10d._world.pg_map) - groups
+    dist.barrier()
+    dist.destroy_process_group()
+    for compressor in (first, second):
+        compressor.close()
+    return left
+
+
+def test_a_compressor_may_be_closed_again_and_after_all_process_groups():
+    left = run_ranks(2, _closed_again)
+    assert left[0] == left[1] == 2  # those of the two lanes of the second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import warnings
 from collections import Counter
 
@@ -13,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import laconic
-from laconic.errors import CommError, ConfigError
+from laconic.errors import CommError, ConfigError, PlanError
 from laconic.reduce import Reducer
 from tests.cases import each
 
@@ -233,3 +234,62 @@ def test_what_was_saved_before_ranks_were_is_read():
     assert torch.equal(again["memory"]["1.bias"], torch.ones(1))
     assert (again["rank"], again["ranks"]) == (0, 1)
     compressor.close()
+
+
+def test_what_was_held_back_before_a_state_was_loaded_is_forgotten():
+    model = wrapped()
+    compressor = laconic.register_ddp(model, laconic.LargeFirst(0.1, least=1), bypass=False)
+    model(torch.arange(4.0)).sum().backward()
+    assert set(compressor.state_dict()["memory"]) == {"0.weight", "0.bias", "1.weight", "1.bias"}
+    compressor.load_state_dict(saved_by(0, 1))
+    assert compressor.state_dict()["memory"] == {"1.bias": torch.ones(1)}
+    compressor.close()
+
+
+def test_what_a_model_of_other_sizes_held_back_is_refused_and_nothing_changes():
+    compressor = laconic.register_ddp(wrapped(), laconic.LargeFirst())
+    compressor.load_state_dict(saved_by(0, 1))
+    other = saved_by(0, 1)
+    other["memory"]["0.weight"] = torch.ones(5)
+    with pytest.raises(ConfigError) as caught:
+        compressor.load_state_dict(other)
+    assert str(caught.value) == (
+        "register_ddp: expected 12 saved entries of '0.weight', got 5; load what a model of the same sizes saved"
+    )
+    assert compressor.state_dict()["memory"] == {"1.bias": torch.ones(1)}
+    compressor.close()
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("laconic-ddp")]
+
+
+def test_a_second_hook_is_refused_and_leaves_no_thread():
+    model = wrapped()
+    compressor = laconic.register_ddp(model)
+    before = threads()
+    with pytest.raises(ConfigError) as caught:
+        laconic.register_ddp(model)
+    assert str(caught.value) == (
+        "register_ddp: expected a model without a communication hook, got one with ddp_hook; "
+        "wrap the model anew, DDP takes one hook only"
+    )
+    assert threads() == before
+    compressor.close()
+
+
+def test_where_torch_refuses_the_hook_no_thread_is_left():
+    model, before = wrapped(), threads()
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    with pytest.raises(RuntimeError, match="register_comm_hook"):
+        laconic.register_ddp(model)
+    assert threads() == before
+
+
+def test_a_backward_pass_after_the_end_says_what_to_do():
+    model = wrapped()
+    compressor = laconic.register_ddp(model, laconic.Levels(), bypass=False)
+    compressor.close()
+    told = "^register_ddp: the compressor is closed; wrap the model anew, and register it again$"
+    with pytest.raises(PlanError, match=told):
+        model(torch.ones(2, 4)).sum().backward()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import laconic
 from laconic.errors import CommError, ConfigError, HeadroomError, PlanError
+from laconic.exchange.transport import Channel
 from laconic.exchange.world import one_rank
 from laconic.reduce import Reducer
 from tests.cases import each
@@ -208,6 +209,40 @@ def test_ranks_that_sum_different_things_all_raise():
 def test_what_cannot_be_summed_is_refused(tensor, method, message):
     with pytest.raises(ConfigError, match=message):
         Reducer(one_rank()).sum(tensor, method)
+
+
+class Unused(Channel):
+    """A channel on which nothing may travel."""
+
+    def begin(self, digest: int) -> None:
+        raise AssertionError("something traveled")
+
+
+@each(
+    ("tensor", "step", "message"),
+    [
+        (torch.ones(3, dtype=torch.int64), 0.5, "step: expected none for torch.int64, which is summed as it is, got 0.5; leave it out"),
+        (torch.eye(3).to_sparse(), None, "expected a dense tensor, got one of torch.sparse_coo; sum tensor.to_dense(), or its values"),
+        (torch.ones(1).expand(3), None, "expected memory of its own for every entry, got shape (3,) with strides (0,); sum tensor.contiguous()"),
+        (torch.arange(5.0).unfold(0, 3, 1), None, "expected memory of its own for every entry, got shape (3, 3) with strides (1, 1); sum tensor.contiguous()"),
+    ],
+)  # fmt: skip
+@each("method", ["dense", "sketch"])
+def test_a_tensor_that_has_no_place_for_its_sum_is_refused_before_anything_travels(
+    tensor, step, message, method
+):
+    reducer = Reducer(one_rank())
+    reducer.channel = Unused(reducer.channel.transport)
+    with pytest.raises(ConfigError) as caught:
+        reducer.sum(tensor, method, step=step)
+    assert str(caught.value) == f"all-reduce: {message}"
+
+
+@each(
+    "tensor", [torch.ones(3, 4).T, torch.ones(4, 6)[:, ::2], torch.ones(1, 3).expand(1, 3), torch.ones(0, 3)]
+)
+def test_views_whose_entries_are_apart_are_summed(tensor):
+    assert Reducer(one_rank()).sum(tensor, "dense").method == "dense"
 
 
 def test_without_a_process_group_there_is_a_clear_error():

@@ -43,7 +43,9 @@ Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 class Worker:
     """One thread and its queue; the thread ends when nobody has the worker any more."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, when_closed: str = "embeddings: closed; make new ones") -> None:
+        """``when_closed``: what an owner says to those who ask for more after its end."""
+        self._when_closed = when_closed
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._closed = False
         self._thread = Thread(target=_work, args=(self._tasks,), name=name, daemon=True)
@@ -54,7 +56,7 @@ class Worker:
     def submit(self, task: Callable[..., Result], *args: Any) -> Future[Result]:
         """Do this after all that was asked before."""
         if self._closed:
-            raise PlanError("embeddings: closed; make new ones")
+            raise PlanError(self._when_closed)
         future: Future[Result] = Future()
         self._tasks.put((future, task, args))
         return future

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -91,21 +92,29 @@ def register_ddp(
         raise ConfigError(f"register_ddp: warmup: expected at least 0 steps, got {warmup!r}")
     if reduction not in ("mean", "sum"):
         raise ConfigError(f"register_ddp: reduction: expected 'mean' or 'sum', got {reduction!r}")
-    names = {id(parameter): name for name, parameter in model.module.named_parameters()}
-    chosen = _chosen(names.values(), include, exclude)
+    if model._comm_hooks:
+        raise ConfigError(
+            f"register_ddp: expected a model without a communication hook, got one with "
+            f"{model._comm_hooks[0][0].__qualname__}; wrap the model anew, DDP takes one hook only"
+        )
+    parameters = dict(model.module.named_parameters())
+    chosen = _chosen(parameters, include, exclude)
     if method is None or isinstance(method, Exact):
         _warn_of_foreign_parameters(model.module)
         chosen -= _names_of_others(model.module)
     elif not chosen:
         raise ConfigError(
             f"register_ddp: include={include!r} and exclude={exclude!r} leave no parameter of "
-            f"{', '.join(sorted(names.values())[:5])}, ..."
+            f"{', '.join(sorted(parameters)[:5])}, ..."
         )
     else:
         _check_lossy_parameters(model.module, chosen, type(method).__name__)
     settings = HookSettings(method, chosen, warmup, reduction == "mean", bypass)
-    compressor = Compressor(settings, names, model.process_group, world)
-    model.register_comm_hook(compressor, ddp_hook)
+    with ExitStack() as undo:  # torch may refuse the hook, and nobody would close the compressor
+        compressor = Compressor(settings, parameters, model.process_group, world)
+        undo.callback(compressor.close)
+        model.register_comm_hook(compressor, ddp_hook)
+        undo.pop_all()
     return compressor
 
 

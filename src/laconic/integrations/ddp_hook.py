@@ -6,7 +6,7 @@ counted; state belongs to parameters by name, because DDP rebuilds its buckets.
 
 # DDP reads the hook's annotations, so they must not become strings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +33,7 @@ __all__ = ["Compressor", "HookSettings", "ddp_hook"]
 
 _LANES = 2  # buckets under way at a time: one is encoded while another travels
 _LOOK_EVERY = 256  # steps between two looks at how full a bucket is
+_CLOSED = "register_ddp: the compressor is closed; wrap the model anew, and register it again"
 _NO_GAIN = "no faster than DDP"  # the link is fast, or little is zero
 
 
@@ -103,9 +104,11 @@ class Compressor:
     """State of the hook: memory of what was not sent, and a count of what was."""
 
     def __init__(
-        self, settings: HookSettings, names: dict[int, str], group: Any, world: World | None
+        self, settings: HookSettings, parameters: Mapping[str, Tensor], group: Any, world: World | None
     ) -> None:
-        self._settings, self._names, self._group = settings, names, group
+        self._settings, self._group = settings, group
+        self._names = {id(parameter): name for name, parameter in parameters.items()}
+        self._sizes = {name: parameter.numel() for name, parameter in parameters.items()}
         method = settings.method
         self._exact = isinstance(method, Exact)
         self._large = method if isinstance(method, LargeFirst) else None
@@ -116,7 +119,8 @@ class Compressor:
         world = one_rank() if self._ranks == 1 else world or GroupWorld(group=group)
         lanes = 1 if self._network is not None else _LANES  # a network sums one thing at a time
         self._lanes = [
-            _Lane(Reducer(world, f"all-reduce {k}"), Worker(f"laconic-ddp-{k}")) for k in range(lanes)
+            _Lane(Reducer(world, f"all-reduce {k}"), Worker(f"laconic-ddp-{k}", _CLOSED))
+            for k in range(lanes)
         ]
         self._measured: Future[tuple[Any, Any]] | None = None
         self._counting = Lock()
@@ -201,7 +205,7 @@ class Compressor:
                 f"register_ddp: expected what compressor.state_dict() returned, got {sorted(state)} without "
                 f"{', '.join(sorted(missing))}"
             )
-        self._held_back.load_state_dict(state, self._names.values())
+        self._held_back.load_state_dict(state, self._sizes)
         self.step = int(state["step"])
         self._buckets.clear()
         self._dense.clear()
@@ -242,7 +246,7 @@ class Compressor:
         return TrafficReport(self._rank, self._ranks, tuple(rows), (total,), tuple(bypassed))
 
     def close(self) -> None:
-        """Finish what was asked, and leave the wire."""
+        """Finish what was asked, and leave the wire; again, it does nothing."""
         for lane in self._lanes:
             lane.worker.close()
             lane.reducer.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, TimeoutError
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal, overload
 from weakref import WeakKeyDictionary, finalize
@@ -94,15 +93,16 @@ class _Sums:
     def start(self, tensor: Tensor, method: Method, step: float | None) -> SumWork:
         """Sum in the group's thread, after all that is under way."""
         if self._worker is None:
-            self._worker = Worker("laconic-sums")
+            self._worker = Worker(
+                "laconic-sums", "all-reduce: the process group was destroyed; make a new one"
+            )
         return SumWork(tensor, self._worker.submit(_attempt, self._reducer.sum, tensor, method, step))
 
     def close(self) -> None:
         """End the thread without waiting for it, and leave the connections."""
         if self._worker is not None:
             self._worker.close(timeout_s=0)
-        with suppress(ValueError):  # torch says so where it has destroyed all groups
-            self._reducer.close()
+        self._reducer.close()
 
 
 def _attempt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -144,8 +145,9 @@ class Reducer:
         self._link, self._speeds = link, speeds
 
     def close(self) -> None:
-        """Leave the channel."""
-        self.channel.close()
+        """Leave the channel; again, or after all process groups were destroyed, it does nothing."""
+        with suppress(ValueError):  # torch says so of a group that was destroyed
+            self.channel.close()
 
     def _sum_sketched(self, x: Values, step: float | None) -> int:
         self._begin(f"sketch {step}", x)
@@ -196,10 +198,23 @@ def check_sum(tensor: Tensor, method: str, step: float | None) -> None:
     known = get_args(Method)
     if method not in known:
         raise ConfigError(f"all-reduce: no such method {method!r} (known: {', '.join(known)})")
+    if tensor.layout is not torch.strided:
+        raise ConfigError(
+            f"all-reduce: expected a dense tensor, got one of {tensor.layout}; sum tensor.to_dense(), or its values"
+        )
     if not _is_summable(tensor):
         raise ConfigError(
             f"all-reduce: expected float32, float64, int32 or int64 on the CPU, got {tensor.dtype} on "
             f"{tensor.device}; convert it first"
+        )
+    if _overlaps_itself(tensor):
+        raise ConfigError(
+            f"all-reduce: expected memory of its own for every entry, got shape {tuple(tensor.shape)} with strides "
+            f"{tensor.stride()}; sum tensor.contiguous()"
+        )
+    if step is not None and not tensor.is_floating_point():
+        raise ConfigError(
+            f"all-reduce: step: expected none for {tensor.dtype}, which is summed as it is, got {step!r}; leave it out"
         )
     if tensor.is_floating_point() and (method == "sketch") != (step is not None):
         raise ConfigError(
@@ -212,3 +227,13 @@ def check_sum(tensor: Tensor, method: str, step: float | None) -> None:
 
 def _is_summable(tensor: Tensor) -> bool:
     return tensor.dtype in _TYPES and tensor.device.type == "cpu"
+
+
+def _overlaps_itself(tensor: Tensor) -> bool:
+    """Whether entries share memory, as in an expanded tensor: a sum has no place to go there."""
+    reach = 0  # of the dimensions whose strides are shorter
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return tensor.numel() > 0
+        reach += stride * (size - 1)
+    return False

@@ -14,7 +14,7 @@ when the share that is sent has drifted. Shape legend: ``N`` ranks, ``L`` layers
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -166,10 +166,11 @@ class HeldBack:
             "thresholds": self._current_thresholds(),
         }
 
-    def load_state_dict(self, state: dict[str, Any], known: Collection[str]) -> None:
-        """Take back what the same rank of as many saved.
+    def load_state_dict(self, state: dict[str, Any], sizes: Mapping[str, int]) -> None:
+        """Take back what the same rank of as many saved, and nothing else.
 
-        A state from before ranks were in it is anybody's.
+        ``sizes``: numbers of entries of the model's parameters, by name. A state from before ranks
+        were in it is anybody's. ``ConfigError``, and nothing has changed, if it is of another.
         """
         mine = (self._rank, self._ranks)
         saved = (state.get("rank", self._rank), state.get("ranks", self._ranks))
@@ -179,9 +180,14 @@ class HeldBack:
                 f"{saved[1]}; save compressor.state_dict() on every rank, in a file of its own, and load it there"
             )
         for name, values in state["memory"].items():
-            if name not in known:
+            if name not in sizes:
                 raise ConfigError(f"register_ddp: the saved memory is of {name!r}, which this model has not")
-            self._memory[name] = values.numpy().copy()
+            if values.numel() != sizes[name]:
+                raise ConfigError(
+                    f"register_ddp: expected {sizes[name]} saved entries of {name!r}, got {values.numel()}; "
+                    "load what a model of the same sizes saved"
+                )
+        self._memory = {name: values.numpy().copy() for name, values in state["memory"].items()}
         self._thresholds = dict(state["thresholds"])
         self._parts.clear()
 
