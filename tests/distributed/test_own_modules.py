@@ -131,7 +131,10 @@ def test_a_prefetched_batch_can_be_discarded():
     embeddings.prefetch(second)
     pending.wait().sum().backward()
     embeddings.eval()
-    with torch.no_grad(), pytest.raises(PlanError, match="prefetched for training; discard_prefetched"):
+    with (
+        torch.no_grad(),
+        pytest.raises(PlanError, match="prefetched to train, not to evaluate; discard_prefetched"),
+    ):
         embeddings(second)
     embeddings.discard_prefetched()
     with torch.no_grad():

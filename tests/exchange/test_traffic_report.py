@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -110,3 +111,10 @@ def test_another_kind_of_file_is_refused(tmp_path):
     assert str(caught.value) == "report: expected a file that ends in .html or .json, got 'report.csv'"
     with pytest.raises(ConfigError, match=r"report: no folder '.*nowhere' to write into; make it first"):
         report("a", "b").save(tmp_path / "nowhere" / "report.html")
+
+
+def test_all_ranks_of_a_process_are_reported_together():
+    together = replace(report("a", "b"), rank=None, ranks=4)
+    assert str(together).startswith("4 ranks together sent ")
+    assert "4 ranks together" in together._repr_html_()
+    assert together.to_dict()["rank"] is None

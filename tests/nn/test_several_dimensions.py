@@ -12,6 +12,7 @@ from laconic.adapt.compression import Compression
 from laconic.codecs import Lossless
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, Table
+from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.tables.placement import RowPlacement
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
@@ -138,3 +139,14 @@ def test_no_two_tables_of_the_same_size_start_alike():
 def test_hot_rows_of_unknown_tables_are_refused():
     with pytest.raises(PlanError, match="'nobody'"):
         made(placement=RowPlacement(hot={"nobody": [1], "user": [0]}))
+
+
+@pytest.mark.parametrize("tables", [1, 4])
+def test_a_plan_for_other_numbers_of_tables_is_refused(tables):
+    class Plans:
+        def plan_for(self, step: int) -> ExchangePlan:
+            return ExchangePlan.exact(tables)
+
+    made = [Table("user", 5, 4), Table("item", 5, 8)]
+    with pytest.raises(PlanError, match=f"embeddings: expected a plan for 2 tables, got one for {tables}"):
+        ShardedEmbeddings(made, Plans()).start({"user": torch.tensor([1]), "item": torch.tensor([1])})

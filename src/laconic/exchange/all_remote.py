@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.exchange.ids import IdExchange, Routed, encode_lists, lists_for
+from laconic.exchange.ids import IdExchange, MaybeLookups, Routed, encode_lists, lists_for
 from laconic.exchange.ledger import Direction, Entry, Ledger
 from laconic.exchange.prefetched import PrefetchedRows
 from laconic.exchange.rows import RowExchange, Turn
 from laconic.exchange.sent_rows import Blocks, SentRows
 from laconic.exchange.stages import Stages
-from laconic.lookups import Lookups
 
 __all__ = ["AllRemoteIds", "AllRemoteRows"]
 
@@ -29,7 +28,7 @@ __all__ = ["AllRemoteIds", "AllRemoteRows"]
 class AllRemoteIds(IdExchange):
     """Counts the ids that a rank sends itself."""
 
-    def route(self, lookups: Lookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[Routed]:
+    def route(self, lookups: MaybeLookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[Routed]:
         """Send ids, and count this rank's own as if they were sent."""
         routed = yield from super().route(lookups, turn, coded, ledger)
         if ledger is not None:

@@ -74,15 +74,19 @@ class HeldGradients:
         """Forget all."""
         self._parts.clear()
 
-    def take(self, scale: float) -> Contributions | None:
-        """Return the sum of all, times ``scale``, and forget them; None where there is nothing."""
+    def scale(self, factor: float) -> None:
+        """Multiply all that is held."""
+        with np.errstate(invalid="ignore"):  # what is not finite stays so, as in torch
+            for part in self._parts:
+                np.multiply(part.gradients, part.gradients.dtype.type(factor), out=part.gradients)
+
+    def take(self) -> Contributions | None:
+        """Return all, and forget them; None where there is nothing."""
         if not self._parts:
             return None
         joined = Contributions.joined(self._parts)
         self.drop()
-        if scale == 1.0:
-            return joined
-        return replace(joined, gradients=joined.gradients * joined.gradients.dtype.type(scale))
+        return joined
 
     def square(self, layout: Layout, transport: Transport) -> Stages[float]:
         """Return the sum of squares of all rows' gradients, over all ranks.

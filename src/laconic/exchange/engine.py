@@ -29,7 +29,7 @@ from laconic.exchange.tables.shards import TableShards
 from laconic.exchange.tables.table import Table
 from laconic.exchange.world import World
 
-__all__ = ["RowEngine"]
+__all__ = ["RowEngine", "check_plan"]
 
 
 class RowEngine:
@@ -182,11 +182,8 @@ class RowEngine:
 
     def _manner(self, purpose: Purpose) -> Manner:
         """How a batch that begins now is looked up."""
-        plan, tables = self._policy.plan_for(self.pipeline.step), len(self.layout.tables)
-        if len(plan.tables) != tables:
-            raise PlanError(
-                f"embeddings: expected a plan for {tables} tables, got one for {len(plan.tables)}"
-            )
+        plan = self._policy.plan_for(self.pipeline.step)
+        check_plan(plan, len(self.layout.tables))
         if purpose is Purpose.EVALUATE:
             return Manner(self._exact[plan.coded_ids], purpose, None)
         return Manner(self._shards.hot.expand(plan), purpose, self._ledger)
@@ -198,3 +195,9 @@ class RowEngine:
                 "embeddings: copies of hot rows differ between ranks; synchronize() on every rank before "
                 "tables are read"
             )
+
+
+def check_plan(plan: ExchangePlan, tables: int) -> None:
+    """Raise ``PlanError`` if a plan is for more or fewer tables."""
+    if len(plan.tables) != tables:
+        raise PlanError(f"embeddings: expected a plan for {tables} tables, got one for {len(plan.tables)}")

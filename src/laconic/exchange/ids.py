@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -26,10 +27,13 @@ from laconic.exchange.transport import Head, Heads, Message, Transport, bounds_o
 from laconic.exchange.worker import RefusedBatchError
 from laconic.lookups import Lookups
 
-__all__ = ["IdExchange", "Routed", "encode_lists", "lists_for"]
+__all__ = ["IdExchange", "MaybeLookups", "Routed", "encode_lists", "lists_for"]
 
 Ints = NDArray[np.int64]
 _REFUSED = -1
+
+MaybeLookups: TypeAlias = Lookups | ConfigError
+"""What a rank looks up, or why the batch that it was given is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,14 +77,16 @@ class IdExchange:
         yield
         self.transport.hear()
 
-    def route(self, lookups: Lookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[Routed]:
+    def route(self, lookups: MaybeLookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[Routed]:
         """Send this rank's ids, get those of the others; no ledger counts an evaluation.
 
-        Ids that are not there are a ``RefusedBatchError`` on every rank.
+        Ids that are not there, or no lookups, are a ``RefusedBatchError`` on every rank.
         """
         start, tables, others = perf_counter(), len(self._layout.tables), self._others
         digest = self._digest ^ int(coded)
         try:
+            if isinstance(lookups, ConfigError):
+                raise lookups
             request = Request.of(lookups, self._layout, self._hot)
         except ConfigError as error:
             raise (yield from self._refuse(turn, digest, error)) from None

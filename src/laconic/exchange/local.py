@@ -21,7 +21,7 @@ from torch import Tensor
 from laconic.errors import ConfigError
 from laconic.exchange.bags import Bags
 from laconic.exchange.exchange_plan import ExchangePlan
-from laconic.exchange.ids import Routed
+from laconic.exchange.ids import MaybeLookups, Routed
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.prefetched import PrefetchedRows
 from laconic.exchange.rank import Rank
@@ -88,17 +88,34 @@ class LocalRanks:
         self._tables = self.ranks[0].shards.hot.tables
         assert len(self.ranks) in (1, self.world_size), "one rank is here, or all are"
 
-    def route(self, lookups: Lookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[LocalBatch]:
+    def route(
+        self, lookups: MaybeLookups, turn: int, coded: bool, ledger: Ledger | None
+    ) -> Stages[LocalBatch]:
         """Send the ids of a batch to those who own its rows.
 
         Ids that are not there are a ``RefusedBatchError`` on every rank.
         """
-        parts = self._divide(lookups)
+        parts = self._divide(lookups) if isinstance(lookups, Lookups) else self._refused(lookups)
         counted = _Counted(ledger, len(self.ranks))
         each = zip(self.ranks, parts, counted.ledgers, strict=True)
         routed = yield from in_step([rank.ids.route(part, turn, coded, mine) for rank, part, mine in each])
         counted.add_up()
         return LocalBatch(tuple(routed), _joined_bags(routed, len(self._tables)))
+
+    def reweighted(self, batch: LocalBatch, lookups: Lookups) -> LocalBatch:
+        """Return a routed batch with the weights of lookups that have the same ids."""
+        routed, names = [], [table.name for table in self._tables]
+        for each, part in zip(batch.ranks, self._divide(lookups), strict=True):
+            bags, weights_L = each.bags, part.for_tables(names).weights_L
+            assert weights_L is not None, "asked for where there are weights"
+            if len(weights_L) != len(bags.index):
+                raise ConfigError(
+                    f"lookups.weights_L: expected {len(bags.index)} weights, one for each id when the batch was "
+                    f"prefetched, got {len(weights_L)}; change only weights of a batch that is prefetched"
+                )
+            request = replace(each.request, bags=bags.weighted(weights_L, self._tables))
+            routed.append(replace(each, request=request))
+        return LocalBatch(tuple(routed), _joined_bags(routed, len(names)))
 
     def prefetch(self, turn: LocalTurn, current: LocalBatch) -> Stages[list[PrefetchedRows | None]]:
         """Send rows of a later batch that the ``current`` one does not change.
@@ -125,9 +142,14 @@ class LocalRanks:
         )
         return sum(changed)
 
-    def apply_held(self, scale: float) -> int:
-        """Update rows by the held gradients, times ``scale``; returns how many rows changed."""
-        return sum(rank.rows.apply_held(scale) for rank in self.ranks)
+    def apply_held(self) -> int:
+        """Update rows by the held gradients; returns how many rows changed."""
+        return sum(rank.rows.apply_held() for rank in self.ranks)
+
+    def scale_held(self, factor: float) -> None:
+        """Multiply the gradients that are held."""
+        for rank in self.ranks:
+            rank.rows.held.scale(factor)
 
     def drop_held(self) -> None:
         """Forget the gradients that are held."""
@@ -182,6 +204,11 @@ class LocalRanks:
         """Note no more, and forget what was noted."""
         for rank in self.ranks:
             rank.shards.end_journal()
+
+    def _refused(self, error: ConfigError) -> Sequence[MaybeLookups]:
+        if len(self.ranks) > 1:
+            raise RefusedBatchError(str(error))
+        return [error]
 
     def _divide(self, lookups: Lookups) -> list[Lookups]:
         ranks, samples = len(self.ranks), lookups.samples

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from torch import Tensor
 from laconic.cost.link import Link
 from laconic.errors import PlanError
 from laconic.exchange.exchange_plan import ExchangePlan
+from laconic.exchange.ids import MaybeLookups
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.link_probe import probe_link
 from laconic.exchange.local import LocalBatch, LocalRanks, LocalTurn
@@ -79,6 +80,8 @@ class Fetched:
     received: Future[Tensor]
     manner: Manner
     step: int
+    weighted: Lookups | None = None
+    """Lookups whose weights count; None: those that were routed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +91,8 @@ class _PrefetchedBatch:
     batch: object
     """What the user gave."""
     routed: Future[LocalBatch]
+    purpose: Purpose
+    """What it was prefetched for."""
     rows: Future[Early] | None = None
 
 
@@ -117,8 +122,12 @@ class Pipeline:
         self._prefetched: list[_PrefetchedBatch] = []
         self._current: Future[LocalBatch] | None = None  # of the training batch that was fetched last
         self._fetched: Fetched | None = None  # before it was started
-        self._under_way = 0  # batches whose update is still to come
+        self._under_way: list[Future[LocalBatch]] = []  # batches whose update is still to come
+        self._given_up: list[
+            Future[LocalBatch]
+        ] = []  # of these, what discard() found, if nothing shows otherwise
         self._update: Future[int] | None = None
+        self._closed = False
 
     @property
     def step(self) -> int:
@@ -134,15 +143,21 @@ class Pipeline:
         """Count on from a step, as after a checkpoint was read."""
         self._step = step
 
-    def prefetch(self, batch: object, lookups: Lookups, purpose: Purpose) -> None:
+    def prefetch(self, batch: object, lookups: MaybeLookups, purpose: Purpose) -> None:
         """Send the ids of a later batch, and the rows that may leave already.
 
-        ``batch`` is what the user has; whoever starts it later gives the same object.
+        ``batch`` is what the user has; whoever starts it later gives the same object. An error in
+        place of lookups refuses the batch on all ranks.
         """
         manner = self._manner(purpose)
         routed, current, step = self._route(lookups, manner), self._current, self.step
         rows: Future[Early] | None = None
-        next_one = not self._prefetched and self._fetched is None and self._under_way == 1
+        next_one = (
+            not self._prefetched
+            and self._fetched is None
+            and len(self._under_way) == 1
+            and not self._given_up
+        )
         if self.looks_ahead and manner.updates and next_one and current is not None:
 
             def fetch_early() -> Early:
@@ -152,26 +167,36 @@ class Pipeline:
                 return finish(self._ranks.prefetch(turn, current.result()))
 
             rows = self._rows_worker.submit(fetch_early)
-        self._prefetched.append(_PrefetchedBatch(batch, routed, rows))
+        self._prefetched.append(_PrefetchedBatch(batch, routed, purpose, rows))
 
-    def start(self, batch: object, lookups: Lookups, purpose: Purpose) -> Fetched:
-        """Begin to fetch the rows of a batch, if they are not on their way."""
-        if self._fetched is None:
+    def start(self, batch: object, lookups: MaybeLookups, purpose: Purpose) -> Fetched:
+        """Begin to fetch the rows of a batch, if they are not on their way.
+
+        Where it was prefetched, ids are those of then, and weights those of now.
+        """
+        fetched, before = self._fetched, bool(self._prefetched)
+        if fetched is None:
             manner = self._manner(purpose)
-            return self._fetch(self._take_prefetched(batch, lookups, manner), manner)
-        fetched = self._fetched
-        _check_order(fetched.batch, batch)
-        if purpose is not Purpose.TRAIN:
-            raise PlanError(
-                "embeddings: rows of this batch were prefetched for training; discard_prefetched() first"
-            )
-        self._fetched = None
+            fetched = self._fetch(self._take_prefetched(batch, lookups, manner), manner)
+        else:
+            before = True
+            _check_order(fetched.batch, batch)
+            _check_purpose(fetched.manner.purpose, purpose)
+            self._fetched = None
+        if before and isinstance(lookups, Lookups) and lookups.weights_L is not None:
+            return replace(fetched, weighted=lookups.copy())
         return fetched
+
+    def batch_of(self, fetched: Fetched) -> LocalBatch:
+        """Return the routed batch, with the weights that count; waits for its ids."""
+        batch, weighted = fetched.routed.result(), fetched.weighted
+        return batch if weighted is None else self._ranks.reweighted(batch, weighted)
 
     def update(self, fetched: Fetched, gradient_RD: Tensor, lr: float) -> None:
         """Send gradients. Update rows and fetch the next batch, or let gradients wait."""
         manner, step, ledger = fetched.manner, fetched.step, fetched.manner.ledger
         assert ledger is not None, "training is counted"
+        self._end_of(fetched)
 
         def update() -> int:
             batch = fetched.routed.result()
@@ -185,16 +210,15 @@ class Pipeline:
             return changed
 
         self._update = self._rows_worker.submit(update)
-        self._under_way -= 1
         if self._fused:
             self._fetch_prefetched()
 
-    def apply(self, lr: float, scale: float = 1.0) -> None:
-        """Update rows by the waiting gradients, times ``scale``; then fetch the next batch."""
+    def apply(self, lr: float) -> None:
+        """Update rows by the waiting gradients; then fetch the next batch."""
 
         def apply() -> int:
             self._ranks.set_lr(lr)
-            return self._ranks.apply_held(scale)
+            return self._ranks.apply_held()
 
         self._update = self._rows_worker.submit(apply)
         self._fetch_prefetched()
@@ -203,23 +227,35 @@ class Pipeline:
         """Forget the gradients that wait, once they have come."""
         self._rows_worker.submit(self._ranks.drop_held)
 
+    def scale_held(self, factor: float) -> None:
+        """Multiply the gradients that wait now; those that come later are not."""
+        self._rows_worker.submit(self._ranks.scale_held, factor)
+
     def held_square(self) -> float:
         """Return the sum of squares of waiting gradients, over all rows and ranks."""
         return self.run(lambda: finish(self._ranks.held_square()))
 
     def forget(self, fetched: Fetched) -> None:
         """Count a batch that was refused as not begun."""
-        self._under_way -= 1
+        for batches in (self._under_way, self._given_up):
+            if fetched.routed in batches:
+                batches.remove(fetched.routed)
         if self._step == fetched.step + 1:
             self._step = fetched.step
 
     def discard(self) -> None:
-        """Forget batches that were prefetched and will not be started."""
+        """Forget batches that were prefetched and will not be started.
+
+        Batches that were started and had no ``backward`` yet are given up as soon as a later one
+        has it; until then they may still have theirs.
+        """
         self._prefetched.clear()
-        if self._fetched is not None:
-            self._fetched = None
+        if self._fetched is not None and self._fetched.manner.updates:
             self._step -= 1
-            self._under_way -= 1
+            self._under_way.remove(self._fetched.routed)
+        self._fetched = None
+        self._given_up += self._under_way
+        self._under_way = []
 
     def settle(self) -> None:
         """Wait until rows are as the last ``update`` leaves them."""
@@ -228,8 +264,9 @@ class Pipeline:
 
     def finish(self) -> int:
         """Settle, and return how many rows of this rank were changed; another call finds none."""
-        update, self._update = self._update, None
-        return 0 if update is None else update.result()
+        changed = 0 if self._update is None else self._update.result()
+        self._update = None  # only now: who is interrupted while it waits may ask again
+        return changed
 
     def run(self, task: Callable[[], Result]) -> Result:
         """Do something in the thread of rows, after what was asked before."""
@@ -279,35 +316,53 @@ class Pipeline:
             raise PlanError("embeddings: a batch was prefetched; start it, or discard_prefetched(), first")
 
     def close(self) -> None:
-        """End the threads and leave the process groups."""
+        """End the threads and leave the process groups, unless that was done."""
+        if self._closed:
+            return
+        self._closed = True
         self._ids_worker.close()
         self._rows_worker.close()
         for rank in self._ranks.ranks:
             rank.ids.transport.close()
             rank.rows.transport.close()
 
-    def _route(self, lookups: Lookups, manner: Manner) -> Future[LocalBatch]:
+    def _route(self, lookups: MaybeLookups, manner: Manner) -> Future[LocalBatch]:
         turn, self._turn = self._turn, self._turn + 1
-        lookups = lookups.copy()  # read later, in another thread and by backward; a loader may reuse it
+        if isinstance(lookups, Lookups):
+            lookups = lookups.copy()  # read later, in another thread and by backward; a loader may reuse it
         coded = manner.plan.coded_ids
         return self._ids_worker.submit(lambda: finish(self._ranks.route(lookups, turn, coded, manner.ledger)))
 
-    def _take_prefetched(self, batch: object, lookups: Lookups, manner: Manner) -> _PrefetchedBatch:
+    def _take_prefetched(self, batch: object, lookups: MaybeLookups, manner: Manner) -> _PrefetchedBatch:
         if not self._prefetched:
-            return _PrefetchedBatch(batch, self._route(lookups, manner))
+            return _PrefetchedBatch(batch, self._route(lookups, manner), manner.purpose)
         _check_order(self._prefetched[0].batch, batch)
         return self._prefetched.pop(0)
 
+    def _end_of(self, fetched: Fetched) -> None:
+        """Take a batch that has its backward off those that are under way."""
+        if fetched.routed in self._under_way:
+            self._under_way.remove(fetched.routed)
+            self._given_up = []
+        elif fetched.routed in self._given_up:
+            self._given_up.remove(fetched.routed)
+        else:
+            raise PlanError(
+                "embeddings: expected backward of a batch that is under way, got one that was started before "
+                "discard_prefetched() and given up when a later one had its backward; start it again"
+            )
+
     def _fetch_prefetched(self) -> None:
         """Fetch the first prefetched batch, once nothing that changes its rows is under way."""
-        if self._prefetched and self._fetched is None and not self._under_way:
-            self._fetched = self._fetch(self._prefetched.pop(0), self._manner(Purpose.TRAIN))
+        if self._prefetched and self._fetched is None and not self._under_way and not self._given_up:
+            batch = self._prefetched.pop(0)
+            self._fetched = self._fetch(batch, self._manner(batch.purpose))
 
     def _fetch(self, batch: _PrefetchedBatch, manner: Manner) -> Fetched:
         step, routed, early = self.step, batch.routed, batch.rows
         if manner.updates:
             self._step += 1
-            self._under_way += 1
+            self._under_way.append(routed)
             self._current = routed
 
         def fetch() -> Tensor:
@@ -324,4 +379,13 @@ def _check_order(expected: object, started: object) -> None:
         raise PlanError(
             "embeddings: another batch was prefetched; start the same objects in the order of prefetch, "
             "or discard_prefetched()"
+        )
+
+
+def _check_purpose(prefetched: Purpose, started: Purpose) -> None:
+    """Raise if rows are on their way for something else than what they are wanted for."""
+    if started is not prefetched:
+        raise PlanError(
+            f"embeddings: rows of this batch were prefetched to {prefetched.value}, not to {started.value}; "
+            "discard_prefetched() first"
         )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,8 @@ class PostedTransport(Transport):
 
     def close(self) -> None:
         """Leave the process group."""
-        dist.destroy_process_group(self._group)
+        with suppress(ValueError):  # the whole job has left, and torch no longer knows it
+            dist.destroy_process_group(self._group)
 
     def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
         if not self._receives:

@@ -175,9 +175,9 @@ class RowExchange:
             return 0
         return self._update(came)
 
-    def apply_held(self, scale: float) -> int:
-        """Update rows by the sum of all held gradients, times ``scale``; returns how many rows."""
-        held = self.held.take(scale)
+    def apply_held(self) -> int:
+        """Update rows by the sum of all held gradients; returns how many rows."""
+        held = self.held.take()
         return 0 if held is None else self._update(held)
 
     def _send_rows(self, turn: Turn, prefetched: PrefetchedRows | None) -> _Sent:

@@ -1,8 +1,9 @@
 """What traveled, what it would have been, and what it cost: one value for everything that sends.
 
 It prints as a table, in a terminal, in a log file and in a notebook. ``to_dict()`` is ready for
-JSON, and ``save`` writes an HTML page or a JSON file. Figures are those of one rank, since the
-start or the last reset: bytes that left it, and seconds of its threads.
+JSON, and ``save`` writes an HTML page or a JSON file. Figures are those of one rank, or of
+all that are in one process, since the start or the last reset: bytes that left it, and seconds of
+its threads.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class TrafficReport:
     (7.99, 500000)
     """
 
-    rank: int
-    """Rank whose bytes these are."""
+    rank: int | None
+    """Rank whose bytes these are; None: those of all ranks together."""
     ranks: int
     """Number of ranks that exchange."""
     rows: tuple[Traffic, ...]
@@ -126,7 +127,7 @@ class TrafficReport:
 
     @classmethod
     def from_ledger(
-        cls, ledger: Ledger, *, rank: int, ranks: int, bypassed: Iterable[Bypass] = ()
+        cls, ledger: Ledger, *, rank: int | None, ranks: int, bypassed: Iterable[Bypass] = ()
     ) -> TrafficReport:
         """Report what a ledger of tables has counted; ``bypassed``: tables that travel exactly."""
         accounts = [(flow, ledger.accounts[direction]) for direction, flow in _FLOWS.items()]
@@ -210,10 +211,16 @@ def _escaped(cells: Cells) -> Cells:
     return tuple(map(escape, cells))
 
 
+def _whose(report: TrafficReport) -> str:
+    if report.rank is None:
+        return f"{report.ranks} ranks together"
+    return f"rank {report.rank} of {report.ranks}"
+
+
 def _headline(report: TrafficReport) -> str:
     sent, before = bytes_text(report.bytes_sent), bytes_text(report.bytes_before)
     return (
-        f"rank {report.rank} of {report.ranks} sent {sent} instead of {before} in {report.steps:,} "
+        f"{_whose(report)} sent {sent} instead of {before} in {report.steps:,} "
         f"{'step' if report.steps == 1 else 'steps'}: {times(report.ratio)} fewer; per step:"
     )
 
@@ -313,8 +320,8 @@ def _page(report: TrafficReport) -> Page:
         sections.append(section("Bypassed", bypassed, "What traveled as it was, how often, and why."))
     return Page(
         title="What traveled",
-        facts=[("rank", f"{report.rank} of {report.ranks}"), ("steps", f"{report.steps:,}")],
-        intro="Bytes that left this rank, against what it would have sent without compression.",
+        facts=[("bytes of", _whose(report)), ("steps", f"{report.steps:,}")],
+        intro=f"Bytes that {_whose(report)} sent, against what it would have been without compression.",
         cards=[
             (times(report.ratio), "fewer bytes", f"{bytes_text(report.bytes_sent)} sent"),
             (per_step, "per step", f"{bytes_text(report.bytes_before / max(report.steps, 1))} before"),

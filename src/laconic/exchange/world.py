@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import RLock
@@ -205,8 +206,9 @@ class _CollectiveTransport(Transport):
         self._under_way: list[Message] = []
 
     def close(self) -> None:
-        """Leave the process group."""
-        dist.destroy_process_group(self._group)
+        """Leave the process group, if the whole job has not left already."""
+        with suppress(ValueError):  # torch no longer knows it
+            dist.destroy_process_group(self._group)
 
     def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
         head_sizes_N = np.full(self.ranks, heads_NH.shape[1])

@@ -30,6 +30,7 @@ class Pending:
     def __init__(self, engine: RowEngine, fetched: Fetched, optimizer: EmbeddingOptimizer) -> None:
         self._engine, self._fetched, self._optimizer = engine, fetched, optimizer
         self._waited = self._forgotten = self._updated = False
+        self._batch: LocalBatch | None = None
 
     @property
     def step(self) -> int:
@@ -49,11 +50,13 @@ class Pending:
     @property
     def batch(self) -> LocalBatch:
         """The routed batch; waits for its ids."""
-        try:
-            return self._fetched.routed.result()
-        except RefusedBatchError:
-            self.forget()
-            raise
+        if self._batch is None:
+            try:
+                self._batch = self._engine.pipeline.batch_of(self._fetched)
+            except RefusedBatchError:
+                self.forget()
+                raise
+        return self._batch
 
     def forget(self) -> None:
         """Count the batch as not begun, because it was refused."""
@@ -83,9 +86,11 @@ class Pending:
                 "embeddings: expected one backward for a batch, got another, and its rows have changed since; "
                 "call backward once, on the sum of all losses"
             )
+        # a bad rate raises here, and not in the thread of rows, which would not go on
+        lr = self._optimizer.lr if self._optimizer.fused else 0.0
         self._updated = True
         gradient_RD = self.batch.bags.unpool(gradient_BTD, rows)
-        self._engine.pipeline.update(self._fetched, gradient_RD, self._optimizer.lr)
+        self._engine.pipeline.update(self._fetched, gradient_RD, lr)
 
 
 class JoinedPending:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from laconic.adapt.compression import Compression
 from laconic.errors import ConfigError
-from laconic.exchange.engine import RowEngine
+from laconic.exchange.engine import RowEngine, check_plan
 from laconic.exchange.exchange_plan import ExchangePlan, Policy
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.pipeline import Purpose
@@ -108,7 +108,7 @@ class ShardedEmbeddings(nn.Module):
 
         The same objects must be started in the order in which they were prefetched.
         """
-        lookups = _lookups(batch, self.tables, len(self.engines))
+        lookups = _lookups_or_error(batch, self.tables, len(self.engines))
         for engine in self.engines:
             engine.pipeline.prefetch(batch, lookups, _purpose(self))
 
@@ -120,9 +120,10 @@ class ShardedEmbeddings(nn.Module):
     def start(self, batch: Any) -> Pending | JoinedPending:
         """Begin to fetch rows; compute something else before ``wait``.
 
+        A batch that one rank cannot look up is refused on all: ``wait`` raises there.
         ``batch``: ``Lookups``, ids or bags by the names of tables, or a ``KeyedJaggedTensor``.
         """
-        lookups, purpose = _lookups(batch, self.tables, len(self.engines)), _purpose(self)
+        lookups, purpose = _lookups_or_error(batch, self.tables, len(self.engines)), _purpose(self)
         pending = [
             Pending(engine, engine.pipeline.start(batch, lookups, purpose), self.optimizer)
             for engine in self.engines
@@ -144,7 +145,8 @@ class ShardedEmbeddings(nn.Module):
         """Say what traveled since the embeddings were made: bytes before and after, seconds."""
         layout = self.engines[0].layout
         ledger = Ledger.joined([engine.ledger for engine in self.engines])
-        return TrafficReport.from_ledger(ledger, rank=layout.rank, ranks=layout.ranks)
+        rank = None if len(self.engines[0].ranks) > 1 else layout.rank
+        return TrafficReport.from_ledger(ledger, rank=rank, ranks=layout.ranks)
 
     def synchronize(self) -> None:
         """Make copies of hot rows equal, if they may differ, before ``state_dict`` is called."""
@@ -178,11 +180,11 @@ class ShardedEmbeddings(nn.Module):
     def extra_repr(self) -> str:
         """Return what ``repr`` shows."""
         layout, dims = self.engines[0].layout, sorted({table.dim for table in self.tables})
-        rows = sum(table.rows for table in self.tables)
+        rows, several = sum(table.rows for table in self.tables), len(self.engines[0].ranks)
         return (
             f"{len(self.tables)} tables, {rows} rows, dim={', '.join(map(str, dims))}, "
             f"dtype={self._settings.dtype}, optimizer={self.optimizer!r}, "
-            f"rank {layout.rank} of {layout.ranks}"
+            f"{f'rank {layout.rank} of {layout.ranks}' if several == 1 else f'{several} ranks together'}"
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -195,6 +197,7 @@ class ShardedEmbeddings(nn.Module):
         memo[id(self)] = other
         how = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
         ShardedEmbeddings.__init__(other, self.tables, deepcopy(self._policy, memo), world=self._world, **how)
+        memo[id(self.optimizer)] = other.optimizer
         other.set_extra_state(saved)
         other.optimizer.load_state_dict(self.optimizer.state_dict())
         return other.train(self.training)
@@ -214,14 +217,16 @@ class ShardedEmbeddings(nn.Module):
 class _SomeTables:
     """A policy as it is for some of its tables."""
 
-    def __init__(self, policy: Policy, chosen: Sequence[int]) -> None:
-        self._policy, self._chosen = policy, chosen
+    def __init__(self, policy: Policy, chosen: Sequence[int], tables: int) -> None:
+        """``tables``: number of all tables that the policy has plans for."""
+        self._policy, self._chosen, self._tables = policy, chosen, tables
         self._made: tuple[ExchangePlan, ExchangePlan] | None = None
 
     def plan_for(self, step: int) -> ExchangePlan:
         """Return the plan of a step: the same object until something changes."""
         plan = self._policy.plan_for(step)
         if self._made is None or self._made[0] is not plan:
+            check_plan(plan, self._tables)
             tables = tuple(plan.tables[t] for t in self._chosen)
             self._made = (plan, replace(plan, tables=tables))
         return self._made[1]
@@ -231,6 +236,14 @@ def _purpose(embeddings: nn.Module) -> Purpose:
     if not embeddings.training:
         return Purpose.EVALUATE
     return Purpose.TRAIN if torch.is_grad_enabled() else Purpose.SCORE
+
+
+def _lookups_or_error(batch: Any, tables: Sequence[Table], groups: int) -> Lookups | ConfigError:
+    """Return lookups, or why there are none: the exchange tells all ranks, so that none waits."""
+    try:
+        return _lookups(batch, tables, groups)
+    except ConfigError as error:
+        return error
 
 
 def _lookups(batch: Any, tables: Sequence[Table], groups: int) -> Lookups:
@@ -270,4 +283,4 @@ def _groups(
         others = {table.name for table in tables if table.dim != dim}
         if dim != dims[0]:
             others |= {*placement.hot, *placement.warm} - {tables[t].name for t in chosen}
-        yield [tables[t] for t in chosen], _SomeTables(policy, chosen), placement.without(others)
+        yield [tables[t] for t in chosen], _SomeTables(policy, chosen, len(tables)), placement.without(others)
