@@ -81,7 +81,7 @@ def outcome(name: str) -> dict[str, Any]:
             "last": [line for line in lines if line["kind"] == "train"][-1],
             # without bytes: ids of the next step may or may not have been counted yet
             "losses": hashlib.sha256(json.dumps(losses).encode()).hexdigest(),
-            "weights": _digest(sorted(checkpoint.glob("*.pt"))),
+            "weights": _digest(_contents(checkpoint)),
         }
 
 
@@ -99,10 +99,24 @@ def _repeatable(line: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _digest(files: Sequence[Path]) -> str:
+def _contents(checkpoint: Path) -> list[Any]:
+    """Return what is in its files, by their names.
+
+    Digests are of the time when a rank that held nothing back had a file that said so.
+    """
+    found = {file.name: torch.load(file, weights_only=True) for file in checkpoint.glob("*.pt")}
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    if "gradient_step" in manifest:
+        step, ranks = manifest["gradient_step"], manifest["ranks"]
+        for rank in range(ranks):
+            found.setdefault(f"held-{rank}-of-{ranks}.pt", {"step": step, "rank": rank, "ranks": ranks})
+    return [found[name] for name in sorted(found)]
+
+
+def _digest(contents: Sequence[Any]) -> str:
     digest = hashlib.sha256()
-    for file in files:
-        for name, value in _leaves(torch.load(file, weights_only=True)):
+    for content in contents:
+        for name, value in _leaves(content):
             digest.update(name.encode())
             digest.update(
                 value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode()

@@ -4,7 +4,7 @@
 
     checkpoints/step-00001200/
         manifest.json          step, position in the data and its identity, ranks, kind of model,
-                               state of the policy, checksum of every file
+                               state of the policy, step of the compressor, checksum of every file
         dense.pt               model, its optimizer
         tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first,
                                first + stride, ...
@@ -95,6 +95,8 @@ def save_checkpoint(
         }
         if data is not None:
             manifest["data"] = data
+        if trainer.compressor is not None:
+            manifest["gradient_step"] = trainer.compressor.step
         ranks.together(lambda: _finish(partial, final, manifest) if ranks.leads else None)
     except OSError as error:
         if ranks.leads:
@@ -172,7 +174,7 @@ def _load(
     for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate  # a setting, not a state: those of the tables are not in the checkpoint either
     _load_tables(trainer, path, manifest["ranks"])
-    _load_held_back(trainer, path, manifest["ranks"])
+    _load_held_back(trainer, path, manifest)
     if policy is not None:
         policy.restore(manifest.get("policy", {}))
     return Position(**manifest["position"])
@@ -239,9 +241,10 @@ def _write_part(trainer: Trainer, partial: Path) -> dict[str, str]:
         )
     name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
     checksums = {name: _write(partial / name, _tables(trainer))}
-    if trainer.compressor is not None:
+    held = {} if trainer.compressor is None else trainer.compressor.state_dict()
+    if held.get("memory"):
         name = f"held-{ranks.rank}-of-{ranks.count}.pt"
-        checksums[name] = _write(partial / name, trainer.compressor.state_dict())
+        checksums[name] = _write(partial / name, held)
     if ranks.leads:
         dense = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
         checksums["dense.pt"] = _write(partial / "dense.pt", dense)
@@ -322,14 +325,17 @@ def _ids_of(part: dict[str, Any]) -> range:
     return range(part["first"], part["first"] + part["stride"] * len(part["weight"]), part["stride"])
 
 
-def _load_held_back(trainer: Trainer, path: Path, saved_ranks: int) -> None:
+def _load_held_back(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None:
     """Share out what ranks had held back: all of it is sent some day, by whoever is there."""
     if trainer.compressor is None:
         return
-    ranks = trainer.ranks
+    ranks, saved_ranks = trainer.ranks, manifest["ranks"]
     files = [path / f"held-{rank}-of-{saved_ranks}.pt" for rank in range(saved_ranks)]
     if not all(file.is_file() for file in files):
-        return  # it was trained with exact gradients
+        if "gradient_step" in manifest:  # otherwise it was trained with exact gradients
+            state = {"step": manifest["gradient_step"], "memory": {}, "thresholds": {}}
+            trainer.compressor.load_state_dict(state)
+        return
     mine = [_read(file) for file in files[ranks.rank :: ranks.count]]
     held = dict(mine[0]) if mine else {**_read(files[0]), "memory": {}}
     for other in mine[1:]:
