@@ -123,9 +123,7 @@ class Pipeline:
         self._current: Future[LocalBatch] | None = None  # of the training batch that was fetched last
         self._fetched: Fetched | None = None  # before it was started
         self._under_way: list[Future[LocalBatch]] = []  # batches whose update is still to come
-        self._given_up: list[
-            Future[LocalBatch]
-        ] = []  # of these, what discard() found, if nothing shows otherwise
+        self._given_up: list[Future[LocalBatch]] = []  # what of these discard() found
         self._update: Future[int] | None = None
         self._closed = False
 

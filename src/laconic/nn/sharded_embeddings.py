@@ -106,14 +106,18 @@ class ShardedEmbeddings(nn.Module):
     def prefetch(self, batch: Any) -> None:
         """Send the ids of a later batch now, and fetch its rows when the update before it is done.
 
-        The same objects must be started in the order in which they were prefetched.
+        The same objects must be started in the order in which they were prefetched. Weights of bags
+        are read again at the start; ``Lookups.bags`` has copied those that it was given.
         """
         lookups = _lookups_or_error(batch, self.tables, len(self.engines))
         for engine in self.engines:
             engine.pipeline.prefetch(batch, lookups, _purpose(self))
 
     def discard_prefetched(self) -> None:
-        """Forget batches that were prefetched and will not be started; every rank alike."""
+        """Forget batches that were prefetched and will not be started; every rank alike.
+
+        Those that were started and had no ``backward`` are given up when a later one has it.
+        """
         for engine in self.engines:
             engine.pipeline.discard()
 
