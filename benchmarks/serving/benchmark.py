@@ -269,7 +269,7 @@ def measure_bags(rows: int, rounds: int) -> list[ServingRow]:
         name = f"laconic {format}"
         sizes[name] = packed.numel()
         calls[name] = lambda i, held=held: native.embedding_bags(  # type: ignore[misc]
-            held, ids[i % 64].numpy(), offsets.numpy(), None, False, None, out, 0, 1
+            held, kernels.RowBags(ids[i % 64].numpy(), offsets.numpy()), None, out, 0, 1
         )
     seconds = time_calls(calls, rounds=rounds, turn_s=0.3)
     return [

@@ -157,14 +157,16 @@ void py_sum_bags(const Kernels& kernels, const Rows<T>& out, const Rows<const T>
 }
 
 template <typename T>
-size_t py_update_rows(const Kernels& kernels, const Rows<T>& weight, const std::optional<Row<T>>& state,
-                      const ConstLongs& rows, const ConstLongs& order, const Rows<const T>& grads,
-                      const std::optional<ConstLongs>& grad_index, int optimizer, double rate, double epsilon) {
+size_t py_update_rows(const Kernels& kernels, const RowTable<T>& table, const ConstLongs& rows,
+                      const ConstLongs& order, const Rows<const T>& grads,
+                      const std::optional<ConstLongs>& grad_index, const UpdateSettings& update) {
   const nb::gil_scoped_release release;
+  const auto& [weight, state] = table;
+  const auto& [optimizer, lr, eps] = update;
   T none{};
   T* const values = !state ? nullptr : state->shape(0) ? state->data() : &none;
   return update_rows<T>(kernels, matrix(weight), values, state ? state->shape(0) : 0, indices(rows), indices(order),
-                        matrix(grads), indices(grad_index), optimizer, rate, epsilon);
+                        matrix(grads), indices(grad_index), optimizer, lr, eps);
 }
 
 template <typename T>
@@ -173,9 +175,8 @@ void define_rows(KernelsClass& kernels) {
         "source_index"_a.noconvert().none());
   kernels.def("sum_bags", &py_sum_bags<T>, "out"_a.noconvert(), "weight"_a.noconvert(), "index"_a.noconvert(),
         "offsets"_a.noconvert().none());
-  kernels.def("update_rows", &py_update_rows<T>, "weight"_a.noconvert(), "state"_a.noconvert().none(),
-        "rows"_a.noconvert(), "order"_a.noconvert(), "grads"_a.noconvert(), "grad_index"_a.noconvert().none(),
-        "optimizer"_a, "rate"_a, "epsilon"_a);
+  kernels.def("update_rows", &py_update_rows<T>, "table"_a.noconvert(), "rows"_a.noconvert(), "order"_a.noconvert(),
+        "grads"_a.noconvert(), "grad_index"_a.noconvert().none(), "update"_a);
 }
 
 }  // namespace

@@ -4,8 +4,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
 
 #include "kernels.h"
 
@@ -17,6 +22,16 @@ template <typename T>
 using Row = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// The named tuples of laconic.kernels.operands.
+template <typename T>
+using RowTable = std::tuple<Rows<T>, std::optional<Row<T>>>;  // weight, state
+using UpdateSettings = std::tuple<int, double, double>;       // optimizer, lr, eps
+template <typename T>  // index, index_bounds, values, value_bounds
+using PackedParts = std::tuple<Row<const uint8_t>, Row<const int64_t>, Row<const T>, Row<const int64_t>>;
+using LayerThresholds = std::tuple<Row<const int64_t>, Row<const float>>;  // bounds, thresholds
+// ids, offsets, weights, mean
+using RowBags = std::tuple<Row<const int64_t>, Row<const int64_t>, std::optional<Row<const float>>, bool>;
 
 inline constexpr uint64_t kMaxBlock = 0xffffffffu;         // values of one block: counters have 32 bits
 inline constexpr uint64_t kMaxValues = uint64_t(1) << 40;  // of one call

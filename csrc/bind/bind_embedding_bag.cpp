@@ -28,11 +28,11 @@ void share_table(RowTables& tables, const RowTables& other, size_t table) {
   tables.share(other, table);
 }
 
-int64_t py_embedding_bags(const Kernels& kernels, const RowTables& tables, const Row<const int64_t>& ids,
-                          const Row<const int64_t>& offsets, const std::optional<Row<const float>>& weights, bool mean,
+int64_t py_embedding_bags(const Kernels& kernels, const RowTables& tables, const RowBags& bags,
                           const std::optional<Row<const int64_t>>& unknown,
                           const nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu>& out, size_t first,
                           int threads) {
+  const auto& [ids, offsets, weights, mean] = bags;
   const size_t samples = out.shape(0), count = tables.count(), dim = tables.dim();
   check(out.shape(1) == first + count && out.shape(2) == dim, "embedding_bags: out has the wrong shape");
   check(offsets.shape(0) == count * samples + 1, "embedding_bags: offsets must have tables * samples + 1 entries");
@@ -56,9 +56,8 @@ void define_embedding_bag(nb::module_& m, KernelsClass& kernels) {
       .def("share", &share_table, "other"_a, "table"_a);
   kernels.def("row_tables", [](const Kernels&, size_t dim) { return new RowTables(dim); }, "dim"_a,
               nb::rv_policy::take_ownership);
-  kernels.def("embedding_bags", &py_embedding_bags, "tables"_a, "ids"_a.noconvert(), "offsets"_a.noconvert(),
-        "weights"_a.noconvert().none(), "mean"_a, "unknown"_a.noconvert().none(), "out"_a.noconvert(), "first"_a,
-        "threads"_a);
+  kernels.def("embedding_bags", &py_embedding_bags, "tables"_a, "bags"_a.noconvert(),
+        "unknown"_a.noconvert().none(), "out"_a.noconvert(), "first"_a, "threads"_a);
 }
 
 }  // namespace laconic

@@ -15,7 +15,6 @@ namespace laconic {
 namespace {
 
 using Bytes = Row<uint8_t>;
-using ConstBytes = Row<const uint8_t>;
 using ConstLongs = Row<const int64_t>;
 
 void check_unit(int64_t unit) {
@@ -63,9 +62,10 @@ void py_compact(const Kernels& kernels, const Row<const T>& x, const ConstLongs&
 }
 
 std::tuple<int64_t, int64_t> py_compact_large(const Kernels& kernels, const Row<float>& gradient,
-                                              const Row<float>& memory, const ConstLongs& bounds,
-                                              const Row<const float>& thresholds, const Bytes& index,
-                                              const Row<float>& values, const Row<int64_t>& counts) {
+                                              const Row<float>& memory, const LayerThresholds& layers,
+                                              const Bytes& index, const Row<float>& values,
+                                              const Row<int64_t>& counts) {
+  const auto& [bounds, thresholds] = layers;
   const size_t words = gradient.shape(0);
   check_bounds(bounds, words);
   check(thresholds.shape(0) + 1 == bounds.shape(0), "thresholds: expected one for each layer");
@@ -83,8 +83,8 @@ std::tuple<int64_t, int64_t> py_compact_large(const Kernels& kernels, const Row<
 }
 
 template <typename T>
-std::vector<SparsePart<T>> read_parts(const ConstBytes& index, const ConstLongs& index_bounds,
-                                      const Row<const T>& values, const ConstLongs& value_bounds) {
+std::vector<SparsePart<T>> read_parts(const PackedParts<T>& packed) {
+  const auto& [index, index_bounds, values, value_bounds] = packed;
   check_bounds(index_bounds, index.shape(0));
   check_bounds(value_bounds, values.shape(0));
   check(index_bounds.shape(0) == value_bounds.shape(0), "bounds: expected as many parts of index and values");
@@ -97,23 +97,21 @@ std::vector<SparsePart<T>> read_parts(const ConstBytes& index, const ConstLongs&
 }
 
 template <typename T>
-void py_place_sum(const Kernels&, const ConstBytes& index, const ConstLongs& index_bounds, const Row<const T>& values,
-                  const ConstLongs& value_bounds, int64_t unit, const Row<T>& out) {
+void py_place_sum(const Kernels&, const PackedParts<T>& packed, int64_t unit, const Row<T>& out) {
   check_unit(unit);
-  const auto parts = read_parts<T>(index, index_bounds, values, value_bounds);
+  const auto parts = read_parts<T>(packed);
   const nb::gil_scoped_release release;
   place_sum<T>(parts.data(), parts.size(), out.shape(0), size_t(unit), out.data());
 }
 
 template <typename T>
-std::tuple<int64_t, int64_t> py_compact_sum(const Kernels&, const ConstBytes& index, const ConstLongs& index_bounds,
-                                            const Row<const T>& values, const ConstLongs& value_bounds, int64_t words,
-                                            int64_t unit, const Bytes& index_out, const Row<T>& values_out) {
+std::tuple<int64_t, int64_t> py_compact_sum(const Kernels&, const PackedParts<T>& packed, int64_t words, int64_t unit,
+                                            const Bytes& index_out, const Row<T>& values_out) {
   check_unit(unit);
-  const auto parts = read_parts<T>(index, index_bounds, values, value_bounds);
+  const auto parts = read_parts<T>(packed);
   check(words >= 0 && index_out.shape(0) >= sparse_index_room(size_t(words), size_t(unit)),
         "index_out: expected room for an index of so many words");
-  check(values_out.shape(0) >= std::min(size_t(words), values.shape(0)), "values_out: expected room for all values");
+  check(values_out.shape(0) >= std::min(size_t(words), std::get<2>(packed).shape(0)), "values_out: expected room for all values");
   const nb::gil_scoped_release release;
   const SparseSize size = compact_sum<T>(parts.data(), parts.size(), size_t(words), size_t(unit), index_out.data(),
                                          values_out.data());
@@ -124,11 +122,9 @@ template <typename T>
 void define(KernelsClass& kernels) {
   kernels.def("compact", &py_compact<T>, "x"_a.noconvert(), "bounds"_a.noconvert(), "unit"_a,
         "index"_a.noconvert(), "values"_a.noconvert(), "sizes"_a.noconvert());
-  kernels.def("place_sum", &py_place_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(), "values"_a.noconvert(),
-        "value_bounds"_a.noconvert(), "unit"_a, "out"_a.noconvert());
-  kernels.def("compact_sum", &py_compact_sum<T>, "index"_a.noconvert(), "index_bounds"_a.noconvert(),
-        "values"_a.noconvert(), "value_bounds"_a.noconvert(), "words"_a, "unit"_a, "index_out"_a.noconvert(),
-        "values_out"_a.noconvert());
+  kernels.def("place_sum", &py_place_sum<T>, "parts"_a.noconvert(), "unit"_a, "out"_a.noconvert());
+  kernels.def("compact_sum", &py_compact_sum<T>, "parts"_a.noconvert(), "words"_a, "unit"_a,
+        "index_out"_a.noconvert(), "values_out"_a.noconvert());
 }
 
 }  // namespace
@@ -136,8 +132,7 @@ void define(KernelsClass& kernels) {
 void define_sparse(KernelsClass& kernels) {
   kernels.def("sparse_index_room", &py_index_room, "words"_a, "unit"_a);
   kernels.def("compact_large", &py_compact_large, "gradient"_a.noconvert(), "memory"_a.noconvert(),
-        "bounds"_a.noconvert(), "thresholds"_a.noconvert(), "index"_a.noconvert(), "values"_a.noconvert(),
-        "counts"_a.noconvert());
+        "layers"_a.noconvert(), "index"_a.noconvert(), "values"_a.noconvert(), "counts"_a.noconvert());
   define<float>(kernels);
   define<double>(kernels);
   define<int32_t>(kernels);

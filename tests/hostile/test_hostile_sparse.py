@@ -48,10 +48,11 @@ def refusals(name, words, index, value_count):
     data = np.frombuffer(empty + index, np.uint8)
     bounds = np.array([0, len(empty), len(data)])
     values, value_bounds = np.ones(value_count, np.float32), np.array([0, 0, value_count])
+    parts = kernels.SparseParts(data, bounds, values, value_bounds)
     room, out = np.empty(backend.sparse_index_room(words, 1), np.uint8), np.empty(words, np.float32)
     calls = {
-        "place_sum": lambda: backend.place_sum(data, bounds, values, value_bounds, 1, out),
-        "compact_sum": lambda: backend.compact_sum(data, bounds, values, value_bounds, words, 1, room, out),
+        "place_sum": lambda: backend.place_sum(parts, 1, out),
+        "compact_sum": lambda: backend.compact_sum(parts, words, 1, room, out),
     }
     said = {}
     for function, call in calls.items():
@@ -77,7 +78,6 @@ def test_of_several_lies_all_kernels_name_the_same(name):
     second = counts(32768, 0) + b"\0"  # a byte too many, and values too few in the first
     data = np.frombuffer(first + second, np.uint8)
     values = np.ones(40000, np.float32)
+    parts = kernels.SparseParts(data, np.array([0, 4, 9]), values, np.array([0, 32768, 40000]))
     with pytest.raises(FormatError, match=r"^values: fewer than the index says$"):
-        backend.place_sum(
-            data, np.array([0, 4, 9]), values, np.array([0, 32768, 40000]), 1, np.empty(32770, np.float32)
-        )
+        backend.place_sum(parts, 1, np.empty(32770, np.float32))

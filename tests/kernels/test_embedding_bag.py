@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.kernels import available, load
+from laconic.kernels import RowBags, available, load
 from laconic.quantize.formats import RowFormat, dequantize_rows, quantize_rows
 from tests.cases import each
 
@@ -36,7 +36,8 @@ def call(
     for table, format in zip(tables, formats, strict=True):
         held.add(table.numpy(), format.code)
     out = np.full((samples, first + len(tables), dim), np.nan, np.float32)
-    bad = kernels.embedding_bags(held, ids, offsets, weights, mean, unknown, out, first, threads)
+    bags = RowBags(ids, offsets, weights, mean)
+    bad = kernels.embedding_bags(held, bags, unknown, out, first, threads)
     return bad, out
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic import kernels
-from laconic.kernels import Optimizer
+from laconic.kernels import Optimizer, RowTable, RowUpdate
 from tests.cases import each
 
 ALL = [kernels.load(name) for name in kernels.available()]
@@ -97,9 +97,8 @@ def test_sgd_subtracts_the_sum_of_a_rows_gradients(backend, dtype):
     grads = np.array([[1, 2], [10, 20], [100, 200]], dtype)
     rows = longs(2, 0, 2, 2)
     order = np.argsort(rows, kind="stable")
-    assert (
-        backend.update_rows(weight, None, rows, order, grads, longs(0, 1, 2, 0), Optimizer.SGD, 0.5, 0.0) == 2
-    )
+    update = RowUpdate(Optimizer.SGD, 0.5, 0.0)
+    assert backend.update_rows(RowTable(weight, None), rows, order, grads, longs(0, 1, 2, 0), update) == 2
     assert weight.tolist() == [[-4, -9], [1, 1], [-50, -101]]
 
 
@@ -110,9 +109,8 @@ def test_rowwise_adagrad_keeps_one_mean_square_a_row(backend, dtype):
     state = np.array([7, 3.5], dtype)
     grads = np.array([[1, 2], [2, 5]], dtype)  # of row 1: (3, 7), mean square 29
     rows, order = longs(1, 1), longs(0, 1)
-    assert (
-        backend.update_rows(weight, state, rows, order, grads, None, Optimizer.ROWWISE_ADAGRAD, 2.0, 0.5) == 1
-    )
+    update = RowUpdate(Optimizer.ROWWISE_ADAGRAD, 2.0, 0.5)
+    assert backend.update_rows(RowTable(weight, state), rows, order, grads, None, update) == 1
     assert state.tolist() == [7, 32.5]
     factor = dtype(2) / (np.sqrt(dtype(32.5)) + dtype(0.5))
     assert weight.tolist() == [[0, 0], [-(factor * dtype(3)), -(factor * dtype(7))]]
@@ -129,9 +127,8 @@ def test_squares_are_summed_in_eight_lanes(backend, dtype):
     pairs = lanes[0::2] + lanes[1::2]
     total = (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
     weight, state = np.zeros((1, 17), dtype), np.zeros(1, dtype)
-    backend.update_rows(
-        weight, state, longs(0), longs(0), g[None], None, Optimizer.ROWWISE_ADAGRAD, 1.0, 1e-8
-    )
+    update = RowUpdate(Optimizer.ROWWISE_ADAGRAD, 1.0, 1e-8)
+    backend.update_rows(RowTable(weight, state), longs(0), longs(0), g[None], None, update)
     assert state[0] == total / dtype(17)
 
 
@@ -143,10 +140,10 @@ def test_nothing_to_do_is_fine(backend):
     backend.add_rows(table, none, table.copy(), none)
     backend.sum_bags(empty, table, none, None)
     backend.sum_bags(empty, table, none, longs(0))
-    assert backend.update_rows(table, None, none, none, empty, None, Optimizer.SGD, 1.0, 0.0) == 0
-    assert (
-        backend.update_rows(empty.copy(), np.empty(0, np.float32), none, none, empty, none, 1, 1.0, 0.0) == 0
-    )
+    sgd, adagrad = (RowUpdate(optimizer, 1.0, 0.0) for optimizer in Optimizer)
+    assert backend.update_rows(RowTable(table, None), none, none, empty, None, sgd) == 0
+    nothing = RowTable(empty.copy(), np.empty(0, np.float32))
+    assert backend.update_rows(nothing, none, none, empty, none, adagrad) == 0
     assert (table == 1).all()
     no_columns = np.empty((3, 0), np.float32)
     backend.add_rows(no_columns, longs(2), np.empty((1, 0), np.float32), None)
@@ -198,7 +195,7 @@ def test_every_backend_sums_the_same_bits(situation, bagged):
     st.sampled_from([0.01, 1.0, 3e-40, 1e30]),
     st.sampled_from([1e-8, 1e-10, 1.0, 1e-50]),
 )
-def test_every_backend_updates_to_the_same_bits(situation, indirect, optimizer, rate, epsilon):
+def test_every_backend_updates_to_the_same_bits(situation, indirect, optimizer, lr, eps):
     rng, dtype, cols, count, rows, edges = situation
     table = values(rng, (count, cols), dtype, edges)
     states = np.where(rng.random(count) < 0.5, 0, np.abs(values(rng, count, dtype, edges)))
@@ -209,9 +206,8 @@ def test_every_backend_updates_to_the_same_bits(situation, indirect, optimizer, 
     for backend in ALL:
         weight = table.copy()
         state = None if optimizer == Optimizer.SGD else states.copy()
-        distinct = backend.update_rows(
-            weight, state, rows, order, grads, grad_index, optimizer, rate, epsilon
-        )
+        update = RowUpdate(optimizer, lr, eps)
+        distinct = backend.update_rows(RowTable(weight, state), rows, order, grads, grad_index, update)
         assert distinct == len(set(rows.tolist()))
         results.append((weight, states if state is None else state))
         for actual, expected in zip(results[-1], results[0], strict=True):
@@ -312,10 +308,9 @@ def update(**changes):
             "grads": np.ones((2, 2), F),
             "grad_index": None,
             "optimizer": 1,
-            "rate": 0.1,
-            "epsilon": 1e-8,
         }
-        return tuple((given | changes).values())
+        weight, state, *gradients, optimizer = (given | changes).values()
+        return RowTable(weight, state), *gradients, RowUpdate(optimizer, 0.1, 1e-8)
 
     return arguments
 

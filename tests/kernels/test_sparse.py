@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laconic import kernels
 from laconic.errors import FormatError
+from laconic.kernels import LayerThresholds, SparseParts
 from tests.cases import each
 
 ALL = [kernels.load(name) for name in kernels.available()]
@@ -41,10 +42,10 @@ def compacted(backend, x, unit=1, bounds=None):
 
 
 def parts(blocks):
-    """Arrays of ``place_sum`` and ``compact_sum``."""
+    """Put the blocks together."""
     index, values = (np.concatenate([block[k] for block in blocks]) for k in (0, 1))
     bounds = [np.cumsum([0, *(len(block[k]) for block in blocks)]) for k in (0, 1)]
-    return index, bounds[0], values, bounds[1]
+    return SparseParts(index, bounds[0], values, bounds[1])
 
 
 def rank_order_sum(tensors):
@@ -86,15 +87,15 @@ def test_the_sum_is_the_dense_one_in_rank_order_and_all_kernels_agree(situation)
     for backend in ALL:
         blocks = [compacted(backend, x, unit) for x in tensors]
         out = tensors[-1].copy()  # one rank's own: nothing outside the union
-        backend.place_sum(*parts(blocks), unit, out)
+        backend.place_sum(parts(blocks), unit, out)
         assert_same_bits(out, expected)
 
         index = np.empty(backend.sparse_index_room(len(out), unit), np.uint8)
         values = np.empty(len(out), out.dtype)
-        size = backend.compact_sum(*parts(blocks), len(out), unit, index, values)
+        size = backend.compact_sum(parts(blocks), len(out), unit, index, values)
         total = [index[: size[0]], values[: size[1]]]
         again = np.zeros_like(out)
-        backend.place_sum(*parts([total]), unit, again)
+        backend.place_sum(parts([total]), unit, again)
         assert_same_bits(again, expected)
         written.append([*(part.tobytes() for block in blocks for part in block), total[0].tobytes()])
     assert all(one == written[0] for one in written)
@@ -121,14 +122,15 @@ def test_large_entries_move_out_and_the_rest_stays_in_memory(situation, threshol
     first, second = (sparse_tensor(rng, n, 0.5, np.float32, 1) for _ in range(2))
     bounds = np.sort(np.r_[0, rng.integers(0, n + 1, len(thresholds) - 1), n])
     thresholds = np.array(thresholds, np.float32)
+    layers = LayerThresholds(bounds, thresholds)
     results = []
     for backend in ALL:
         gradient, memory = first.copy(), second.copy()
         index, values = np.empty(backend.sparse_index_room(n, 1), np.uint8), np.empty(n, np.float32)
         counts = np.empty(len(thresholds), np.int64)
-        size = backend.compact_large(gradient, memory, bounds, thresholds, index, values, counts)
+        size = backend.compact_large(gradient, memory, layers, index, values, counts)
         sent = np.zeros(n, np.float32)
-        backend.place_sum(*parts([(index[: size[0]], values[: size[1]])]), 1, sent)
+        backend.place_sum(parts([(index[: size[0]], values[: size[1]])]), 1, sent)
         with np.errstate(all="ignore"):
             total = first + second
         large = ~(np.abs(total) < np.repeat(thresholds, np.diff(bounds)))
@@ -178,7 +180,7 @@ def test_damaged_parts_are_refused_or_mean_something(data):
     for backend in ALL:
         guarded = np.full(words + 2, 5, np.float32)
         try:
-            backend.place_sum(*parts([(index, values)]), unit, guarded[1:-1])
+            backend.place_sum(parts([(index, values)]), unit, guarded[1:-1])
             outcomes.append(guarded.tobytes())
         except FormatError as error:
             outcomes.append(str(error))

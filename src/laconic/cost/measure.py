@@ -174,9 +174,11 @@ def measure_kernels() -> KernelSpeeds:
 
     read_s = seconds(lambda: active.compact(empty, bounds, 1, index, values, sizes))
     compact_s = seconds(lambda: active.compact(some, bounds, 1, index, values, sizes))
-    index_ends, value_ends = np.array([0, sizes[0, 0]]), np.array([0, sizes[0, 1]])
-    own_index, own_values = index[: sizes[0, 0]], values[: sizes[0, 1]]
-    place_s = seconds(lambda: active.place_sum(own_index, index_ends, own_values, value_ends, 1, some))
+    index_end, value_end = sizes[0].tolist()
+    own = kernels.SparseParts(
+        index[:index_end], np.array([0, index_end]), values[:value_end], np.array([0, value_end])
+    )
+    place_s = seconds(lambda: active.place_sum(own, 1, some))
     add_s = seconds(lambda: np.add(empty, some, out=empty))
     moved = 2 * int(sizes[0, 1])
     return KernelSpeeds(_WORDS / read_s, moved / max(compact_s - read_s + place_s, 1e-6), _WORDS / add_s)

@@ -19,9 +19,23 @@ from functools import cache
 
 from laconic.errors import BackendError
 from laconic.kernels.api import Array, Kernels
+from laconic.kernels.operands import LayerThresholds, RowBags, RowTable, RowUpdate, SparseParts
 from laconic.kernels.optimizer import Optimizer
 
-__all__ = ["ENVIRONMENT", "Array", "Kernels", "Optimizer", "active", "available", "load"]
+__all__ = [
+    "ENVIRONMENT",
+    "Array",
+    "Kernels",
+    "LayerThresholds",
+    "Optimizer",
+    "RowBags",
+    "RowTable",
+    "RowUpdate",
+    "SparseParts",
+    "active",
+    "available",
+    "load",
+]
 
 ENVIRONMENT = "LACONIC_KERNELS"
 

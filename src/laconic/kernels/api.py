@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from laconic.kernels.blocks import BlockTable
+from laconic.kernels.operands import LayerThresholds, RowBags, RowTable, RowUpdate, SparseParts
 from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["Array", "Kernels"]
@@ -80,8 +81,7 @@ class Kernels(Protocol):
         self,
         gradient: Array,
         memory: Array,
-        bounds: Array,
-        thresholds: Array,
+        layers: LayerThresholds,
         index: Array,
         values: Array,
         counts: Array,
@@ -89,15 +89,12 @@ class Kernels(Protocol):
         """Add a gradient to memory, and take large entries out of it, as ``compact`` would.
 
         ``memory += gradient``, ``gradient = 0``. Then entries of at least their threshold, and NaN,
-        move out of memory. Layer ``s`` is from ``bounds[s]`` to ``bounds[s + 1]`` and has
-        ``thresholds[s]``; ``counts[s]`` becomes the number of its entries that move. Everything is
+        move out of memory; ``counts[s]`` becomes the number of those of layer ``s``. Everything is
         float32. Returns the bytes of the index and the number of values.
         """
         ...
 
-    def place_sum(
-        self, index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array
-    ) -> None:
+    def place_sum(self, parts: SparseParts, unit: int, out: Array) -> None:
         """Set the entries that any part has to the sum of the parts; other entries stay.
 
         A sum begins with +0 and has the order of the parts; integers wrap. Raises ``FormatError``
@@ -106,21 +103,13 @@ class Kernels(Protocol):
         ...
 
     def compact_sum(
-        self,
-        index: Array,
-        index_bounds: Array,
-        values: Array,
-        value_bounds: Array,
-        words: int,
-        unit: int,
-        index_out: Array,
-        values_out: Array,
+        self, parts: SparseParts, words: int, unit: int, index_out: Array, values_out: Array
     ) -> tuple[int, int]:
         """Write the sum of the parts as ``compact`` would; return its index bytes and words."""
         ...
 
     def to_levels(self, x: Array, counts: Array, levels: Array, bases: Array) -> None:
-        """Round ``counts[l]`` float32 of each layer to levels, of which there are four an octave.
+        """Round ``counts[l]`` float32 of each layer to levels, four an octave.
 
         Levels are integers within 100, as float32. The largest error is a ninth of a value, down to
         25 octaves below the layer's largest. ``from_levels`` needs the ``bases`` (int32). A layer
@@ -152,23 +141,19 @@ class Kernels(Protocol):
 
     def update_rows(
         self,
-        weight: Array,
-        state: Array | None,
+        table: RowTable,
         rows: Array,
         order: Array,
         grads: Array,
         grad_index: Array | None,
-        optimizer: int,
-        rate: float,
-        epsilon: float,
+        update: RowUpdate,
     ) -> int:
         """Take one step of an :class:`Optimizer` on the rows that have gradients.
 
         Returns the number of these rows. Contribution ``i`` is ``grads[grad_index[i]]`` (None:
         ``grads[i]``) and belongs to row ``rows[i]``. ``order`` sorts ``rows`` stably, as
         ``argsort(rows, kind="stable")`` does; the contributions of a row are summed in their order.
-        ``state`` is None for SGD. With an epsilon of 0, a row that has only ever had gradients of 0
-        becomes NaN.
+        With an ``eps`` of 0, a row that has only ever had gradients of 0 becomes NaN.
         """
         ...
 
@@ -235,10 +220,7 @@ class Kernels(Protocol):
     def embedding_bags(
         self,
         tables: Any,
-        ids: Array,
-        offsets: Array,
-        weights: Array | None,
-        mean: bool,
+        bags: RowBags,
         unknown: Array | None,
         out: Array,
         first: int,
@@ -246,10 +228,10 @@ class Kernels(Protocol):
     ) -> int:
         """Look up and pool bags of all tables: bag (t, b) becomes ``out[b, first + t]``.
 
-        Bag (t, b) is ``ids[offsets[t * samples + b]:offsets[t * samples + b + 1]]``. ``weights``
-        has one weight for every id. ``unknown`` has for every table the row that stands for ids
-        outside of the table; if it is below 0, or None, such ids are refused. Returns -1, or the
-        place of the first id that was refused; ``out`` is unspecified then.
+        Bag (t, b) is ``ids[offsets[t * samples + b]:offsets[t * samples + b + 1]]``. ``unknown``
+        has for every table the row that stands for ids outside of the table; if it is below 0, or
+        None, such ids are refused. Returns -1, or the place of the first id that was refused;
+        ``out`` is unspecified then.
         """
         ...
 

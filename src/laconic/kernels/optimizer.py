@@ -2,8 +2,8 @@
 
 With ``g`` the sum of a row's gradients, ``w`` the row and ``s`` its one value of state::
 
-    SGD               w -= rate * g
-    ROWWISE_ADAGRAD   s += mean(g * g);  w -= rate / (sqrt(s) + epsilon) * g
+    SGD               w -= lr * g
+    ROWWISE_ADAGRAD   s += mean(g * g);  w -= lr / (sqrt(s) + eps) * g
 """
 
 from __future__ import annotations

@@ -101,10 +101,10 @@ class Engine:
         self._check(dense_BF, lookups)
         first = self._network.own_vectors
         vectors_BVD = np.empty((len(dense_BF), first + shape.tables, shape.dim), np.float32)
-        ids_L, offsets = lookups.ids_L.numpy(), lookups.offsets.numpy()
         mean = shape.pooling == "mean"
+        bags = kernels.RowBags(lookups.ids_L.numpy(), lookups.offsets.numpy(), mean=mean)
         bad = self._kernels.embedding_bags(
-            self._tables, ids_L, offsets, None, mean, None, vectors_BVD, first, self.threads
+            self._tables, bags, None, vectors_BVD, first, self.threads
         )
         if bad >= 0:
             raise self._bad_id(bad, lookups)

@@ -54,9 +54,10 @@ class Shards:
     def update(self, came: Contributions) -> int:
         """Update rows by sums of gradients; returns the number of distinct rows."""
         how = self.optimizer
+        table = kernels.RowTable(self.weight, self.state)
+        update = kernels.RowUpdate(how.code, how.lr, how.eps)
         return kernels.active().update_rows(
-            *(self.weight, self.state, came.rows_C, came.order_C, came.gradients, came.gradient_C),
-            *(how.code, how.lr, how.eps),
+            table, came.rows_C, came.order_C, came.gradients, came.gradient_C, update
         )
 
     def set_lr(self, lr: float) -> None:

@@ -80,7 +80,7 @@ class Stopwatch:
 
     def _look_ups(self, name: str, precision: TablePrecision) -> list[Callable[[], object]]:
         t = self._trained.features.table_names.index(name)
-        bags = [samples.lookups.table(t) for samples in self._batches]
+        lookups = [samples.lookups.table(t) for samples in self._batches]
         rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
         stored_RW = rows_RD.contiguous().view(torch.uint8)
         if precision.format is not RowFormat.FP32:
@@ -90,10 +90,11 @@ class Stopwatch:
         tables.add(stored_RW.numpy(), precision.format.code)
         mean = self._trained.shape.pooling == "mean"
         calls: list[Callable[[], object]] = []
-        for ids_L, offsets in bags:
+        for ids_L, offsets in lookups:
             out_BVD = np.empty((len(offsets) - 1, 1, dim), np.float32)
             arrays = ids_L.contiguous().numpy(), offsets.contiguous().numpy()
-            calls.append(partial(chosen.embedding_bags, tables, *arrays, None, mean, None, out_BVD, 0, 1))
+            bags = kernels.RowBags(*arrays, mean=mean)
+            calls.append(partial(chosen.embedding_bags, tables, bags, None, out_BVD, 0, 1))
         return calls
 
     def _network(self, layers: Mapping[str, dict[str, Tensor]]) -> list[Callable[[], object]]:

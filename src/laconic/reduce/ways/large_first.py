@@ -28,6 +28,7 @@ from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange.transport import Channel, bounds_of
+from laconic.kernels import LayerThresholds, SparseParts
 from laconic.reduce.ways.coded import decode_pieces, encode_pieces
 
 __all__ = ["HeldBack", "LargeFirst", "LayerMemory", "sum_large"]
@@ -210,7 +211,7 @@ def sum_large(channel: Channel, gradient: Floats, memory: LayerMemory, how: Larg
     values = channel.buffer("values", len(gradient), np.float32)
     counts_L = np.empty(len(memory.thresholds), np.int64)
     index_bytes, count = active.compact_large(
-        gradient, memory.values, memory.bounds, memory.thresholds, index, values, counts_L
+        gradient, memory.values, LayerThresholds(memory.bounds, memory.thresholds), index, values, counts_L
     )
     index, values = index[:index_bytes], values[:count]
     memory.grow_older(counts_L, how)
@@ -236,6 +237,7 @@ def sum_large(channel: Channel, gradient: Floats, memory: LayerMemory, how: Larg
         with np.errstate(invalid="ignore"):
             lost = values - heard_values[first:last]
         np.nan_to_num(lost, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        active.place_sum(index, np.array([0, index_bytes]), lost, np.array([0, count]), 1, memory.values)
-    active.place_sum(heard_index, index_bounds, heard_values, value_bounds, 1, gradient)
+        own = SparseParts(index, np.array([0, index_bytes]), lost, np.array([0, count]))
+        active.place_sum(own, 1, memory.values)
+    active.place_sum(SparseParts(heard_index, index_bounds, heard_values, value_bounds), 1, gradient)
     return count

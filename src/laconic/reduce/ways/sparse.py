@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from laconic import kernels
 from laconic.exchange.transport import Channel, Message, bounds_of, even_bounds
+from laconic.kernels import SparseParts
 
 __all__ = ["UNITS", "Fullness", "sample_fullness", "sum_by_owners", "sum_gathered"]
 
@@ -83,7 +84,7 @@ def sum_gathered(channel: Channel, x: Values, unit: int) -> None:
         index, values, _ = _compact(channel, x[start:end], np.array([0, end - start]), unit, number)
         heard.append(channel.later(_everyone, channel, index, values, number))
     for (start, end), parts in zip(pieces, heard, strict=True):
-        active.place_sum(*parts.result(), unit, x[start:end])
+        active.place_sum(parts.result(), unit, x[start:end])
 
 
 def sum_by_owners(channel: Channel, x: Values, unit: int) -> None:
@@ -95,13 +96,12 @@ def sum_by_owners(channel: Channel, x: Values, unit: int) -> None:
     theirs = _each_its_own(channel, index, values, sizes_N2)
     index_out = channel.buffer("index of sum", active.sparse_index_room(words, unit), np.uint8)
     values_out = channel.buffer("values of sum", words, x.dtype)
-    size = active.compact_sum(*theirs, words, unit, index_out, values_out)
-    index, index_bounds, values, value_bounds = _everyone(
-        channel, index_out[: size[0]], values_out[: size[1]]
-    )
+    size = active.compact_sum(theirs, words, unit, index_out, values_out)
+    sums = _everyone(channel, index_out[: size[0]], values_out[: size[1]])
     for segment, (start, end) in enumerate(pairwise(bounds.tolist())):
-        i, v = index_bounds[segment : segment + 2], value_bounds[segment : segment + 2]
-        active.place_sum(index[i[0] : i[1]], i - i[0], values[v[0] : v[1]], v - v[0], unit, x[start:end])
+        i, v = (bounds[segment : segment + 2] for bounds in (sums.index_bounds, sums.value_bounds))
+        part = SparseParts(sums.indices[i[0] : i[1]], i - i[0], sums.values[v[0] : v[1]], v - v[0])
+        active.place_sum(part, unit, x[start:end])
 
 
 def _compact(
@@ -117,21 +117,17 @@ def _compact(
     return index[: sizes_N2[:, 0].sum()], values[: sizes_N2[:, 1].sum()], sizes_N2
 
 
-def _everyone(
-    channel: Channel, index: Bytes, values: Values, piece: int = 0
-) -> tuple[Bytes, Ints, Values, Ints]:
+def _everyone(channel: Channel, index: Bytes, values: Values, piece: int = 0) -> SparseParts:
     """All ranks' index and values, given this rank's."""
     messages = [channel.to_all(index), channel.to_all(values)]
     coming_N2 = channel.announce_to_all(len(index), len(values), messages=messages)
     heard_index, heard_values = _room_for(channel, coming_N2, values.dtype, piece)
     channel.receive(heard_index, np.ascontiguousarray(coming_N2[:, 0]))
     channel.receive(heard_values, np.ascontiguousarray(coming_N2[:, 1]))
-    return heard_index, bounds_of(coming_N2[:, 0]), heard_values, bounds_of(coming_N2[:, 1])
+    return SparseParts(heard_index, bounds_of(coming_N2[:, 0]), heard_values, bounds_of(coming_N2[:, 1]))
 
 
-def _each_its_own(
-    channel: Channel, index: Bytes, values: Values, sizes_N2: Ints
-) -> tuple[Bytes, Ints, Values, Ints]:
+def _each_its_own(channel: Channel, index: Bytes, values: Values, sizes_N2: Ints) -> SparseParts:
     """Hear what all ranks have for this one, given what this one has for each."""
     messages = (
         Message.each(own, np.ascontiguousarray(sizes_N2[:, k])) for k, own in enumerate((index, values))
@@ -140,7 +136,7 @@ def _each_its_own(
     heard = _room_for(channel, coming_N2, values.dtype)
     for k in (0, 1):
         channel.receive(heard[k], np.ascontiguousarray(coming_N2[:, k]))
-    return heard[0], bounds_of(coming_N2[:, 0]), heard[1], bounds_of(coming_N2[:, 1])
+    return SparseParts(heard[0], bounds_of(coming_N2[:, 0]), heard[1], bounds_of(coming_N2[:, 1]))
 
 
 def _room_for(channel: Channel, coming_N2: Ints, dtype: Any, piece: int = 0) -> tuple[Bytes, Values]:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from laconic.kernels.operands import RowTable, RowUpdate
 from laconic.kernels.optimizer import Optimizer
 from laconic.kernels.reference.blocks.batch import Array, check
 from laconic.kernels.reference.quantize.grid import sum_of_squares
@@ -59,20 +60,18 @@ def sum_bags(out_BD: Array, weight_RD: Array, index_L: Array, offsets: Array | N
 
 
 def update_rows(
-    weight_RD: Array,
-    state_R: Array | None,
+    table: RowTable,
     rows_C: Array,
     order_C: Array,
     grads_GD: Array,
     grad_index_C: Array | None,
-    optimizer: int,
-    rate: float,
-    epsilon: float,
+    update: RowUpdate,
 ) -> int:
-    """One step of an optimizer on the rows that have gradients; returns how many rows those are."""
+    """Take one step of an optimizer on the rows that have gradients; return their number."""
+    weight_RD, state_R = table
     states = () if state_R is None else (state_R,)
     _expect_types("update_rows", (weight_RD, grads_GD), states, (rows_C, order_C, grad_index_C))
-    _expect_state(state_R, optimizer, weight_RD, grads_GD)
+    _expect_state(state_R, update.optimizer, weight_RD, grads_GD)
     check(weight_RD.shape[1] > 0, "update_rows: columns of weight: expected at least 1, got 0")
     _expect_equal("update_rows: columns of grads", weight_RD.shape[1], grads_GD.shape[1])
     _expect_one_each("update_rows", "grad", rows_C, grads_GD, grad_index_C)
@@ -81,15 +80,15 @@ def update_rows(
     _expect_apart("update_rows: weight and grads", weight_RD, grads_GD)
     weight, grads = torch.from_numpy(weight_RD), torch.tensor(grads_GD)
     state = None if state_R is None else torch.from_numpy(state_R)
-    rate_, epsilon_ = weight.new_tensor(rate), weight.new_tensor(epsilon)
+    lr, eps = weight.new_tensor(update.lr), weight.new_tensor(update.eps)
     places = list(_places(rows_C, grad_index_C))
     distinct = 0
     for row, run in groupby(order_C.tolist(), key=rows_C.tolist().__getitem__):
         gradient = _sum([grads[places[i]] for i in run])
-        factor = rate_
+        factor = lr
         if state is not None:
             state[row] += sum_of_squares(gradient) / weight.shape[1]
-            factor = rate_ / (_root(state[row]) + epsilon_)
+            factor = lr / (_root(state[row]) + eps)
         weight[row] -= factor * gradient
         distinct += 1
     return distinct

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from laconic.kernels.operands import RowBags
 from laconic.kernels.reference.blocks.batch import Array, check
 
 _BITS = (32, 16, 8, 4, 2)
@@ -49,16 +50,14 @@ class RowTables:
 
 def embedding_bags(
     tables: RowTables,
-    ids_L: Array,
-    offsets: Array,
-    weights_L: Array | None,
-    mean: bool,
+    bags: RowBags,
     unknown_T: Array | None,
     out_BVD: Array,
     first: int,
     threads: int = 1,
 ) -> int:
     """Fill ``out``; or return the place of the first id that no table row answers."""
+    ids_L, offsets, weights_L, mean = bags
     samples, count, dim = len(out_BVD), len(tables.tables), tables.dim
     check(out_BVD.shape[1:] == (first + count, dim), "embedding_bags: out has the wrong shape")
     entries = len(offsets) == count * samples + 1

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.kernels.operands import LayerThresholds, SparseParts
 from laconic.kernels.reference.blocks.batch import Array, check
 from laconic.kernels.reference.byte_io import Reader, expect
 from laconic.kernels.reference.sparse.positions import decode_positions, encode_positions, positions_bytes
@@ -50,13 +51,13 @@ def compact(x: Array, bounds: Array, unit: int, index: Array, values: Array, siz
 def compact_large(
     gradient: Array,
     memory: Array,
-    bounds: Array,
-    thresholds: Array,
+    layers: LayerThresholds,
     index: Array,
     values: Array,
     counts: Array,
 ) -> tuple[int, int]:
     """Add the gradient to the memory, and take out what is large."""
+    bounds, thresholds = layers
     _check_bounds(bounds, len(gradient))
     check(len(thresholds) + 1 == len(bounds), "thresholds: expected one for each layer")
     check(len(counts) == len(thresholds), "counts: expected one for each layer")
@@ -72,32 +73,23 @@ def compact_large(
     return written
 
 
-def place_sum(
-    index: Array, index_bounds: Array, values: Array, value_bounds: Array, unit: int, out: Array
-) -> None:
+def place_sum(parts: SparseParts, unit: int, out: Array) -> None:
     """Set entries that any part has to the sum."""
-    sums, there = _sum(index, index_bounds, values, value_bounds, len(out), unit)
+    sums, there = _sum(parts, len(out), unit)
     words = np.repeat(there, unit)[: len(out)]
     out[words] = sums[words]
 
 
 def compact_sum(
-    index: Array,
-    index_bounds: Array,
-    values: Array,
-    value_bounds: Array,
-    words: int,
-    unit: int,
-    index_out: Array,
-    values_out: Array,
+    parts: SparseParts, words: int, unit: int, index_out: Array, values_out: Array
 ) -> tuple[int, int]:
     """Write the sum as a tensor of its own."""
-    sums, there = _sum(index, index_bounds, values, value_bounds, words, unit)
+    sums, there = _sum(parts, words, unit)
     return _write(sums, there, unit, index_out, values_out)
 
 
 def _units(words: NDArray[np.bool_], unit: int) -> NDArray[np.bool_]:
-    """Units of which any word is there; the last one may be cut."""
+    """Return which units have any word that is there; the last unit may be cut."""
     padded = np.append(words, np.zeros(-len(words) % unit, bool))
     return np.logical_or.reduce(padded.reshape(-1, unit), axis=1)  # type: ignore[no-any-return]
 
@@ -123,10 +115,9 @@ def _write(x: Array, there: NDArray[np.bool_], unit: int, index: Array, values: 
     return len(written), len(kept)
 
 
-def _sum(
-    index: Array, index_bounds: Array, values: Array, value_bounds: Array, words: int, unit: int
-) -> tuple[Array, NDArray[np.bool_]]:
+def _sum(parts: SparseParts, words: int, unit: int) -> tuple[Array, NDArray[np.bool_]]:
     """Sum the parts in their order, from +0; and say which units any has."""
+    index, index_bounds, values, value_bounds = parts
     _check_unit(unit)
     _check_bounds(index_bounds, len(index))
     _check_bounds(value_bounds, len(values))
@@ -159,7 +150,7 @@ class _IndexReader:
         self._places.take(2 * -(-words // CHUNK_WORDS), "index")
 
     def chunk(self, units: int) -> NDArray[np.int64]:
-        """Units of the next chunk, which has so many places."""
+        """Return the units that are there in the next chunk, which has places for ``units``."""
         taken = int.from_bytes(self._counts.take(2, "index"), "little")
         expect(taken <= units, "index: a chunk of more units than it has places for")
         places = self._places.take(positions_bytes(units, taken), "index")
