@@ -50,7 +50,7 @@ from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, SyntheticSettings, open_source
 from laconic.demo.measure import rotated
 from laconic.exchange import SGD, Table
-from laconic.exchange.world import GroupWorld, World, one_rank
+from laconic.exchange.ranks.world import GroupWorld, World, one_rank
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM
 from laconic.nn import DividedMlp, ShardedEmbeddings, Split

@@ -50,8 +50,8 @@ from laconic.data import DataSettings, Samples, Source, open_source
 from laconic.exchange import Layout
 from laconic.exchange.coder import Coder
 from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.ranks.world import LocalWorld
 from laconic.exchange.sent_rows import Blocks, KeptBlocks
-from laconic.exchange.world import LocalWorld
 from laconic.nn import ShardedEmbeddings
 from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks

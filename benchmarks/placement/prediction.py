@@ -34,8 +34,8 @@ from laconic.cost.topology import Cluster
 from laconic.cost.workload import Workload
 from laconic.exchange import SGD, Table
 from laconic.exchange.ledger import Ledger
+from laconic.exchange.ranks.world import LocalWorld
 from laconic.exchange.tables.placement import RowPlacement
-from laconic.exchange.world import LocalWorld
 from laconic.nn import ShardedEmbeddings
 from laconic.plan.access.access import hottest_ids
 from laconic.plan.simulate import Fabric, Methods, ModelLoad, step_cost

@@ -20,7 +20,7 @@ from benchmarks.workers import serve
 from laconic.adapt.settings import CompressionSettings
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, open_source
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.world import GroupWorld
 from laconic.train.placement import make_placement
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings

@@ -53,7 +53,7 @@ from laconic.demo.measure import (
     time_steps,
 )
 from laconic.exchange.exchange_plan import ExchangePlan, Policy, TableCodecs
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.world import GroupWorld
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer

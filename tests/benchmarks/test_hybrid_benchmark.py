@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.hybrid import KAGGLE, render, run_hybrid_benchmark, usual_plans
 from benchmarks.hybrid_worker import METHODS
 from laconic.data import SyntheticSettings
-from laconic.exchange.split_wire import HEADER_BYTES
+from laconic.exchange.ranks.split_wire import HEADER_BYTES
 from laconic.train.settings import ModelSettings
 
 PLAN = replace(

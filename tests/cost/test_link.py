@@ -9,8 +9,8 @@ import pytest
 
 from laconic.cost.link import CodecCost, Link, message_bytes, owners_pay, ring_bytes, step_s
 from laconic.errors import ConfigError
-from laconic.exchange.transport import Head
-from laconic.exchange.world import LocalWorld
+from laconic.exchange.ranks.transport import Head
+from laconic.exchange.ranks.world import LocalWorld
 from tests.cases import each
 
 

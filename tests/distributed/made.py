@@ -8,8 +8,8 @@ from typing import Any
 
 from laconic.adapt.compression import Compression
 from laconic.exchange import Table
+from laconic.exchange.ranks.world import LocalWorld
 from laconic.exchange.tables.placement import RowPlacement
-from laconic.exchange.world import LocalWorld
 from laconic.nn import ShardedEmbeddings
 
 PLACES = ("hot", "hot_every", "warm", "cold_folder", "look_ahead")

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.exchange import SGD, RowwiseAdagrad, Table
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.world import GroupWorld
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings, sum_gradients
 from tests.distributed.made import made

@@ -14,7 +14,7 @@ from laconic.codecs import BoundedRows
 from laconic.exchange import RowwiseAdagrad, Table
 from laconic.exchange.errors_seen import UpdateError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.world import GroupWorld
 from tests.distributed import many_ranks
 from tests.distributed.adapting import CHOSEN, Watched, adapt, decisions_of
 from tests.distributed.made import made, made_local

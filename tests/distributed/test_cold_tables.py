@@ -12,8 +12,8 @@ import torch
 
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, Layout, RowwiseAdagrad, Table
+from laconic.exchange.ranks.world import one_rank
 from laconic.exchange.tables.memory import ALIGNMENT, allocate_rows
-from laconic.exchange.world import one_rank
 from laconic.lookups import Lookups
 from tests.distributed import many_ranks
 from tests.distributed.made import made

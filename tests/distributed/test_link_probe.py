@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from laconic.exchange.link_probe import probe_link
-from laconic.exchange.transport import Head, Message, Transport
-from laconic.exchange.world import GroupWorld, one_rank
+from laconic.exchange.ranks.link_probe import probe_link
+from laconic.exchange.ranks.transport import Head, Message, Transport
+from laconic.exchange.ranks.world import GroupWorld, one_rank
 from laconic.lab import Lab
 from tests.distributed.ranks import run_ranks
 from tests.warm import python
@@ -54,7 +54,7 @@ def test_one_rank_has_a_link_that_costs_next_to_nothing():
 
 
 def test_messages_that_take_no_time_at_all_do_not_break_the_measurement(monkeypatch):
-    monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: 1.0)
+    monkeypatch.setattr("laconic.exchange.ranks.link_probe.perf_counter", lambda: 1.0)
     link = probe_link(SwapsOnly(2, lambda *_: None))
     assert link.latency_s > 0
     assert link.bytes_per_s <= 1e11
@@ -69,7 +69,7 @@ def test_an_ideal_link_is_measured_exactly(monkeypatch, latency_s, rate):
         clock[0] += latency_s + message.sent_bytes(0) / rate
         sizes.append(int(message.sizes_N.max()))
 
-    monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("laconic.exchange.ranks.link_probe.perf_counter", lambda: clock[0])
     link = probe_link(SwapsOnly(3, swap))
     assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
     assert link.bytes_per_s == pytest.approx(rate, rel=1e-6)
@@ -88,7 +88,7 @@ def test_a_late_rank_does_not_make_the_link_look_fast(monkeypatch):
         else:
             out[sizes_N[0] :] = waits[-sizes_N[1] :]
 
-    monkeypatch.setattr("laconic.exchange.link_probe.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("laconic.exchange.ranks.link_probe.perf_counter", lambda: clock[0])
     link = probe_link(SwapsOnly(2, swap))
     assert link.latency_s == pytest.approx(latency_s, rel=1e-6)
     assert link.bytes_per_s == pytest.approx(rate, rel=1e-6)
@@ -97,9 +97,9 @@ def test_a_late_rank_does_not_make_the_link_look_fast(monkeypatch):
 LIMITED = """
 import json
 
-from laconic.exchange.link_probe import probe_link
-from laconic.exchange.transport import Head, Message, Transport
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.link_probe import probe_link
+from laconic.exchange.ranks.transport import Head, Message, Transport
+from laconic.exchange.ranks.world import GroupWorld
 from laconic.train.ranks import process_group
 with process_group(60):
     transport = GroupWorld().transport("rows")

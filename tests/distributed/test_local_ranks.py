@@ -20,8 +20,8 @@ from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.ledger import DIRECTIONS
-from laconic.exchange.worker import RefusedBatchError
-from laconic.exchange.world import GroupWorld, one_rank
+from laconic.exchange.ranks.worker import RefusedBatchError
+from laconic.exchange.ranks.world import GroupWorld, one_rank
 from laconic.lookups import Lookups
 from tests.cases import each
 from tests.distributed import many_ranks

@@ -7,8 +7,8 @@ import pytest
 import torch.distributed as dist
 
 from laconic.errors import CommError
-from laconic.exchange.transport import Head, Message
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.transport import Head, Message
+from laconic.exchange.ranks.world import GroupWorld
 from tests.distributed.ranks import run_ranks
 
 SIZES = (0, 1, 1000, 65_536 - 40, 65_536, 100_000, 3_000_000, 5, 0, 700_001, 65_537)

@@ -10,7 +10,7 @@ import torch
 from laconic.codecs import Bounded, Cast
 from laconic.codecs.threshold import Threshold
 from laconic.errors import ConfigError
-from laconic.exchange.split_wire import HEADER_BYTES
+from laconic.exchange.ranks.split_wire import HEADER_BYTES
 from laconic.nn import LocalDividedMlp, LocalSplit, Split, SplitLayer
 from laconic.nn.divided_mlp import divide_neurons
 from tests.distributed import split_ranks

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from laconic.errors import CommError
-from laconic.exchange.stages import finish, in_step
-from laconic.exchange.transport import Head, Message
-from laconic.exchange.worker import RefusedBatchError
-from laconic.exchange.world import LocalWorld
+from laconic.exchange.ranks.stages import finish, in_step
+from laconic.exchange.ranks.transport import Head, Message
+from laconic.exchange.ranks.worker import RefusedBatchError
+from laconic.exchange.ranks.world import LocalWorld
 
 
 def counted(rank, stages, seen):

@@ -10,8 +10,8 @@ from threading import Event
 import pytest
 
 from laconic.errors import PlanError
-from laconic.exchange import worker as workers
-from laconic.exchange.worker import Worker
+from laconic.exchange.ranks import worker as workers
+from laconic.exchange.ranks.worker import Worker
 
 
 class Thing:

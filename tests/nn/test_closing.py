@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from laconic.exchange import Table
-from laconic.exchange.world import GroupWorld
+from laconic.exchange.ranks.world import GroupWorld
 from laconic.nn import ShardedEmbeddings
 
 

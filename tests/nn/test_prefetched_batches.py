@@ -10,7 +10,7 @@ import torch
 from laconic.adapt.compression import Compression
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, Table
-from laconic.exchange.world import LocalWorld
+from laconic.exchange.ranks.world import LocalWorld
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
 from tests.reduce.threads import in_threads

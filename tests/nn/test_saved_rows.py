@@ -11,8 +11,8 @@ import torch
 from laconic.adapt.compression import Compression
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange import SGD, Table
+from laconic.exchange.ranks.world import LocalWorld
 from laconic.exchange.tables.placement import RowPlacement
-from laconic.exchange.world import LocalWorld
 from laconic.nn import ShardedEmbeddings
 
 TABLES = [Table("t0", rows=10, dim=4, sharding="row")]

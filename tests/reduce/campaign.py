@@ -14,7 +14,7 @@ from collections import Counter
 import numpy as np
 import torch
 
-from laconic.exchange.world import World
+from laconic.exchange.ranks.world import World
 from laconic.reduce import Reducer
 from tests.reduce.cases import Case, random_case
 from tests.reduce.threads import in_threads

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import laconic
 from laconic.errors import CommError, ConfigError, HeadroomError, PlanError
-from laconic.exchange.transport import Channel
-from laconic.exchange.world import one_rank
+from laconic.exchange.ranks.transport import Channel
+from laconic.exchange.ranks.world import one_rank
 from laconic.reduce import Reducer
 from tests.cases import each
 from tests.distributed.ranks import run_ranks

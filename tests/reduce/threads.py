@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from laconic.errors import CommError
-from laconic.exchange.world import LocalWorld, World
+from laconic.exchange.ranks.world import LocalWorld, World
 
 
 def in_threads(ranks: int, function: Callable[[World], Any]) -> list[Any]:

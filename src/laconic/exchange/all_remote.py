@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from laconic.exchange.ids import IdExchange, MaybeLookups, Routed, encode_lists, lists_for
 from laconic.exchange.ledger import Direction, Entry, Ledger
 from laconic.exchange.prefetched import PrefetchedRows
+from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.rows import RowExchange, Turn
 from laconic.exchange.sent_rows import Blocks, SentRows
-from laconic.exchange.stages import Stages
 
 __all__ = ["AllRemoteIds", "AllRemoteRows"]
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.errors import ConfigError
+from laconic.exchange.ranks.transport import bounds_of
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.table import Table
-from laconic.exchange.transport import bounds_of
 
 __all__ = ["Bags"]
 

@@ -16,7 +16,7 @@ from laconic import kernels
 from laconic.codecs import Cast, Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError, PlanError
-from laconic.exchange.transport import Buffers
+from laconic.exchange.ranks.transport import Buffers
 from laconic.kernels.blocks import DITHERED, MAX_VALUES, BlockTable
 
 __all__ = ["Coder"]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.exchange.stages import Stages
+from laconic.exchange.ranks.stages import Stages
+from laconic.exchange.ranks.transport import Message, Transport
 from laconic.exchange.tables.layout import Layout
-from laconic.exchange.transport import Message, Transport
 
 __all__ = ["Contributions", "HeldGradients"]
 

@@ -19,12 +19,12 @@ from laconic.cost.link import message_bytes
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.bags import Bags
 from laconic.exchange.ledger import Entry, Ledger
+from laconic.exchange.ranks.stages import Stages
+from laconic.exchange.ranks.transport import Head, Heads, Message, Transport, bounds_of
+from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.routing import IdLists, Request, Service
-from laconic.exchange.stages import Stages
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
-from laconic.exchange.transport import Head, Heads, Message, Transport, bounds_of
-from laconic.exchange.worker import RefusedBatchError
 from laconic.lookups import Lookups
 
 __all__ = ["IdExchange", "MaybeLookups", "Routed", "encode_lists", "lists_for"]

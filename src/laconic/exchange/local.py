@@ -25,11 +25,11 @@ from laconic.exchange.ids import MaybeLookups, Routed
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.prefetched import PrefetchedRows
 from laconic.exchange.rank import Rank
+from laconic.exchange.ranks.stages import Stages, in_step
+from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.routing import checked_lookups
 from laconic.exchange.rows import Turn
 from laconic.exchange.sent_rows import Observer
-from laconic.exchange.stages import Stages, in_step
-from laconic.exchange.worker import RefusedBatchError
 from laconic.lookups import Lookups
 
 __all__ = ["LocalBatch", "LocalRanks", "LocalTurn"]

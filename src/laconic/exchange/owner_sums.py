@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.cost.link import owners_pay
 from laconic.errors import CommError
-from laconic.exchange.stages import Stages
+from laconic.exchange.ranks.stages import Stages
+from laconic.exchange.ranks.transport import Head, Message, Transport, bounds_of, even_bounds
 from laconic.exchange.tables.keys import RowKey
-from laconic.exchange.transport import Head, Message, Transport, bounds_of, even_bounds
 
 __all__ = ["OwnerSums"]
 

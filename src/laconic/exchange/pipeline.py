@@ -29,12 +29,12 @@ from laconic.errors import PlanError
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import MaybeLookups
 from laconic.exchange.ledger import Ledger
-from laconic.exchange.link_probe import probe_link
 from laconic.exchange.local import LocalBatch, LocalRanks, LocalTurn
 from laconic.exchange.prefetched import PrefetchedRows
+from laconic.exchange.ranks.link_probe import probe_link
+from laconic.exchange.ranks.stages import finish
+from laconic.exchange.ranks.worker import RefusedBatchError, Worker
 from laconic.exchange.sent_rows import Observer
-from laconic.exchange.stages import finish
-from laconic.exchange.worker import RefusedBatchError, Worker
 from laconic.lookups import Lookups
 
 __all__ = ["Fetched", "Manner", "Pipeline", "Purpose"]

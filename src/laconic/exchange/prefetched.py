@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from laconic.exchange.ranks.transport import bounds_of
 from laconic.exchange.routing import Part, Service
-from laconic.exchange.transport import bounds_of
 
 __all__ = ["PrefetchedRows", "bits_of", "bytes_of_bits", "count_blocks", "unchanged", "without"]
 

@@ -11,6 +11,7 @@ import torch
 from laconic.errors import ConfigError
 from laconic.exchange.all_remote import AllRemoteIds, AllRemoteRows
 from laconic.exchange.ids import IdExchange
+from laconic.exchange.ranks.world import World
 from laconic.exchange.rows import RowExchange
 from laconic.exchange.stale_copies import StaleCopies
 from laconic.exchange.tables.copies import HotRows, WarmRows
@@ -19,7 +20,6 @@ from laconic.exchange.tables.optimizer import RowOptimizer
 from laconic.exchange.tables.placement import RowPlacement
 from laconic.exchange.tables.shards import TableShards
 from laconic.exchange.tables.table import Table
-from laconic.exchange.world import World
 
 __all__ = ["Rank", "RowSettings"]
 

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.bags import Bags
+from laconic.exchange.ranks.transport import bounds_of
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.keys import RowKey
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.table import Table
-from laconic.exchange.transport import bounds_of
 from laconic.lookups import Lookups
 
 __all__ = ["IdLists", "Part", "Request", "Service", "block_starts", "checked_lookups"]

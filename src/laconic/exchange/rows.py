@@ -33,11 +33,11 @@ from laconic.exchange.prefetched import (
     unchanged,
     without,
 )
+from laconic.exchange.ranks.stages import Stages
+from laconic.exchange.ranks.transport import Buffers, Head, Heads, Message, Transport
 from laconic.exchange.routing import block_starts
 from laconic.exchange.sent_rows import Blocks, Observer, SentRows, seed_of
-from laconic.exchange.stages import Stages
 from laconic.exchange.tables.shards import Shards
-from laconic.exchange.transport import Buffers, Head, Heads, Message, Transport
 
 __all__ = ["RowExchange", "Turn", "UpdateObserver"]
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import IdExchange
 from laconic.exchange.ledger import Ledger
+from laconic.exchange.ranks.stages import Stages
+from laconic.exchange.ranks.transport import Transport
 from laconic.exchange.rows import RowExchange, Turn
-from laconic.exchange.stages import Stages
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.shards import Shards
-from laconic.exchange.transport import Transport
 from laconic.lookups import Lookups
 
 __all__ = ["StaleCopies"]

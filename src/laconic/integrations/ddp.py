@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from laconic.adapt.compression import Compression
 from laconic.errors import ConfigError
-from laconic.exchange.world import World
+from laconic.exchange.ranks.world import World
 from laconic.integrations.ddp_hook import Compressor, HookSettings, ddp_hook
 from laconic.reduce import Exact
 from laconic.reduce.gradient_method import GradientMethod, expect_gradient_method

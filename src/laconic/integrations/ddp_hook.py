@@ -22,9 +22,9 @@ from torch import Tensor
 from laconic.codecs import Lossless
 from laconic.cost.link import DENSE_SHARE, ring_bytes
 from laconic.errors import ConfigError
+from laconic.exchange.ranks.worker import Worker
+from laconic.exchange.ranks.world import GroupWorld, World, one_rank
 from laconic.exchange.traffic_report import Bypass, FlowTotal, Traffic, TrafficReport
-from laconic.exchange.worker import Worker
-from laconic.exchange.world import GroupWorld, World, one_rank
 from laconic.reduce import Choice, Exact, LargeFirst, LayerMemory, Reducer, Rounded
 from laconic.reduce.gradient_method import GradientMethod
 from laconic.reduce.ways.large_first import HeldBack

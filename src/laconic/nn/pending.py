@@ -17,8 +17,8 @@ from laconic.errors import PlanError
 from laconic.exchange.engine import RowEngine
 from laconic.exchange.local import LocalBatch
 from laconic.exchange.pipeline import Fetched
+from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.tables.table import Table
-from laconic.exchange.worker import RefusedBatchError
 from laconic.nn.row_optimizer import EmbeddingOptimizer
 
 __all__ = ["JoinedPending", "Pending"]

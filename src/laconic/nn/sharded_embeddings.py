@@ -23,12 +23,12 @@ from laconic.exchange.exchange_plan import ExchangePlan, Policy
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.pipeline import Purpose
 from laconic.exchange.rank import RowSettings
+from laconic.exchange.ranks.world import GroupWorld, LocalWorld, World, one_rank
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.optimizer import RowOptimizer, RowwiseAdagrad
 from laconic.exchange.tables.placement import RowPlacement
 from laconic.exchange.tables.table import Table
 from laconic.exchange.traffic_report import TrafficReport
-from laconic.exchange.world import GroupWorld, LocalWorld, World, one_rank
 from laconic.lookups import Lookups
 from laconic.nn.pending import JoinedPending, Pending
 from laconic.nn.row_optimizer import EmbeddingOptimizer

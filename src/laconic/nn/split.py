@@ -34,7 +34,7 @@ from torch.autograd.function import once_differentiable
 from laconic.codecs.threshold import Threshold
 from laconic.errors import ConfigError
 from laconic.exchange.ledger import Ledger
-from laconic.exchange.split_wire import GroupWire, LocalWire, SplitMessage
+from laconic.exchange.ranks.split_wire import GroupWire, LocalWire, SplitMessage
 from laconic.nn.split_rank import SplitEnds, SplitPass, SplitRank, ranks_of
 
 __all__ = ["AnySplit", "LocalSplit", "Split", "SplitLayer"]

@@ -27,7 +27,7 @@ from torch import Tensor
 from laconic.codecs.threshold import AnySelection, Threshold
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.ledger import Direction, Entry, Ledger
-from laconic.exchange.split_wire import HEADER_BYTES, SplitMessage, SplitWire
+from laconic.exchange.ranks.split_wire import HEADER_BYTES, SplitMessage, SplitWire
 
 __all__ = ["SplitEnds", "SplitPass", "SplitRank", "ranks_of"]
 

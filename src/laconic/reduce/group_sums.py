@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from laconic.errors import CommError, LaconicError, PlanError
-from laconic.exchange.worker import Worker
-from laconic.exchange.world import GroupWorld, one_rank
+from laconic.exchange.ranks.worker import Worker
+from laconic.exchange.ranks.world import GroupWorld, one_rank
 from laconic.reduce.reducer import Method, Reducer, check_sum
 
 __all__ = ["SumWork", "all_reduce"]

@@ -17,9 +17,9 @@ from laconic.cost.link import Link
 from laconic.cost.measure import measure_kernels
 from laconic.cost.reduce_time import Addends, Choice, KernelSpeeds, choose, reduce_s
 from laconic.errors import ConfigError
-from laconic.exchange.link_probe import probe_link
-from laconic.exchange.transport import Channel
-from laconic.exchange.world import GroupWorld, World
+from laconic.exchange.ranks.link_probe import probe_link
+from laconic.exchange.ranks.transport import Channel
+from laconic.exchange.ranks.world import GroupWorld, World
 from laconic.reduce.ways.coded import Levels, sum_coded
 from laconic.reduce.ways.dense import sum_dense
 from laconic.reduce.ways.large_first import LargeFirst, LayerMemory, sum_large

@@ -103,9 +103,7 @@ class Engine:
         vectors_BVD = np.empty((len(dense_BF), first + shape.tables, shape.dim), np.float32)
         mean = shape.pooling == "mean"
         bags = kernels.RowBags(lookups.ids_L.numpy(), lookups.offsets.numpy(), mean=mean)
-        bad = self._kernels.embedding_bags(
-            self._tables, bags, None, vectors_BVD, first, self.threads
-        )
+        bad = self._kernels.embedding_bags(self._tables, bags, None, vectors_BVD, first, self.threads)
         if bad >= 0:
             raise self._bad_id(bad, lookups)
         return self._network.logits(np.ascontiguousarray(dense_BF), vectors_BVD)

@@ -14,7 +14,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from laconic.errors import CommError, ConfigError, LaconicError
-from laconic.exchange.transport import is_lost_peer, lost_peer
+from laconic.exchange.ranks.transport import is_lost_peer, lost_peer
 
 __all__ = ["Ranks", "process_group"]
 

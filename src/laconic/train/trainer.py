@@ -25,9 +25,9 @@ from laconic.errors import ConfigError, LaconicError
 from laconic.exchange import SGD, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import Policy
 from laconic.exchange.pipeline import Purpose
+from laconic.exchange.ranks.transport import is_lost_peer, lost_peer
+from laconic.exchange.ranks.world import LocalWorld, World, one_rank
 from laconic.exchange.sent_rows import Observer
-from laconic.exchange.transport import is_lost_peer, lost_peer
-from laconic.exchange.world import LocalWorld, World, one_rank
 from laconic.integrations.ddp import Compressor
 from laconic.lookups import Lookups
 from laconic.models import Model

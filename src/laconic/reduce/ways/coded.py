@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded, BoundedRows, Lossless
 from laconic.codecs.batch import Batch, BlockCodec
-from laconic.exchange.transport import Channel, Message, bounds_of, even_bounds
+from laconic.exchange.ranks.transport import Channel, Message, bounds_of, even_bounds
 
 __all__ = ["Levels", "decode_pieces", "encode_pieces", "sum_coded"]
 

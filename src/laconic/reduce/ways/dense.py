@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.exchange.transport import Channel, Message, even_bounds
+from laconic.exchange.ranks.transport import Channel, Message, even_bounds
 
 __all__ = ["Exact", "sum_dense", "unite_dense"]
 

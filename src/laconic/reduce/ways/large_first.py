@@ -27,7 +27,7 @@ from laconic.codecs import Bounded
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
-from laconic.exchange.transport import Channel, bounds_of
+from laconic.exchange.ranks.transport import Channel, bounds_of
 from laconic.kernels import LayerThresholds, SparseParts
 from laconic.reduce.ways.coded import decode_pieces, encode_pieces
 

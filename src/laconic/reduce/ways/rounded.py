@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.exchange.transport import Channel
+from laconic.exchange.ranks.transport import Channel
 from laconic.reduce.ways.dense import sum_dense, unite_dense
 from laconic.reduce.ways.sparse import sample_fullness
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from laconic.codecs import Sketch
 from laconic.errors import ConfigError, PeelingError
-from laconic.exchange.transport import Channel
+from laconic.exchange.ranks.transport import Channel
 from laconic.reduce.ways.dense import sum_dense, unite_dense
 from laconic.reduce.ways.sparse import sample_fullness, sum_by_owners
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.exchange.transport import Channel, Message, bounds_of, even_bounds
+from laconic.exchange.ranks.transport import Channel, Message, bounds_of, even_bounds
 from laconic.kernels import SparseParts
 
 __all__ = ["UNITS", "Fullness", "sample_fullness", "sum_by_owners", "sum_gathered"]

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from laconic.errors import CommError, ConfigError
-from laconic.exchange.posted import PostedTransport
-from laconic.exchange.transport import Message, Transport, lost_peer
+from laconic.exchange.ranks.posted import PostedTransport
+from laconic.exchange.ranks.transport import Message, Transport, lost_peer
 
 __all__ = ["GroupWorld", "LocalWorld", "World", "one_rank"]
 

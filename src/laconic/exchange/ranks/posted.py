@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from laconic.exchange.transport import Message, Transport
+from laconic.exchange.ranks.transport import Message, Transport
 
 __all__ = ["PostedTransport"]
 

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from laconic.errors import CommError
-from laconic.exchange.transport import lost_peer
+from laconic.exchange.ranks.transport import lost_peer
 
 __all__ = ["HEADER_BYTES", "GroupWire", "LocalWire", "SplitMessage", "SplitWire"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.cost.link import Link
-from laconic.exchange.transport import Message, Transport
+from laconic.exchange.ranks.transport import Message, Transport
 
 __all__ = ["probe_link"]
 

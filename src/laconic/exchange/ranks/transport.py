@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from laconic.cost.link import HEADER_NUMBERS as _HEADER
 from laconic.errors import CommError
-from laconic.exchange.worker import Worker
+from laconic.exchange.ranks.worker import Worker
 
 __all__ = [
     "Buffers",

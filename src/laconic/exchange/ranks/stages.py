@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TypeAlias, TypeVar
 
-from laconic.exchange.worker import RefusedBatchError
+from laconic.exchange.ranks.worker import RefusedBatchError
 
 __all__ = ["Stages", "finish", "in_step"]
 
