@@ -20,10 +20,9 @@ from laconic.exchange.exchange_plan import ExchangePlan, Policy
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.local import LocalRanks
 from laconic.exchange.pipeline import Manner, Pipeline, Purpose
-from laconic.exchange.rank import Rank, RowSettings
+from laconic.exchange.rank import Rank, RowSettings, check_state, load_state, state_of, states_for
 from laconic.exchange.ranks.stages import finish, in_step
 from laconic.exchange.ranks.world import World
-from laconic.exchange.saved_rows import check_state, load_state, state_of, states_for
 from laconic.exchange.sent_rows import Observer
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.shards import TableShards
