@@ -211,3 +211,20 @@ def test_a_nested_tensor_with_holes_is_refused_until_it_is_contiguous():
     with pytest.raises(ConfigError, match=told):
         Lookups.of({"a": nested})
     assert bags_of(Lookups.of({"a": nested.contiguous()})) == [[[0, 1], [5], [10, 11]]]
+
+
+def test_bags_that_have_weights_keep_them_unless_others_are_given():
+    class Weighted:
+        def values(self) -> Tensor:
+            return torch.tensor([1, 2])
+
+        def offsets(self) -> Tensor:
+            return torch.tensor([0, 1, 2])
+
+        def weights_or_none(self) -> Tensor:
+            return torch.tensor([0.5, 2.0])
+
+    plain = (torch.tensor([3, 4]), torch.tensor([0, 1, 2]))
+    bags = {"a": Weighted(), "b": plain}
+    assert Lookups.bags(bags).weights_L.tolist() == [0.5, 2.0, 1.0, 1.0]
+    assert Lookups.bags(bags, {"a": torch.tensor([3.0, 4.0])}).weights_L.tolist() == [3.0, 4.0, 1.0, 1.0]

@@ -102,7 +102,7 @@ class Lookups:
 
         Each is a pair of ids and B + 1 offsets, or has ``values()`` and ``offsets()``, as
         TorchRec's ``JaggedTensor`` and torch's jagged nested tensors have. ``weights``: of the ids,
-        by name of the table; ids of tables that it does not name weigh 1.
+        by name of the table; without an entry they are those of the ``JaggedTensor``, or 1.
         """
         names, columns = _columns(bags)
         pairs = [_pair(name, bag) for name, bag in zip(names, columns, strict=True)]
@@ -114,6 +114,7 @@ class Lookups:
                 )
         lengths = torch.cat([offsets.diff() for _, offsets in pairs])
         ids_L = torch.cat([values for values, _ in pairs])
+        weights = {**_own_weights(bags), **(weights or {})}
         if not weights:
             return cls(ids_L, _begins(lengths), len(names), names=names)
         unknown = sorted(weights.keys() - set(names))
@@ -278,6 +279,13 @@ def _pair(name: str, bags: Any) -> tuple[Tensor, Tensor]:
             "end with the number of ids"
         )
     return values, offsets
+
+
+def _own_weights(bags: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return weights that bags have themselves, as a ``JaggedTensor`` may."""
+    asked = {name: getattr(bag, "weights_or_none", None) for name, bag in bags.items()}
+    found = {name: weights() for name, weights in asked.items() if callable(weights)}
+    return {name: weights for name, weights in found.items() if weights is not None}
 
 
 def _keyed_lengths(batch: Any, names: Sequence[str]) -> Tensor:
