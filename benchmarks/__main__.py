@@ -146,6 +146,30 @@ def adapt(
     out.show(render(result), result.all_rows())
 
 
+@app.command("accuracy")
+def accuracy(
+    data: Path | None = _DATA,
+    pairs: int = typer.Option(10, min=1, help="Pairs of each policy and data set."),
+    policies: str = typer.Option(
+        "default,auto,tuned", help="What is compared with exact runs, separated by commas."
+    ),
+    json_file: Path | None = typer.Option(
+        None,
+        "--json",
+        metavar="FILE",
+        help="A line of JSON is appended for each pair; pairs that the file has are not run again.",
+    ),
+) -> None:
+    """Log loss and AUC of compressed runs against paired exact ones; hours in all."""
+    from benchmarks.accuracy.benchmark import render, run_accuracy_benchmark
+
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    out = _Output(None, 120)
+    with out.status() as say:
+        rows = run_accuracy_benchmark(data=data, pairs=pairs, policies=names, file=json_file, say=say)
+    out.console.print(render(rows))
+
+
 @app.command("placement")
 def placement(
     data: Path | None = typer.Option(

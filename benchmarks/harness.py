@@ -60,7 +60,7 @@ def paired_ratios(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[flo
     ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(ours, theirs, strict=True)]
     mean = statistics.fmean(ratios)
     error = standard_error(ratios)
-    half = math.nan if error is None else _T95[min(len(ratios) - 1, len(_T95)) - 1] * error
+    half = math.nan if error is None else _t95(len(ratios)) * error
     return Interval(mean, mean - half, mean + half)
 
 
@@ -73,6 +73,16 @@ def ratios_of_turns(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
 def standard_error(values: Sequence[float]) -> float | None:
     """Return the standard error of a mean; None for a single value."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return a mean, and half of its 95 % interval; NaN for a single value."""
+    error = standard_error(values)
+    return statistics.fmean(values), math.nan if error is None else _t95(len(values)) * error
+
+
+def _t95(values: int) -> float:
+    return _T95[min(values - 1, len(_T95)) - 1]
 
 
 def mean_text(values: Sequence[float], mean: str, error: str) -> str:
@@ -189,7 +199,7 @@ class TrainingRecipe:
     warmup: int = 0
 
 
-_RECIPES = {"complete_journey": TrainingRecipe(rows=0.05, warmup=100)}
+_RECIPES = {"complete_journey": TrainingRecipe(rows=0.1, dense=0.01, warmup=200)}
 
 
 def recipe_for(data: str) -> TrainingRecipe:
@@ -221,7 +231,13 @@ def run_settings(
 def in_processes(
     run: Callable[[Trial], Outcome], trials: Sequence[Trial], processes: int | None = None
 ) -> Iterator[Outcome]:
-    """Run trials in ``processes`` processes, by default one per core; outcomes come in order."""
+    """Run trials in ``processes`` processes, by default one per core; outcomes come in order.
+
+    0: in this one.
+    """
+    if processes == 0:
+        yield from map(run, trials)
+        return
     with ProcessPoolExecutor(processes or cores(), mp_context=get_context("spawn")) as pool:
         yield from pool.map(run, trials)
 

@@ -142,8 +142,8 @@ def _trials(
     ]
     bounds = trials.GLOBAL_BOUNDS if full else trials.GLOBAL_BOUNDS[1:3]
     candidates += [(f"global {bound:g}", "none", trials.global_bound(bound)) for bound in bounds]
-    shares = trials.TUNE_SHARES if full else trials.TUNE_SHARES[:1]
-    candidates += [(f"tuned {100 * share:g} %", "none", trials.tuned(measured, share)) for share in shares]
+    budgets = trials.TUNE_BUDGETS if full else trials.TUNE_BUDGETS[:1]
+    candidates += [(f"tuned {100 * each:g} %", "none", trials.tuned(measured, each)) for each in budgets]
     if full:
         base = trials.global_bound(trials.GLOBAL_BOUNDS[1])
         for label, compression in trials.decayed(base, max(steps // 5, 1), (2.0, 3.0, 4.0)):

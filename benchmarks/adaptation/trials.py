@@ -6,7 +6,7 @@ Four ranks are rehearsed, with batches of 1,024 and dimension 16. The policies a
     global   one bound for all tables, of a grid; ``global`` is the largest that keeps the AUC
     sc24     the paper's classes and encoders, rows only, pooled
     tuned    bounds that ``laconic tune`` chose
-    auto     wide bounds under a guard with a budget of 0.1 % of the normalized entropy
+    auto     bounds that a guard widens, with a budget of 0.1 % of the loss
 
 Encoders are compared within one bound: those of the SC'24 paper and ``BoundedRows``. A trained
 model's rows are encoded as four ranks would send them for batches of the next epoch. The bound of
@@ -35,12 +35,13 @@ from rich.table import Table
 
 from benchmarks.harness import run_settings, table_of
 from benchmarks.training.worker import METHODS, paper_bound
+from laconic.adapt import BUDGET
 from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
 from laconic.adapt.compression import Compression
 from laconic.adapt.decay import Decay
 from laconic.adapt.evidence import Adaptation
 from laconic.adapt.settings import CompressionSettings, GradientCodec, PolicyFile, RowCodec
-from laconic.adapt.tune.choose import choose, default_budget
+from laconic.adapt.tune.choose import choose
 from laconic.adapt.tune.measure import Measured, measure, work_of
 from laconic.adapt.tune.policy_file import policy_text
 from laconic.adapt.tune.run import RehearsedRun
@@ -63,10 +64,10 @@ RANKS = 4
 MODEL = ModelSettings(dim=16, bottom=(128, 64), top=(128, 64))
 _BATCH = 1024 // RANKS
 GLOBAL_BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.05)
-GRADIENTS_PER_ROWS = 35
+GRADIENTS_PER_ROWS = 40
 """Gradient bound of ``global``, beside that of rows: the ratio of Laconic's defaults."""
-TUNE_SHARES = (0.0025, 0.002, 0.00275, 0.003)
-"""Budgets of ``tuned``, as shares of what was learned; ``laconic tune`` uses the first."""
+TUNE_BUDGETS = (BUDGET, 0.0005, 0.002, 0.004)
+"""Budgets of ``tuned``, as shares of the loss; ``laconic tune`` uses the first."""
 KEEPS_AUC = -0.0003
 """Mean paired difference down to which a policy counts as keeping the AUC."""
 
@@ -108,9 +109,9 @@ def measure_set(name: str, source: Source, data: DataSettings) -> tuple[Rehearse
     return run, measure(run, trained)
 
 
-def tuned(measured: Measured, share: float) -> CompressionSettings:
-    """Return the bounds of ``laconic tune`` for this share of what was learned."""
-    found = choose(measured, "the benchmark", default_budget(measured, share))
+def tuned(measured: Measured, budget: float) -> CompressionSettings:
+    """Return the bounds of ``laconic tune`` for this share of the loss."""
+    found = choose(measured, "the benchmark", budget)
     return parse(policy_text(found), PolicyFile).compression
 
 

@@ -20,8 +20,7 @@ These six use torch's all-to-all, which gloo runs in one direction at a time. Wi
 ``_pairwise`` they use sends and receives, as Laconic does by default, which helps methods that send
 much.
 
-Laconic's bounds are its defaults, the same for all tables. At SC'24's classes of bounds it sends a
-third less on Book-Crossing. That costs 0.0004 AUC there and 0.001 on The Complete Journey.
+Laconic's bounds are its defaults, by the square root of the rows that tables send.
 
 ``TrainingPool`` starts ranks as ``python -m benchmarks.training.worker JOBS ANSWERS``.
 """
@@ -37,10 +36,11 @@ from typing import Literal
 from benchmarks.harness import TrainingRecipe
 from benchmarks.workers import WorkerPool, serve
 from laconic.adapt.adaptive import make_adaptive_policy
+from laconic.adapt.compression import Compression
 from laconic.adapt.evidence import Adaptation
 from laconic.adapt.policy import FixedPolicy
 from laconic.adapt.settings import CompressionSettings, DenseMethod
-from laconic.codecs import BlockCodec, BoundedRows, Cast, Hybrid
+from laconic.codecs import BlockCodec, Cast, Hybrid
 from laconic.config import Settings
 from laconic.data import DataSettings, Samples, Schema, Source, open_source
 from laconic.demo.measure import (
@@ -57,9 +57,6 @@ from laconic.exchange.ranks.world import GroupWorld
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import DenseSettings, EmbeddingSettings, ModelSettings, RunSettings, TrainSettings
 from laconic.train.trainer import Trainer
-
-ROW_BOUND, GRADIENT_BOUND = 0.01, 0.35
-"""Bounds of rows, as a share of a block's range, and of gradients, of its root mean square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +99,7 @@ def _sc24(bound: float) -> TableCodecs:
     return TableCodecs(Hybrid(bound, relative_to="range"), None)
 
 
-_BOUNDED = _alike(
-    BoundedRows(ROW_BOUND, relative_to="range"),
-    BoundedRows(GRADIENT_BOUND, relative_to="rms", rounding="unbiased"),
-)
+_DEFAULT = TableCodecs(Compression().rows, Compression().gradients, ("forward", "backward"))
 
 
 METHODS: dict[str, TrainingMethod] = {
@@ -116,7 +110,7 @@ METHODS: dict[str, TrainingMethod] = {
         TrainingMethod("int8", "pooled", _alike(Cast("int8"), Cast("int8"))),
         TrainingMethod("rows_fp32", "rows", _alike(None, None)),
         TrainingMethod("sc24", "pooled", _sc24),
-        TrainingMethod("laconic", "rows", _BOUNDED, coded_ids=True, dense="levels"),
+        TrainingMethod("laconic", "rows", lambda _: _DEFAULT, coded_ids=True, dense="levels"),
     )
 }
 

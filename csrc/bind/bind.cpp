@@ -159,14 +159,25 @@ void py_sum_bags(const Kernels& kernels, const Rows<T>& out, const Rows<const T>
 template <typename T>
 size_t py_update_rows(const Kernels& kernels, const RowTable<T>& table, const ConstLongs& rows,
                       const ConstLongs& order, const Rows<const T>& grads,
-                      const std::optional<ConstLongs>& grad_index, const UpdateSettings& update) {
+                      const std::optional<ConstLongs>& grad_index, const UpdateSettings& update,
+                      const std::optional<Noise<T>>& noise) {
   const nb::gil_scoped_release release;
   const auto& [weight, state] = table;
   const auto& [optimizer, lr, eps] = update;
   T none{};
   T* const values = !state ? nullptr : state->shape(0) ? state->data() : &none;
+  RowNoise<T> counted{};
+  if (noise) {
+    const auto& [variance, parts, grid_steps, figures, samples] = *noise;
+    for (const bool there : {variance.is_valid(), parts.is_valid(), grid_steps.is_valid(), figures.is_valid()})
+      if (!there) throw nb::type_error("update_rows(): incompatible function arguments: noise has no None");
+    check(figures.shape(1) == 2, "update_rows: noise.figures: expected two columns");
+    counted = {variance.data(), parts.data(), grid_steps.data(), figures.data(), T(samples)};
+    expect_noise<T>(kernels, counted, variance.shape(0), indices(parts), grid_steps.shape(0), figures.shape(0),
+                    matrix(weight), matrix(grads), indices(rows));
+  }
   return update_rows<T>(kernels, matrix(weight), values, state ? state->shape(0) : 0, indices(rows), indices(order),
-                        matrix(grads), indices(grad_index), optimizer, lr, eps);
+                        matrix(grads), indices(grad_index), optimizer, lr, eps, noise ? &counted : nullptr);
 }
 
 template <typename T>
@@ -176,7 +187,7 @@ void define_rows(KernelsClass& kernels) {
   kernels.def("sum_bags", &py_sum_bags<T>, "out"_a.noconvert(), "weight"_a.noconvert(), "index"_a.noconvert(),
         "offsets"_a.noconvert().none());
   kernels.def("update_rows", &py_update_rows<T>, "table"_a.noconvert(), "rows"_a.noconvert(), "order"_a.noconvert(),
-        "grads"_a.noconvert(), "grad_index"_a.noconvert().none(), "update"_a);
+        "grads"_a.noconvert(), "grad_index"_a.noconvert().none(), "update"_a, "noise"_a.noconvert().none() = nb::none());
 }
 
 }  // namespace

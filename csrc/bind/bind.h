@@ -26,6 +26,8 @@ using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 // The named tuples of laconic.kernels.operands.
 template <typename T>
 using RowTable = std::tuple<Rows<T>, std::optional<Row<T>>>;  // weight, state
+template <typename T>  // variance, parts, grid_steps, figures, samples
+using Noise = std::tuple<Row<T>, Row<const int64_t>, Row<const T>, Rows<double>, double>;
 using UpdateSettings = std::tuple<int, double, double>;       // optimizer, lr, eps
 template <typename T>  // index, index_bounds, values, value_bounds
 using PackedParts = std::tuple<Row<const uint8_t>, Row<const int64_t>, Row<const T>, Row<const int64_t>>;

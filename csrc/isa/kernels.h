@@ -58,6 +58,16 @@ inline constexpr int kQuad = 4;       // neighboring symbols that share a stream
 
 enum class Optimizer : uint8_t { kSgd = 0, kRowwiseAdagrad = 1 };
 
+// What rounding of gradients has put into rows, and what that costs, see rows.inl.
+template <typename T>
+struct RowNoise {
+  T* variance;           // one value a row
+  const int64_t* parts;  // of each contribution: which figures it counts in
+  const T* grid_steps;   // of each contribution's rounding; 0: it is exact
+  double* figures;       // two for each part
+  T samples;
+};
+
 // One step of an optimizer on the rows of a table that have gradients. Contribution i is a gradient
 // of row rows[i]; `order` lists the contributions row by row, those of one row in their order.
 template <typename T>
@@ -73,6 +83,7 @@ struct RowUpdate {
   Optimizer optimizer;
   T rate, epsilon;
   T* sum;  // scratch of one row
+  const RowNoise<T>* noise;  // nullptr: nobody counts it
 };
 
 // Rows of tables, see rows.inl; indices are known to be inside, and outputs to lie apart from inputs.

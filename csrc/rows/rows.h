@@ -118,12 +118,27 @@ void expect_state(bool wanted, const Matrix<T>& weight, const T* state, size_t c
   expect_apart<T>("update_rows: state and grads", state, count, grads.data, grads.rows * grads.cols);
 }
 
+// The noise of rounding that an update counts; parts of contributions are rows of figures.
+template <typename T>
+void expect_noise(const Kernels& kernels, const RowNoise<T>& noise, size_t variances, const Indices& parts,
+                  size_t steps, size_t figures, const Matrix<T>& weight, const Matrix<const T>& grads,
+                  const Indices& rows) {
+  expect_equal("update_rows: length of noise.variance", weight.rows, variances);
+  expect_equal("update_rows: length of noise.parts", rows.count, parts.count);
+  expect_equal("update_rows: length of noise.grid_steps", rows.count, steps);
+  expect_rows(kernels, "update_rows: noise.parts", parts, "noise.figures", figures);
+  expect_apart<T>("update_rows: noise.variance and weight", noise.variance, variances, weight.data,
+                  weight.rows * weight.cols);
+  expect_apart<T>("update_rows: noise.variance and grads", noise.variance, variances, grads.data,
+                  grads.rows * grads.cols);
+}
+
 // One step of an optimizer on the rows that have gradients; returns how many rows those are.
 // `state` is one value for each row of weight, nullptr where the optimizer has none.
 template <typename T>
 size_t update_rows(const Kernels& kernels, const Matrix<T>& weight, T* state, size_t state_count,
                    const Indices& rows, const Indices& order, const Matrix<const T>& grads, const Indices& grad_index,
-                   int optimizer, double rate, double epsilon) {
+                   int optimizer, double rate, double epsilon, const RowNoise<T>* noise = nullptr) {
   expect(optimizer == int(Optimizer::kSgd) || optimizer == int(Optimizer::kRowwiseAdagrad),
          "update_rows: optimizer: expected 0 or 1, got " + std::to_string(optimizer));
   expect_state(optimizer != int(Optimizer::kSgd), weight, state, state_count, grads);
@@ -138,7 +153,7 @@ size_t update_rows(const Kernels& kernels, const Matrix<T>& weight, T* state, si
   std::vector<T> sum(weight.cols);
   return row_kernels<T>(kernels).update_rows({weight.data, state, weight.cols, rows.data, order.data, rows.count,
                                               grads.data, grad_index.data, Optimizer(optimizer), T(rate), T(epsilon),
-                                              sum.data()});
+                                              sum.data(), noise});
 }
 
 }  // namespace laconic

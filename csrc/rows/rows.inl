@@ -85,13 +85,38 @@ static void sum_bags(T* out, size_t bags, size_t cols, const T* weight, const in
   }
 }
 
+// Variance of an entry of contribution i: that of unbiased rounding, a sixth of the squared step on average;
+// where values are small beside the step it is about their mean square, rounded.
 template <typename T>
-static inline void update_row(const RowUpdate<T>& u, size_t row, const T* __restrict g) {
+static inline T rounding_variance(const RowNoise<T>& noise, size_t i, const T* g, size_t cols) {
+  const T step = noise.grid_steps[i];
+  if (!(step > T(0))) return T(0);
+  const T most = step * step / T(6), square = sum_of_squares(g, cols) / T(cols);
+  return square < most ? square : most;
+}
+
+// Harm of the noise that a row had when it was looked up, and its noise after the update.
+template <typename T>
+static inline void count_noise(const RowNoise<T>& noise, size_t row, size_t part, T square, T rounded, T factor,
+                               size_t cols) {
+  const T signal = square > rounded ? square - rounded : T(0), curvature = noise.samples * signal;
+  double* const figures = noise.figures + 2 * part;
+  const double half = double(curvature) * double(cols) / 2;
+  figures[0] += half * double(noise.variance[row]);
+  figures[1] += half;
+  noise.variance[row] += factor * factor * rounded;
+}
+
+template <typename T>
+static inline void update_row(const RowUpdate<T>& u, size_t row, const T* __restrict g, size_t part, T rounded) {
   T factor = u.rate;
-  if (u.optimizer == Optimizer::kRowwiseAdagrad) {
-    u.state[row] += sum_of_squares(g, u.cols) / T(u.cols);
+  const bool adagrad = u.optimizer == Optimizer::kRowwiseAdagrad;
+  const T square = adagrad || u.noise ? sum_of_squares(g, u.cols) / T(u.cols) : T(0);
+  if (adagrad) {
+    u.state[row] += square;
     factor /= std::sqrt(u.state[row]) + u.epsilon;
   }
+  if (u.noise) count_noise(*u.noise, row, part, square, rounded, factor, u.cols);
   T* __restrict const w = u.weight + row * u.cols;
   for (size_t d = 0; d < u.cols; ++d) w[d] -= factor * g[d];
 }
@@ -106,6 +131,7 @@ static size_t update_rows(const RowUpdate<T>& u) {
   for (size_t i = 0; i < u.count; ++distinct) {
     const auto first = size_t(u.order[i]), row = size_t(u.rows[first]);
     const T* g = gradient(first);
+    T rounded = u.noise ? rounding_variance(*u.noise, first, g, u.cols) : T(0);
     for (bool alone = true;; alone = false) {
       const auto next = size_t(u.order[later(i, ahead, u.count)]);
       ask_for<1>(u.weight + size_t(u.rows[next]) * u.cols, u.cols);
@@ -113,10 +139,12 @@ static size_t update_rows(const RowUpdate<T>& u) {
       if (u.state) __builtin_prefetch(u.state + u.rows[next], 1, 2);
       if (++i == u.count || size_t(u.rows[u.order[i]]) != row) break;
       if (alone) copy_row(u.sum, g, u.cols);
-      add_row(u.sum, gradient(size_t(u.order[i])), u.cols);
+      const auto other = size_t(u.order[i]);
+      add_row(u.sum, gradient(other), u.cols);
+      if (u.noise) rounded += rounding_variance(*u.noise, other, gradient(other), u.cols);
       g = u.sum;
     }
-    update_row(u, row, g);
+    update_row(u, row, g, u.noise ? size_t(u.noise->parts[first]) : 0, rounded);
   }
   return distinct;
 }

@@ -26,7 +26,8 @@ from tests.cases import each
 NAMES = ["country", "county", "user"]
 ROWS = BoundedRows(0.1, relative_to="range")
 GRADIENTS = BoundedRows(0.5, relative_to="rms", rounding="unbiased")
-DEFAULT = TableCodecs(Compression().rows, Compression().gradients)
+BOTH = ("forward", "backward")
+DEFAULT = TableCodecs(Compression().rows, Compression().gradients, BOTH)
 
 
 def tables_of(compression: Compression) -> tuple[TableCodecs, ...]:
@@ -35,8 +36,8 @@ def tables_of(compression: Compression) -> tuple[TableCodecs, ...]:
 
 def test_the_defaults_are_bounds_that_are_relative_and_gradients_right_on_average():
     default = Compression()
-    assert default.rows == BoundedRows(0.01, relative_to="range")
-    assert default.gradients == BoundedRows(0.35, relative_to="rms", rounding="unbiased")
+    assert default.rows == BoundedRows(0.0015, relative_to="range")
+    assert default.gradients == BoundedRows(0.06, relative_to="rms", rounding="unbiased")
     assert (default.dense, default.ids, default.warmup) == (Lossless(), True, 0)
     assert tables_of(default) == (DEFAULT,) * 3
 
@@ -58,7 +59,7 @@ def test_the_last_pattern_that_matches_counts():
     assert tables_of(compression) == (
         TableCodecs(),
         TableCodecs(Cast("fp16"), Cast("fp16")),
-        TableCodecs(ROWS, Compression().gradients),
+        TableCodecs(ROWS, Compression().gradients, ("backward",)),
     )
 
 
@@ -66,7 +67,7 @@ def test_the_last_pattern_that_matches_counts():
     ("given", "codecs"),
     [
         ({"rows": ROWS, "gradients": GRADIENTS}, TableCodecs(ROWS, GRADIENTS)),
-        ({"gradients": None}, TableCodecs(Compression().rows, None)),
+        ({"gradients": None}, TableCodecs(Compression().rows, None, ("forward",))),
         ({}, DEFAULT),
         (Lossless(), TableCodecs(Lossless(), Lossless())),
     ],

@@ -1,363 +1,524 @@
-"""The guard lets a plan in by evidence, narrows what harms, and forgets nothing in a checkpoint."""
+"""The guard keeps what rounding costs within the budget, and forgets nothing in a checkpoint."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from laconic.adapt import AIM, MOST_GRADIENTS_ERROR, MOST_ROWS_ERROR
 from laconic.adapt import guard as module
-from laconic.adapt.guard import ForkEvidence, Guard, LookEvidence
-from laconic.adapt.harm import COMES_TRUE, LEAST_SLOPE
+from laconic.adapt.guard import Guard, HarmEstimate, Losses, harm_of
 from laconic.errors import ConfigError
+from laconic.exchange.noise import RoundingCost
+from laconic.exchange.scales import agrees_after
 from tests.cases import each
 
 NAMES = ("a", "b", "c", "d")
 BUDGET = 0.001
-HALF = BUDGET / 2
-SAMPLES = module._TIGHTEST_AT
-
-
-def look(step=8, harm_T=(0, 0, 0, 0), error_T=(0, 0, 0, 0), loss=0.5, spread=0.0, seed=0):
-    """Harms, as shares of the loss, that each table does; their sum on average to every sample."""
-    each = loss * np.full(SAMPLES, float(sum(harm_T)))
-    if spread:
-        each += loss * np.random.default_rng(seed).normal(0, spread, SAMPLES)
-    return LookEvidence(step, loss, each, loss * np.array(harm_T, float), np.array(error_T, float))
-
-
-def fork(step=8, lost=0.0, error_T=(0, 0, 0, 0), learnt=0.1, slope=0.0, spread=0.0, seed=0):
-    """``lost``: what it will cost, as a share of the loss; see ``cost_of``."""
-    each = np.full(SAMPLES, lost / cost_of(1.0, learnt, slope))
-    if spread:
-        each += np.random.default_rng(seed).normal(0, spread / cost_of(1.0, learnt, slope), SAMPLES)
-    return ForkEvidence(step, each, learnt, np.array(error_T, float), np.ones(4), slope)
-
-
-def cost_of(lost, learnt, slope):
-    """Of losing so much loss where exact steps took off ``learnt``."""
-    return COMES_TRUE * max(slope, LEAST_SLOPE) * lost / learnt
-
-
-def guard_of(budget=BUDGET, **options):
-    return Guard(NAMES, budget, **options)
-
-
-def trusting(**options):
-    """Return a guard that has let the plan in."""
-    guard = guard_of(**options)
-    guard.fork(fork())
-    guard.look(look())
-    assert guard.trusted
-    return guard
-
-
-def test_a_plan_is_not_trusted_before_both_reviews_passed():
-    guard = guard_of()
-    assert not guard.trusted
-    assert guard.summary() == "guard: exact until the plan is proven"
-    first = module._FIRST
-    assert guard.due(first - 1) == []
-    assert guard.due(first) == ["fork", "look"]
-    assert guard.fork(fork(first)) == []
-    assert not guard.trusted
-    assert guard.look(look(first)) == []
-    assert guard.trusted
-    assert guard.summary() == "guard: bounds x1 rows, x1 gradients"
-
-
-def test_a_look_that_passes_is_not_enough_either():
-    guard = guard_of()
-    guard.look(look())
-    assert not guard.trusted
-    assert guard.due(module._FIRST) == ["fork"]
-
-
-def test_harm_tightens_the_tables_that_do_it_and_no_others():
-    guard = guard_of()
-    decisions = guard.look(look(harm_T=(0.1, 0, 0, 0.02)))
-    assert [decision.tables for decision in decisions] == [("a",), ("d",)]
-    assert all(decision.direction == "rows" and decision.factor < 1 for decision in decisions)
-    assert decisions[0].factor < decisions[1].factor
-    assert guard.rows_T.tolist() == [decisions[0].factor, 1, 1, decisions[1].factor]
-    assert guard.gradients_T.tolist() == [1] * 4
-    assert "harm 10.0000% of up to 12.0000% in all, more than 0.050%" in decisions[0].reason
-    assert not guard.trusted
-
-
-def test_harm_that_goes_with_the_square_of_bounds_fits_the_budget_after_a_few_reviews():
-    guard, true_T, step = guard_of(), np.array([0.3, 1e-5, 0.004, 0]), 8
-    guard.fork(fork())
-    while not guard.trusted:
-        guard.look(look(step, harm_T=true_T * guard.rows_T**2))
-        step += 1
-        assert step < 16, guard.rows_T
-    assert (true_T * guard.rows_T**2).sum() <= HALF
-    assert guard.rows_T[1] == guard.rows_T[3] == 1
-    assert (guard.rows_T > 0).all()
-
-
-def test_harm_that_no_table_does_by_itself_tightens_all():
-    guard = guard_of()
-    evidence = replace(look(harm_T=(0.01, 0, 0, 0)), harm_T=np.zeros(4))
-    decisions = guard.look(evidence)
-    assert [decision.tables for decision in decisions] == [("a",), ("b",), ("c",), ("d",)]
-    assert len({decision.factor for decision in decisions}) == 1
-    assert (guard.rows_T == decisions[0].factor).all()
-
-
-def test_a_collapsing_table_is_tightened_by_itself_and_named():
-    guard = guard_of()
-    most = module._MOST_ROW_ERROR
-    (decision,) = guard.look(look(error_T=(most, 0.9, most / 2, 0)))
-    assert (decision.tables, decision.direction) == (("b",), "rows")
-    assert decision.factor < 1
-    assert decision.reason == f"error is 0.90 of the signal, more than {most:g}"
-    assert guard.rows_T.tolist() == [1, decision.factor, 1, 1]
-    assert not guard.trusted
-
-
-@each("times", [1.01, 2, 10, 1000])
-def test_one_tightening_brings_a_collapsing_table_below_the_limit(times):
-    """Errors fall with the square of small bounds, or slower while they are large; see ``_relative_bound``."""
-    guard, most = guard_of(), module._MOST_ROW_ERROR
-    guard.look(look(error_T=(times * most, 0, 0, 0)))
-    bound = guard.rows_T[0] * module._relative_bound(times * most)
-    assert bound <= module._relative_bound(most)
-
-
-def test_updates_that_collapse_are_tightened_by_themselves():
-    guard = guard_of()
-    most = module._MOST_UPDATE_ERROR
-    (decision,) = guard.fork(fork(error_T=(0, 0, most, 7)))
-    assert (decision.tables, decision.direction) == (("d",), "gradients")
-    assert guard.gradients_T.tolist() == [1, 1, 1, decision.factor]
-    assert guard.rows_T.tolist() == [1] * 4
-    assert decision.reason == f"error is 7.00 of the signal, more than {most:g}"
-    assert guard.due(9) == ["fork", "look"]
-
-
-def test_lost_learning_tightens_the_gradients_of_all_tables():
-    guard = guard_of()
-    (decision,) = guard.fork(fork(lost=4 * HALF))
-    assert (decision.tables, decision.direction) == (NAMES, "gradients")
-    assert decision.factor < 1
-    assert (guard.gradients_T == decision.factor).all()
-    assert decision.reason == (
-        "lost learning will cost up to 0.2000%, more than 0.050%; least cosine of updates 1.000"
-    )
-
-
-def test_steep_learning_makes_lost_learning_dearer():
-    lost = fork(lost=HALF / 4)
-    assert guard_of().fork(lost) == []
-    assert guard_of().fork(replace(lost, slope=100 * LEAST_SLOPE)) != []
-
-
-def test_what_has_room_is_loosened_but_never_beyond_the_loosest():
-    guard = guard_of(loosest=2.0)
-    seen = []
-    for step in range(8, 20):
-        decisions = [*guard.fork(fork(step)), *guard.look(look(step))]
-        assert all(decision.factor > 1 for decision in decisions)
-        seen.append((guard.rows_T.max(), guard.gradients_T.max()))
-    assert seen[0] == (1.5, 1.5)
-    assert seen[-1] == (2, 2)
-    assert guard.trusted
-    assert guard.look(look(99)) == []  # nothing is left to loosen
-
-
-def test_what_was_tightened_comes_back_to_the_plan_and_not_beyond():
-    guard = guard_of()
-    guard.look(look(harm_T=(0.5, 0, 0, 0)))
-    assert guard.rows_T[0] < 1
-    (decision,) = guard.look(look(9))
-    assert (decision.tables, decision.factor) == (("a",), 1.5)
-    assert decision.reason == "harm of rows at most 0.0000% of 0.050%"
-    for step in range(10, 40):
-        guard.look(look(step))
-    assert guard.rows_T.tolist() == [1] * 4
-
-
-def test_reviews_spread_out_while_all_is_well():
-    guard, steps = guard_of(), {"look": [], "fork": []}
-    for step in range(1, 2000):
-        for kind in guard.due(step):
-            steps[kind].append(step)
-            guard.fork(fork(step)) if kind == "fork" else guard.look(look(step))
-    for kind, grow in (("look", module._LOOKS_GROW), ("fork", module._FORKS_GROW)):
-        gaps = np.diff(steps[kind])
-        assert len(gaps) >= 2
-        assert (gaps[1:] == grow * gaps[:-1]).all()
-
-
-@each("kind", ["look", "fork"])
-def test_the_review_after_a_tightening_comes_at_once(kind):
-    guard = trusting()
-    step = 500
-    if kind == "look":
-        assert guard.look(look(step, harm_T=(1, 0, 0, 0)))
-    else:
-        assert guard.fork(fork(step, lost=1.0))
-    assert kind in guard.due(step + 1)
-    assert not guard.trusted
-    guard.look(look(step + 1)) if kind == "look" else guard.fork(fork(step + 1))
-    assert guard.trusted
-    assert kind not in guard.due(step + 2)
-
-
-def test_bounds_that_reach_nothing_become_exact():
-    guard = guard_of()
-    for step in range(8, 40):
-        guard.look(look(step, harm_T=(0, 9, 0, 0)))
-        guard.fork(fork(step, lost=9))
-    assert guard.exact_T("rows").tolist() == [False, True, False, False]
-    assert guard.exact_T("gradients").tolist() == [True] * 4
-    guard.trusted = True
-    assert guard.summary().endswith(", 5 exact")
-
-
-def test_a_table_that_is_exact_does_not_collapse():
-    guard = guard_of()
-    guard.rows_T[1] = guard.gradients_T[1] = module._EXACT_BELOW / 2
-    assert guard.look(look(error_T=(0, 5, 0, 0)))[0].factor > 1
-    assert guard.fork(fork(error_T=(0, 5, 0, 0)))[0].factor > 1
-
-
-def story(guard, seed, steps=range(8, 60)):
-    """Feed a guard reviews of every kind; return what it decided and where it stood."""
-    rng, told = np.random.default_rng(seed), []
-    for step in steps:
-        harm_T = rng.choice([0, 1e-5, 1e-3, 0.1], 4) * guard.rows_T**2
-        lost = float(rng.choice([0, 1e-5, 1e-2]) * guard.gradients_T.max() ** 2)
-        error_T = rng.choice([0, 0.01, 0.5], 4)
-        for kind in guard.due(step):
-            if kind == "look":
-                told += guard.look(look(step, harm_T, error_T, spread=1e-4, seed=step))
-            else:
-                told += guard.fork(fork(step, lost, error_T, spread=1e-4, seed=step))
-        told.append((guard.trusted, guard.rows_T.tolist(), guard.gradients_T.tolist()))
-    return told
-
-
-@each("seed", range(5))
-def test_the_same_evidence_makes_the_same_decisions(seed):
-    assert story(guard_of(), seed) == story(guard_of(), seed)
-
-
-@each("seed", range(5))
-@each("until", [9, 25])
-def test_a_restored_guard_continues_identically(seed, until):
-    guard, restored = guard_of(), guard_of()
-    story(guard, seed, range(8, until))
-    restored.restore(json.loads(json.dumps(guard.state(), allow_nan=False)))
-    assert restored.state() == guard.state()
-    later = range(until, 60)
-    assert story(restored, seed + 100, later) == story(guard, seed + 100, later)
-    assert restored.state() == guard.state()
-
-
-@each("seed", range(10))
-def test_noise_around_no_harm_neither_leaves_the_budget_nor_flaps(seed):
-    """Samples are off by 5 times what is allowed, the mean of 4096 of them by 5 / 64; the interval, three times as
-    wide, ends a quarter into what is allowed: not enough to tighten, too much to loosen."""
-    guard, decisions = guard_of(), []
-    for k in range(60):
-        step = 8 + k
-        decisions += guard.fork(fork(step, spread=HALF * 5, seed=2 * k + 1000 * seed))
-        decisions += guard.look(look(step, spread=HALF * 5, seed=2 * k + 1 + 1000 * seed))
-        assert guard.trusted
-    assert decisions == []
-    assert guard.rows_T.tolist() == guard.gradients_T.tolist() == [1] * 4
-
-
-@each("seed", range(10))
-def test_noise_that_shrinks_with_bounds_settles_within_the_budget(seed):
-    """Harm of 3 times the budget at first: it is narrowed until it fits, and then hardly changed any more."""
-    guard, rng = guard_of(), np.random.default_rng(seed)
-    true_T, outside, directions = np.array([2e-3, 1e-3, 1e-5, 0]), [], []
-    for step in range(8, 80):
-        harm_T = true_T * guard.rows_T**2
-        each = 0.5 * rng.chisquare(1, SAMPLES) * harm_T.sum()
-        decisions = guard.look(replace(look(step, harm_T), harm=each))
-        directions += [decision.factor > 1 for decision in decisions]
-        outside.append((true_T * guard.rows_T**2).sum() > HALF)
-    assert not any(outside[1:])
-    changes = np.count_nonzero(np.diff(np.array(directions, int)))
-    assert changes <= 1, directions
-
-
+HALF = AIM * BUDGET / 2
+"""What rows may cost, and what gradients may."""
+LOSS = 0.5
+STEPS = [step for step in range(1, 4097) if agrees_after(step)]
+LATE = STEPS.index(64)
+NEARLY = math.exp(2 * module._WORTH_A_CHANGE) * (1 + 1e-9)
+"""What a cost may be off by, because bounds that are nearly right are left alone."""
+NOTHING = (0, 0, 0, 0)
 NONSENSE = [math.nan, math.inf, -math.inf]
 
 
-def spoilt(evidence, name, value):
-    """Return evidence with one value that is no number."""
-    old = getattr(evidence, name)
-    if isinstance(old, float):
-        return replace(evidence, **{name: value})
-    new = old.copy()
-    new[1] = value
-    return replace(evidence, **{name: new})
+def cost(rows=NOTHING, gradients=NOTHING, sent=(1, 1, 1, 1), errors=(NOTHING, NOTHING)):
+    """Costs as shares of the loss; errors as shares of the signal, of rows and gradients."""
+    figures = (LOSS * np.array(rows), LOSS * np.array(gradients), sent, *errors)
+    return RoundingCost(*(np.array(figure_T, float) for figure_T in figures))
+
+
+def guard_of(factor=1.0, budget=BUDGET):
+    return Guard(NAMES, budget, {"rows": np.full(4, factor), "gradients": np.full(4, factor)})
+
+
+def factors(guard):
+    return np.concatenate([guard.rows_T, guard.gradients_T])
+
+
+def exact(guard):
+    return np.concatenate([guard.exact_T("rows"), guard.exact_T("gradients")])
+
+
+def of_each_table(values):
+    return st.lists(values, min_size=4, max_size=4)
+
+
+SHARES = st.one_of(st.just(0.0), st.floats(-12, 6).map(lambda power: 10**power))
+ODD = st.one_of(SHARES, SHARES.map(lambda share: -share), st.sampled_from(NONSENSE))
+SENT = st.integers(0, 10**6)
+FACTORS = st.floats(-11, 0).map(lambda power: 2**power)
+
+
+LOSSES = st.one_of(st.floats(1e-3, 10), st.sampled_from([0.0, -1.0, *NONSENSE]))
+
+
+@st.composite
+def stories(draw):
+    """What ranks tell a guard at the first so many steps after which they agree."""
+    made = []
+    for step in STEPS[: draw(st.integers(1, 14))]:
+        figures = (draw(of_each_table(ODD)), draw(of_each_table(ODD)), draw(of_each_table(SENT)))
+        errors = (draw(of_each_table(SHARES)), draw(of_each_table(SHARES)))
+        made.append((step, draw(LOSSES), cost(*figures, errors)))
+    return made
+
+
+def tell(guard, story):
+    """Return all decisions, and where the guard stood after each review."""
+    found = []
+    for step, loss, seen in story:
+        decisions = guard.review(step, loss, seen)
+        found.append((decisions, guard.rows_T.tolist(), guard.gradients_T.tolist()))
+    return found
+
+
+@given(stories(), FACTORS)
+def test_bounds_are_never_wider_than_the_plans_and_widen_slowly(story, first):
+    guard = guard_of(first)
+    for step, loss, seen in story:
+        before = factors(guard)
+        guard.review(step, loss, seen)
+        after = factors(guard)
+        assert ((after >= 0) & (after <= 1)).all()
+        most = before if step < module._WIDENS_FROM else module._WIDENS_BY * before
+        assert ((after <= most * (1 + 1e-12)) | exact(guard)).all()
+
+
+def test_bounds_widen_by_two_at_most_and_not_before_enough_was_seen():
+    guard, seen = guard_of(2**-9), []
+    for step in STEPS[:14]:
+        decisions = guard.review(step, LOSS, cost())
+        assert len(decisions) == (8 if seen and step >= 32 and seen[-1] < 1 else 0)
+        seen.append(guard.rows_T[0])
+        assert (factors(guard) == guard.rows_T[0]).all()
+    assert seen[: STEPS.index(32)] == [2**-9] * STEPS.index(32)
+    assert seen[STEPS.index(32) :] == [2**-power for power in (8, 7, 6, 5, 4, 3, 2, 1, 0)]
+
+
+@given(stories(), FACTORS)
+def test_every_change_is_a_decision_and_every_decision_a_change(story, first):
+    guard = guard_of(first)
+    for step, loss, seen in story:
+        before = {"rows": guard.rows_T.copy(), "gradients": guard.gradients_T.copy()}
+        decisions = guard.review(step, loss, seen)
+        for decision in decisions:
+            (name,) = decision.tables
+            before[decision.direction][NAMES.index(name)] *= decision.factor
+            assert decision.step == step
+            assert decision.factor != 1
+            assert decision.reason
+        assert len({(decision.direction, decision.tables) for decision in decisions}) == len(decisions)
+        assert guard.rows_T.tolist() == pytest.approx(before["rows"].tolist(), rel=1e-12)
+        assert guard.gradients_T.tolist() == pytest.approx(before["gradients"].tolist(), rel=1e-12)
+        json.dumps([decision.factor for decision in decisions], allow_nan=False)
+
+
+@given(of_each_table(SHARES), of_each_table(st.integers(1, 10**6)), of_each_table(FACTORS))
+def test_rows_cost_what_is_allowed_in_proportion_to_the_rows_that_a_table_sends(shares, sent, first):
+    """Costs follow squares of bounds: what is over its share comes to it, what is below stays."""
+    first_T, shares_T, sent_T = np.array(first), np.array(shares), np.array(sent)
+    guard = Guard(NAMES, BUDGET, {"rows": first_T, "gradients": np.ones(4)})
+    guard.review(64, LOSS, cost(rows=shares, sent=sent))
+    allowed_T = HALF * sent_T / sent_T.sum()
+    now_T = shares_T * (guard.rows_T / first_T) ** 2
+    bounded_T = ~guard.exact_T("rows")
+    assert (now_T <= NEARLY * allowed_T)[bounded_T].all()
+    over_T = bounded_T & (shares_T > NEARLY * allowed_T)
+    assert now_T[over_T].tolist() == pytest.approx(allowed_T[over_T].tolist(), rel=1e-9)
+    assert now_T[bounded_T].sum() <= NEARLY * HALF
+    assert (guard.gradients_T == 1).all()
+
+
+def test_what_costs_too_much_is_narrowed_with_its_figures_and_nothing_else():
+    guard = guard_of()
+    (decision,) = guard.review(8, LOSS, cost(rows=(0, 0.01, 0, 0), sent=(1, 3, 1, 1)))
+    assert (decision.step, decision.direction, decision.tables) == (8, "rows", ("b",))
+    assert decision.factor == pytest.approx(math.sqrt(HALF / 2 / 0.01), rel=1e-12)
+    assert guard.rows_T.tolist() == pytest.approx([1, decision.factor, 1, 1], rel=1e-12)
+    assert decision.reason == (
+        f"narrowed: costs 1.0000% of 1.0000% of the loss, aim is {HALF:.3%}; error is 0.000 of the signal"
+    )
+    assert guard.gradients_T.tolist() == [1] * 4
+
+
+def spread(step):
+    """Doublings that a run of so many steps has made."""
+    return math.log2(step + 1)
+
+
+def about_right(step):
+    """Costs at which all bounds may stay, if they have always been these."""
+    off, done = np.array([-0.05, -0.01, 0.01, 0.05]), spread(step)
+    return cost(rows=HALF / 4 * (1 + off), gradients=HALF / 4 * done / (done + 4 + off))
+
+
+@each("step", STEPS)
+def test_a_bound_that_is_about_right_is_left_alone(step):
+    assert guard_of(0.5).review(step, LOSS, about_right(step)) == []
+
+
+def follow(guard, per_doubling_T, steps, sent=(1, 1, 1, 1)):
+    """Yield what gradients cost at each review: a sum of squares of factors over doublings."""
+    done, squares_T = 0.0, np.zeros(4)
+    for step in steps:
+        squares_T = (
+            squares_T
+            + (spread(step) - done) * np.where(guard.exact_T("gradients"), 0, guard.gradients_T) ** 2
+        )
+        done = spread(step)
+        yield per_doubling_T * squares_T
+        guard.review(step, LOSS, cost(gradients=per_doubling_T * squares_T, sent=sent))
+
+
+@given(of_each_table(st.floats(-2, 4)), of_each_table(st.integers(1, 100)), FACTORS)
+def test_noise_of_gradients_stays_within_each_tables_share_of_the_budget(powers, sent, first):
+    """What is within its share is so at the next review: steps have at most doubled by then."""
+    allowed_T = HALF * np.array(sent) / sum(sent)
+    per_doubling_T = allowed_T * 10.0 ** np.array(powers)
+    within_T = np.zeros(4, bool)
+    for cost_T in follow(guard_of(first), per_doubling_T, STEPS, sent):
+        assert (cost_T <= 1.01 * NEARLY * allowed_T)[within_T].all()
+        within_T = cost_T <= 1.01 * NEARLY * allowed_T
+
+
+@each("power", [-1, 0, 1, 2])
+def test_noise_of_gradients_uses_its_share_where_it_can(power):
+    """Noise at the plan's bounds would cost a tenth to a hundred times its share in a doubling."""
+    guard = guard_of(2**-6)
+    costs = [float(cost_T.sum()) for cost_T in follow(guard, np.full(4, HALF / 4 * 10.0**power), STEPS)]
+    most = 10.0**power * spread(STEPS[-1]) * HALF
+    assert costs[-1] > 0.25 * min(most, HALF)
+    assert not guard.exact_T("gradients").any()
+
+
+def test_noise_that_has_used_up_its_share_gets_a_sixteenth_of_the_steady_square():
+    """That becomes less the more often steps double, and is little beside what was spent."""
+    guard = guard_of()
+    per_doubling = 4 * HALF / 4 / spread(64)  # four times the share of the table at the plan's bounds
+    decisions = guard.review(64, LOSS, cost(gradients=(HALF, 0, 0, 0)))
+    assert [(decision.direction, decision.tables) for decision in decisions] == [("gradients", ("a",))]
+    steady = HALF / 4 / per_doubling / spread(64)
+    assert guard.gradients_T.tolist() == pytest.approx([math.sqrt(steady / 16), 1, 1, 1], rel=1e-12)
+    assert not guard.exact_T("gradients").any()
+    assert guard.summary() == "guard: bounds x1 rows, x1 gradients"
+
+
+@given(
+    of_each_table(st.floats(-3, 5)),
+    of_each_table(st.integers(1, 100)),
+    of_each_table(st.floats(-11, 0).map(lambda power: 2**power)),
+    st.sampled_from([STEPS, STEPS[3:], STEPS[::2], STEPS[LATE:]]),
+)
+def test_the_next_doubling_stays_within_a_tables_share_or_gets_little(powers, sent, first, steps):
+    """A sixteenth of the steady square, but for what is not worth a change; costs are exact here."""
+    guard = Guard(NAMES, BUDGET, {"rows": np.ones(4), "gradients": np.array(first)})
+    allowed_T = HALF * np.array(sent) / sum(sent)
+    per_doubling_T = allowed_T * 10.0 ** np.array(powers)
+    done, squares_T = 0.0, np.zeros(4)
+    for step in steps:
+        squares_T = squares_T + (spread(step) - done) * guard.gradients_T**2
+        done = spread(step)
+        guard.review(step, LOSS, cost(gradients=per_doubling_T * squares_T, sent=sent))
+        square_T = guard.gradients_T**2
+        assert np.all(
+            (per_doubling_T * (squares_T + square_T) <= allowed_T)
+            | (square_T <= NEARLY * allowed_T / per_doubling_T / done / 16)
+            | (guard.gradients_T == module._LEAST_FACTOR)
+        )
+        # and never more than if it had always been that
+        assert np.all(square_T <= NEARLY * allowed_T / per_doubling_T / done)
+
+
+@each("of", ["rows", "gradients"])
+@each("step", [1, 8, 64])
+@each("first", [1.0, 0.3])
+def test_an_error_above_its_limit_is_narrowed_to_it_in_one_review(of, step, first):
+    """Whatever the harm; and with its figure. What is below its limit has its limit ahead."""
+    limit = {"rows": MOST_ROWS_ERROR, "gradients": MOST_GRADIENTS_ERROR}[of]
+    guard, error_T = guard_of(first), limit * np.array([100, 4, 1.1, 0.9])
+    errors = (error_T, NOTHING) if of == "rows" else (NOTHING, error_T)
+    factor_T, other_T = (
+        getattr(guard, f"{each_of}_T") for each_of in (of, {"rows": "gradients", "gradients": "rows"}[of])
+    )
+    decisions = guard.review(step, LOSS, cost(errors=errors))
+    narrowed = [decision for decision in decisions if decision.direction == of]
+    assert [decision.tables for decision in narrowed] == [("a",), ("b",)]
+    assert [decision.factor for decision in narrowed] == pytest.approx([0.1, 0.5], rel=1e-12)
+    for decision, error in zip(narrowed, error_T, strict=False):
+        assert decision.reason.startswith("narrowed: costs 0.0000% of ")
+        assert decision.reason.endswith(f"; error is {error:.3f} of the signal")
+    # ten percent more of the square, or less, is not worth a change
+    assert factor_T.tolist() == pytest.approx([first / 10, first / 2, first, first], rel=1e-12)
+    widened = 2 if step >= module._WIDENS_FROM else 1
+    assert other_T.tolist() == [min(first * widened, 1.0)] * 4
+
+
+@each("of", ["rows", "gradients"])
+@each("at_the_plans", [1.0, 10.0, 3000.0])
+def test_bounds_that_cost_nothing_widen_as_far_as_their_error_allows(of, at_the_plans):
+    """Errors follow squares of bounds; they end at their limit, in steps of two times at most."""
+    limit = {"rows": MOST_ROWS_ERROR, "gradients": MOST_GRADIENTS_ERROR}[of]
+    guard, seen, reasons = guard_of(2**-9), [], set()
+    for step in STEPS:
+        error_T = at_the_plans * limit * getattr(guard, f"{of}_T") ** 2
+        errors = (error_T, NOTHING) if of == "rows" else (NOTHING, error_T)
+        reasons |= {decision.reason[:9] for decision in guard.review(step, LOSS, cost(errors=errors))}
+        seen.append(getattr(guard, f"{of}_T")[0])
+        assert (getattr(guard, f"{of}_T") == seen[-1]).all()
+    assert reasons == {"widened: "}
+    assert seen == sorted(seen)
+    assert max(late / early for early, late in pairwise(seen)) == 2
+    assert seen[-1] <= min(at_the_plans**-0.5, 1.0) * (1 + 1e-12)
+    # what is nearly as wide is not worth a change
+    assert seen[-1] > 0.9 * min(at_the_plans**-0.5, 1.0)
+    other = {"rows": "gradients", "gradients": "rows"}[of]
+    assert (getattr(guard, f"{other}_T") == 1).all()
+
+
+@given(of_each_table(st.floats(-4, 4)), of_each_table(st.floats(-4, 4)), of_each_table(SHARES), FACTORS)
+def test_an_error_is_never_left_above_its_limit(rows, gradients, shares, first):
+    guard = guard_of(first)
+    errors = 10.0 ** np.array([rows, gradients])
+    before_2T = np.array([guard.rows_T, guard.gradients_T])
+    guard.review(64, LOSS, cost(rows=shares, gradients=shares, errors=errors))
+    now_2T = errors * (np.array([guard.rows_T, guard.gradients_T]) / before_2T) ** 2
+    limit_21 = np.array([[MOST_ROWS_ERROR], [MOST_GRADIENTS_ERROR]])
+    least_2T = np.array([guard.rows_T, guard.gradients_T]) == module._LEAST_FACTOR
+    assert ((now_2T <= NEARLY * limit_21) | least_2T).all()
+
+
+@given(stories(), FACTORS)
+def test_where_nothing_was_sent_nothing_changes(story, first):
+    guard = guard_of(first)
+    for step, loss, seen in story:
+        assert guard.review(step, loss, replace(seen, sent_T=np.zeros(4))) == []
+    assert (factors(guard) == first).all()
+
+
+@each("step", [8, 64])
+def test_a_table_that_sent_nothing_is_not_judged_by_that(step):
+    """There is nothing to allow, and nothing that costs."""
+    guard = guard_of()
+    assert guard.review(step, LOSS, cost(sent=(1, 0, 5, 0))) == []
+    assert (factors(guard) == 1).all()
+    seen = cost((0, 9, 0, 9), (0, 9, 0, 9), sent=(1, 0, 5, 0), errors=((0, 9, 0, 9), (0, 9, 0, 9)))
+    assert guard.review(2 * step, LOSS, seen) == []
+    assert (factors(guard) == 1).all()
+
+
+@each("step", [32, 64])
+def test_a_table_that_sent_nothing_does_not_widen(step):
+    guard = guard_of(0.25)
+    guard.review(step, LOSS, cost(sent=(1, 0, 5, 0)))
+    assert guard.rows_T.tolist() == guard.gradients_T.tolist() == [0.5, 0.25, 0.5, 0.25]
+
+
+@each("loss", [*NONSENSE, 0.0, -0.1])
+def test_a_loss_that_is_no_loss_narrows_everything(loss):
+    guard = guard_of(0.5)
+    decisions = guard.review(64, loss, cost(rows=(HALF, 0, 0, 0), gradients=(0, HALF, 0, 0)))
+    assert len(decisions) == 8
+    assert all("not finite" in decision.reason and decision.factor < 0.5 for decision in decisions)
+    assert ((factors(guard) > 0) & (factors(guard) < 0.25)).all()
+    json.dumps(guard.state(), allow_nan=False)
 
 
 @each("value", NONSENSE)
-@each("name", ["loss", "harm", "harm_T", "row_error_T"])
-def test_a_look_at_what_is_no_number_tightens_and_ends_the_trust(name, value):
-    guard = trusting()
-    before = guard.rows_T.copy()
-    decisions = guard.look(spoilt(look(10), name, value))
-    assert decisions
-    assert all(decision.factor < 1 and decision.direction == "rows" for decision in decisions)
-    assert all("not finite" in decision.reason for decision in decisions)
-    assert guard.rows_T[1] < before[1]
-    assert np.isfinite(guard.rows_T).all()
-    assert not guard.trusted
-    assert guard.due(11) == ["look"]
+@each("name", ["rows_T", "gradients_T"])
+def test_nonsense_of_one_table_narrows_that_table_only(name, value):
+    guard = guard_of(0.5)
+    seen = about_right(8)
+    getattr(seen, name)[1] = value
+    decisions = guard.review(8, LOSS, seen)
+    assert [(decision.direction, decision.tables) for decision in decisions] == [
+        ("rows", ("b",)),
+        ("gradients", ("b",)),
+    ]
+    assert (guard.rows_T[[0, 2, 3]] == 0.5).all()
+    assert 0 < guard.rows_T[1] < 0.25
+    assert 0 < guard.gradients_T[1] < 0.25
+
+
+def test_nonsense_that_stays_leads_to_exactness_and_sense_leads_back():
+    guard = guard_of()
+    for step in STEPS[LATE : LATE + 10]:
+        guard.review(step, math.nan, cost())
+    assert exact(guard).all()
+    assert guard.summary().endswith(", 8 exact")
+    for step in STEPS[LATE + 10 : LATE + 24]:
+        guard.review(step, LOSS, cost())
+    assert not exact(guard).any()
+
+
+@each("direction", ["rows", "gradients"])
+@each("share", [1.0, 1e6, 1e100])
+def test_a_table_that_became_exact_may_come_back(direction, share):
+    """It was off by any amount, once; since then it has cost nothing."""
+    guard = guard_of(2**-6)
+    guard.review(64, LOSS, cost(**{direction: (share, 0, 0, 0)}))
+    assert guard.exact_T(direction).tolist() == [True, False, False, False]
+    for step in STEPS[LATE + 1 :]:
+        guard.review(step, LOSS, cost())
+    assert not guard.exact_T(direction).any()
+
+
+@each("of", ["rows_T", "gradients_T"])
+def test_a_table_that_stays_exact_is_decided_upon_until_no_bound_is_smaller(of):
+    """Then never again."""
+    guard, made = guard_of(), []
+    for step in STEPS:
+        seen = cost()
+        getattr(seen, of)[1] = math.nan
+        made.append(guard.review(step, LOSS, seen))
+    tables = [{decision.tables for decision in decisions} for decisions in made]
+    assert tables == [{("b",)}] * 3 + [set()] * (len(STEPS) - 3)
+    assert guard.rows_T.tolist() == guard.gradients_T.tolist() == [1, module._LEAST_FACTOR, 1, 1]
+
+
+@given(stories(), FACTORS)
+def test_factors_never_fall_below_the_least_and_reasons_say_which_way(story, first):
+    guard = guard_of(first)
+    for step, loss, seen in story:
+        for decision in guard.review(step, loss, seen):
+            word = "widened: " if decision.factor > 1 else "narrowed: "
+            assert decision.reason.startswith(word) or "not finite" in decision.reason
+        assert (factors(guard) >= module._LEAST_FACTOR).all()
+
+
+@given(of_each_table(SHARES), of_each_table(SHARES))
+def test_a_cost_below_zero_is_none(rows, gradients):
+    below, none = guard_of(0.25), guard_of(0.25)
+    below.review(64, LOSS, cost(rows=[-share for share in rows], gradients=[-share for share in gradients]))
+    none.review(64, LOSS, cost())
+    assert below.state() == none.state()
+
+
+@given(stories(), FACTORS)
+def test_the_same_figures_make_the_same_decisions(story, first):
+    assert tell(guard_of(first), story) == tell(guard_of(first), story)
+
+
+@given(stories(), st.data(), FACTORS)
+def test_a_restored_guard_continues_identically(story, data, first):
+    until = data.draw(st.integers(0, len(story)))
+    guard, restored = guard_of(first), guard_of()
+    tell(guard, story[:until])
+    restored.restore(json.loads(json.dumps(guard.state(), allow_nan=False)))
+    assert restored.state() == guard.state()
+    assert tell(restored, story[until:]) == tell(guard, story[until:])
+    assert restored.state() == guard.state()
+
+
+def test_what_is_done_to_a_state_does_nothing_to_its_guard():
+    guard = guard_of()
+    state = guard.state()
+    state["rows"][0] = state["squares"][0] = 9.0
+    assert guard.state() == guard_of().state()
+
+
+OLD = {
+    "rows": [0.5, 0.25, 1.0, 2.0**-13],
+    "gradients": [1.0, 0.125, 0.5, 1.0],
+    "trusted": True,
+    "next": {"look": 24, "fork": 72},
+    "interval": {"look": 16.0, "fork": 64.0},
+    "passed": {"look": True, "fork": True},
+    "harm": {"count": 4096, "mean": 1e-5, "square": 1e-9},
+    "lost": {"count": 4096, "mean": 1e-5, "square": 1e-9},
+}
+"""As the guard that made looks and forks wrote it."""
+
+
+def test_a_state_of_the_guard_that_made_looks_gives_the_smaller_of_its_factors_and_the_first():
+    """What that guard had not trusted yet was exact, whatever its factors."""
+    guard = Guard(NAMES, BUDGET, {"rows": np.full(4, 0.3), "gradients": np.full(4, 0.6)})
+    for trusted in (True, False):
+        guard.restore({**json.loads(json.dumps(OLD)), "trusted": trusted})
+        assert guard.rows_T.tolist() == [0.3, 0.25, 0.3, 2.0**-13]
+        assert guard.gradients_T.tolist() == [0.6, 0.125, 0.5, 0.6]
+    state = guard.state()
+    assert (state["doublings"], state["squares"]) == (0, [0] * 4)
+
+
+def test_a_guard_that_goes_on_from_a_state_of_before_judges_by_costs():
+    guard = guard_of()
+    guard.restore(json.loads(json.dumps(OLD)))
+    assert (guard.rows_T.tolist(), guard.gradients_T.tolist()) == (OLD["rows"], OLD["gradients"])
+    assert guard.exact_T("rows").tolist() == [False, False, False, True]
+    for step in (1024, 1280, 1536):
+        guard.review(step, LOSS, cost(rows=(HALF,) * 4, gradients=(HALF / 4,) * 4))
+        assert (factors(guard) <= 1).all()
+    assert guard.rows_T[0] < 0.5
     json.dumps(guard.state(), allow_nan=False)
-    guard.look(look(11))
-    assert guard.trusted
 
 
-@each("value", NONSENSE)
-@each("name", ["lost", "learnt", "update_error_T", "slope"])
-def test_a_fork_into_what_is_no_number_tightens_and_ends_the_trust(name, value):
-    guard = trusting()
-    decisions = guard.fork(spoilt(fork(10), name, value))
-    assert decisions
-    assert all(decision.factor < 1 and decision.direction == "gradients" for decision in decisions)
-    assert all("not finite" in decision.reason for decision in decisions)
-    assert guard.gradients_T[1] < 1
-    assert not guard.trusted
-    assert guard.due(11) == ["fork"]
-    json.dumps(guard.state(), allow_nan=False)
-    guard.fork(fork(11))
-    assert guard.trusted
+def told(losses, steps):
+    """Tell losses what these steps came to."""
+    for total, samples in steps:
+        losses.add(total, samples)
+    return losses
 
 
-@each("name", ["harm_T", "row_error_T"])
-def test_nonsense_of_one_table_tightens_that_table_only(name):
-    guard = trusting()
-    (decision,) = guard.look(spoilt(look(10), name, math.nan))
-    assert decision.tables == ("b",)
-    assert guard.rows_T[[0, 2, 3]].tolist() == [1, 1, 1]
+LOSS_SUMS = st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 10**6)), max_size=12)
 
 
-def test_nonsense_that_stays_leads_to_exactness():
-    guard = trusting()
-    for step in range(100, 110):
-        guard.look(spoilt(look(step), "harm", math.inf))
-        guard.fork(spoilt(fork(step), "lost", math.nan))
-    assert guard.exact_T("rows").all()
-    assert guard.exact_T("gradients").all()
+def test_the_mean_loss_is_that_of_the_samples_since_the_last_review():
+    losses = Losses()
+    assert math.isnan(losses.mean)
+    losses.begin_anew()
+    assert math.isnan(losses.mean)
+    told(losses, [(3.0, 4), (1.0, 4)])
+    assert math.isnan(losses.mean)
+    losses.begin_anew()
+    assert losses.mean == 0.5
+    told(losses, [(9.0, 3)])
+    assert losses.mean == 0.5
+    losses.begin_anew()
+    assert losses.mean == 3
+    losses.begin_anew()  # without a sample, what was known is known
+    assert losses.mean == 3
 
 
-def test_a_loss_of_nothing_is_no_evidence():
-    guard = trusting()
-    assert guard.look(look(99, loss=0.0))[0].factor < 1
-    assert not guard.trusted
+@given(LOSS_SUMS, LOSS_SUMS, st.data())
+def test_losses_that_were_saved_between_any_two_steps_go_on_to_the_bit(before, since, data):
+    straight = told(Losses(), before)
+    straight.begin_anew()
+    resumed = Losses()
+    resumed.restore(json.loads(json.dumps(straight.state(), allow_nan=False)))
+    for step in since:
+        straight.add(*step)
+        resumed.add(*step)
+        if data.draw(st.booleans()):
+            saved = json.loads(json.dumps(resumed.state(), allow_nan=False))
+            resumed = Losses()
+            resumed.restore(saved)
+    assert resumed.state() == straight.state()
+    for losses in (straight, resumed):
+        losses.begin_anew()
+    assert resumed.state() == straight.state()
+    assert resumed.mean == straight.mean or math.isnan(straight.mean)
+
+
+@each("state", [{}, {"spans": [[0.9, 1], [1.1, 2]], "recent": [0.5, 10]}])
+def test_losses_of_before_begin_anew(state):
+    losses = told(Losses(), [(3.0, 4)])
+    losses.begin_anew()
+    losses.add(1.0, 1)
+    losses.restore(state)
+    assert losses.state() == Losses().state()
+    assert math.isnan(losses.mean)
 
 
 @each("budget", [0, 1, -0.1, math.nan])
@@ -365,7 +526,7 @@ def test_a_budget_is_a_share(budget):
     with pytest.raises(
         ConfigError, match=r"^guard\.budget: expected a share between 0 and 1, as 0\.001, got "
     ):
-        guard_of(budget)
+        guard_of(budget=budget)
 
 
 def test_the_state_of_other_tables_is_refused():
@@ -374,3 +535,50 @@ def test_the_state_of_other_tables_is_refused():
     )
     with pytest.raises(ConfigError, match=message):
         guard_of().restore(Guard(("a", "b"), BUDGET).state())
+
+
+def test_the_summary_says_how_far_bounds_are_from_the_plans():
+    assert guard_of().summary() == "guard: bounds x1 rows, x1 gradients"
+    assert guard_of(0.25).summary() == "guard: bounds x0.25 rows, x0.25 gradients"
+
+
+@given(of_each_table(SHARES), of_each_table(SHARES))
+def test_an_estimate_is_the_sum_of_all_tables_within_its_interval(rows, gradients):
+    found = harm_of(cost(rows, gradients), LOSS)
+    assert found.rows == pytest.approx(sum(rows), rel=1e-9)
+    assert found.gradients == pytest.approx(sum(gradients), rel=1e-9)
+    assert found.expected == found.rows + found.gradients
+    assert found.low <= found.expected <= found.high
+    assert found.known == (found.expected > 0)
+
+
+@each("value", NONSENSE)
+@each("name", ["rows_T", "gradients_T"])
+def test_an_estimate_of_what_is_no_number_is_infinite(name, value):
+    seen = cost(rows=(HALF,) * 4)
+    getattr(seen, name)[2] = value
+    found = harm_of(seen, LOSS)
+    assert found.low == found.expected == found.high == math.inf
+    assert found.known
+    assert "not a number" in found.line(BUDGET)
+
+
+@each("loss", [math.inf, -math.inf, 0.0, -0.1])
+def test_an_estimate_beside_what_is_no_loss_is_infinite(loss):
+    assert harm_of(cost(), loss).expected == math.inf
+
+
+def test_before_any_step_nothing_is_known():
+    found = harm_of(cost(), math.nan)
+    assert math.isnan(found.expected)
+    assert not found.known
+
+
+def test_an_estimate_says_whether_it_is_over_the_budget():
+    found = HarmEstimate(0.0004, 0.0008)
+    line = found.line()
+    assert line.startswith("rounding has cost about 0.120% of the loss (")
+    assert line.endswith("): 0.040% by rows, 0.080% by their gradients")
+    assert found.line(0.002) == line
+    assert found.line(0.001) == f"{line}; more than the budget of 0.100%"
+    assert found.as_dict() == {"rows": 0.0004, "gradients": 0.0008, "low": found.low, "high": found.high}

@@ -24,8 +24,8 @@ TABLES = [
 HOT = {"split": [0, 1, 2]}
 PARTS = [0, 1, 2, 0]
 CODECS = {
-    "forward": BoundedRows(0.05, relative_to="range", rounding="unbiased"),
-    "backward": BoundedRows(0.5, relative_to="rms", rounding="unbiased"),
+    "forward": BoundedRows(0.01, rounding="unbiased"),
+    "backward": BoundedRows(0.3, rounding="unbiased"),
 }
 
 

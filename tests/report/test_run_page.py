@@ -9,6 +9,7 @@ import plotly.graph_objects
 import pytest
 from plotly.offline import get_plotlyjs
 
+from laconic.adapt.guard import HarmEstimate
 from laconic.errors import FormatError
 from laconic.numerals import times
 from laconic.report import read_any, render, write_report
@@ -76,6 +77,24 @@ def test_decisions_are_listed_with_who_made_them_and_why(tmp_path):
     ]
 
 
+def test_changes_of_one_review_of_costs_stand_in_one_line(tmp_path):
+    aim = "of the loss, aim is 0.035%"
+    guard = {"kind": "decision", "step": 64, "part": "guard", "direction": "gradients"}
+    lines = [
+        {**guard, "tables": ["a"], "factor": 0.5, "reason": f"costs 0.0900% of 0.0950% {aim}"},
+        {**guard, "tables": ["b"], "factor": 0.25, "reason": f"costs 0.0050% of 0.0950% {aim}"},
+    ]
+    expected = [
+        "64",
+        "guard",
+        "gradients",
+        "a, b",
+        "times 0.25 to 0.5",
+        f"costs 0.0900% of 0.0950% {aim}",
+    ]
+    assert cells(page_of(tmp_path / "run", lines)) == [expected]
+
+
 def test_each_decision_also_stands_by_itself(tmp_path):
     folded = page_of(tmp_path / "run", entries()).split("<details>")[1]
     assert "Each of 4 decisions" in folded
@@ -103,6 +122,18 @@ def test_the_end_is_in_large_figures(tmp_path):
     assert f"<strong>{times(3)}</strong>" in page
 
 
+def test_what_rounding_has_cost_is_said_as_it_was_last_known(tmp_path):
+    first, last = (HarmEstimate(rows, 0.0002) for rows in (0.0001, 0.0003))
+    lines = [
+        {"kind": "rounding", "step": step, **harm.as_dict(), "line": harm.line(0.0004)}
+        for step, harm in ((40, first), (60, last))
+    ]
+    page = page_of(tmp_path / "run", [*entries(), *lines])
+    assert last.line(0.0004) in page
+    assert first.line(0.0004) not in page
+    assert "rounding has cost" not in page_of(tmp_path / "older", entries())
+
+
 def test_the_total_of_bytes_has_dense_gradients_and_older_metrics_say_that_theirs_has_not(tmp_path):
     older = page_of(tmp_path / "older", entries())
     assert "rows, gradients and ids only; dense gradients are not counted" in older
@@ -124,7 +155,10 @@ def test_a_run_without_decisions_says_so(tmp_path):
 
 
 def test_hostile_names_and_reasons_are_text(tmp_path):
-    lines = [entries()[0] | {"tables": [HOSTILE], "reason": HOSTILE, "part": HOSTILE}]
+    lines = [
+        entries()[0] | {"tables": [HOSTILE], "reason": HOSTILE, "part": HOSTILE},
+        {"kind": "rounding", "step": 8, "line": HOSTILE},
+    ]
     page = page_of(tmp_path / "run", lines)
     assert "<script>alert" not in page
     assert "<img" not in page

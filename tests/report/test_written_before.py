@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 from laconic.report import read_any, render
 
 WRITTEN = Path(__file__).parent / "written_before"
+GONE = {"slope"}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,8 @@ WRITTEN = Path(__file__).parent / "written_before"
 def test_a_result_is_read_whole_and_has_its_page(name, charts, shown):
     path = WRITTEN / f"{name}.json"
     result = read_any(path)
-    assert result.model_dump(mode="json") == json.loads(path.read_text())
+    written = json.loads(path.read_text())
+    assert result.model_dump(mode="json") == {key: value for key, value in written.items() if key not in GONE}
     page = render(result).replace(get_plotlyjs(), "")
     assert re.findall(r'data-chart="([\w-]+)"', page) == charts
     assert shown in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from hashlib import blake2b
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def checkpoint(folder, step):
 
 
 def whole_tables(folder):
-    """Rows and states of whole tables, put together from what the ranks saved."""
+    """Rows, states and noise of whole tables, put together from what the ranks saved."""
     parts: dict[str, list[dict]] = {}
     for file in sorted(folder.glob("tables-*.pt")):
         for name, part in torch.load(file, weights_only=True).items():
@@ -43,13 +44,23 @@ def whole_tables(folder):
     tables = {}
     for name, pieces in parts.items():
         rows = sum(len(piece["weight"]) for piece in pieces)
-        for kind in ("weight", "state"):
-            whole = torch.full((rows, *pieces[0][kind].shape[1:]), torch.nan)
-            for piece in pieces:
-                whole[piece["first"] :: piece["stride"]] = piece[kind]
+        for kind in ("weight", "state", "noise"):
+            like = pieces[0]["weight" if kind == "weight" else "state"]
+            whole = torch.full((rows, *like.shape[1:]), torch.nan)
+            for piece in pieces:  # a part without noise says nothing of it
+                whole[piece["first"] :: piece["stride"]] = (
+                    piece.get("noise", 0.0) if kind == "noise" else piece[kind]
+                )
             assert not whole.isnan().any()
             tables[f"{name}.{kind}"] = whole
     return tables
+
+
+def agreed_scales(folder):
+    """What all ranks had agreed on of each of those that saved."""
+    saved = [torch.load(file, weights_only=True) for file in sorted(folder.glob("bounds-*.pt"))]
+    assert saved
+    return [state["scales"]["agreed"] for states in saved for state in states]
 
 
 def leaves(value, name=""):
@@ -116,6 +127,8 @@ def test_any_number_of_ranks_goes_on_with_what_another_number_saved(tmp_path):
             assert rank.wait() == 0, rank.errors
             assert rank.errors == []
         assert_equal(whole_tables(kept), whole_tables(again.folder / before.name))
+        scales = [*agreed_scales(kept), *agreed_scales(again.folder / before.name)]
+        assert scales == scales[:1] * len(scales)
     places = [
         json.loads((path / "manifest.json").read_text())["position"] for path in sorted(folder.iterdir())
     ]
@@ -155,6 +168,100 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     assert torch.equal(fresh.rows.state_R, trained.rows.state_R)
     assert_equal(fresh.model.state_dict(), trained.model.state_dict())
     assert_equal(fresh.optimizer.state_dict(), trained.optimizer.state_dict())
+
+
+def rehearsed(settings, ranks):
+    return Trainer(settings, open_source(settings.data).schema, Ranks(0, 1, rehearsed=ranks))
+
+
+def noise_of(trainer):
+    found = {}
+    for table in trainer.rows.layout.tables:
+        trainer.rows.table_shard(table.name)  # brings places of hot rows up to date
+        found[table.name] = trainer.rows.table_noise(table.name).clone()
+    return found
+
+
+@pytest.fixture
+def noisy(tmp_path):
+    """Settings, batches, and a run of two ranks that agreed on scales and has rounded since."""
+    settings = settings_of(tmp_path)
+    source = open_source(settings.data)
+    batches = list(source.batches("train", global_batch=50, rank=0, ranks=1))
+    trainer = rehearsed(settings, 2)
+    for samples in batches[:5]:
+        trainer.step(samples)
+    path = save_checkpoint(trainer, tmp_path / "checkpoints", Position(5), keep=2)
+    (scales, _) = (state["scales"] for state in trainer.rows.bounds_state())
+    assert scales["noted"] != fresh_scales(settings)["noted"]
+    assert any(noise_R.any() for noise_R in noise_of(trainer).values())
+    return settings, batches[5:8], trainer, path
+
+
+def fresh_scales(settings):
+    return rehearsed(settings, 1).rows.bounds_state()[0]["scales"]
+
+
+def test_as_many_ranks_go_on_with_the_same_scales_and_noise(noisy):
+    settings, batches, trainer, path = noisy
+    resumed = rehearsed(settings, 2)
+    load_checkpoint(resumed, path)
+    for samples in [None, *batches]:
+        if samples is not None:
+            for each_one in (trainer, resumed):
+                each_one.step(samples)
+        assert resumed.rows.bounds_state() == trainer.rows.bounds_state()
+        assert_equal(noise_of(resumed), noise_of(trainer))
+    for table in trainer.rows.layout.tables:
+        mine, theirs = (each_one.rows.table_shard(table.name)[1] for each_one in (resumed, trainer))
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_another_number_of_ranks_takes_noise_with_the_rows_and_the_agreed_scales(noisy, ranks):
+    settings, batches, trainer, path = noisy
+    resumed = rehearsed(settings, ranks)
+    load_checkpoint(resumed, path)
+    assert_equal(noise_of(resumed), noise_of(trainer))
+    saved, empty = trainer.rows.bounds_state()[0]["scales"], fresh_scales(settings)
+    for state in resumed.rows.bounds_state():
+        assert state["scales"] == {**saved, "noted": empty["noted"]}
+        assert state["noise"]["updates"] == 0
+    costs = [each_one.rounding_cost().gradients_T.tolist() for each_one in (resumed, trainer)]
+    assert costs[0] == costs[1]
+    resumed.step(batches[0])
+
+
+def test_a_checkpoint_of_before_noise_was_counted_is_read_over_what_was(noisy):
+    settings, batches, trainer, path = noisy
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "bounds-0-of-1.pt").unlink()
+    del manifest["files"]["bounds-0-of-1.pt"]
+    tables = torch.load(path / "tables-0-of-1.pt", weights_only=True)
+    for part in tables.values():
+        part.pop("noise", None)
+    torch.save(tables, path / "tables-0-of-1.pt")
+    checksum = blake2b((path / "tables-0-of-1.pt").read_bytes(), digest_size=16).hexdigest()
+    manifest["files"]["tables-0-of-1.pt"] = checksum
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    for resumed in (rehearsed(settings, 2), rehearsed(settings, 3), trainer):
+        assert load_checkpoint(resumed, path) == Position(5)
+        assert not any(noise_R.any() for noise_R in noise_of(resumed).values())
+        for state in resumed.rows.bounds_state():
+            assert state["scales"] == fresh_scales(settings)
+            assert state["noise"]["updates"] == 0
+            assert not any(figure for pair in state["noise"]["figures"] for figure in pair)
+        resumed.step(batches[0])
+
+
+def test_exact_runs_save_no_noise_and_no_bounds(tmp_path):
+    settings = settings_of(tmp_path, "compression.rows=exact", "compression.gradients=exact")
+    trainer = rehearsed(settings, 2)
+    trainer.step(next(iter(open_source(settings.data).batches("train", global_batch=50, rank=0, ranks=1))))
+    path = save_checkpoint(trainer, tmp_path / "checkpoints", Position(1), keep=2)
+    assert sorted(file.name for file in path.glob("*.pt")) == ["dense.pt", "tables-0-of-1.pt"]
+    parts = torch.load(path / "tables-0-of-1.pt", weights_only=True)
+    assert all("noise" not in part for part in parts.values())
 
 
 def test_a_learning_rate_is_a_setting_and_not_in_the_checkpoint(tmp_path):

@@ -70,7 +70,7 @@ def test_a_policy_file_with_too_wide_a_bound_is_refused(tmp_path):
     file.write_text("[compression.tables.c0]\nrows.bound = 3.0\n")
     with pytest.raises(
         ConfigError,
-        match=r"^compression\.tables\['c0'\]: rows: expected a bound of at most 0\.5 of the range.*, got 3\.0; 0\.01 is usual",
+        match=r"^compression\.tables\['c0'\]: rows: expected a bound of at most 0\.5 of the range.*, got 3\.0; 0\.0015 is usual",
     ):
         ran(tmp_path / "run", f"compression.policy={file}")
 

@@ -154,10 +154,10 @@ def test_bounds_of_a_plan_are_those_of_its_tables(tmp_path):
     planned = planned_compression(usual, placement)
     rows, gradients = usual.rows.codec(), usual.gradients.codec()
     assert planned.compression().policy(["c0", "c1", "c2", "c3"]).plan.tables == (
-        TableCodecs(replace(rows, bound=0.02), gradients),
-        TableCodecs(rows, replace(gradients, bound=0.2)),
-        TableCodecs(rows, None),
-        TableCodecs(rows, gradients),
+        TableCodecs(replace(rows, bound=0.02), gradients, ("backward",)),
+        TableCodecs(rows, replace(gradients, bound=0.2), ("forward",)),
+        TableCodecs(rows, None, ("forward",)),
+        TableCodecs(rows, gradients, ("forward", "backward")),
     )
     with pytest.raises(
         ConfigError, match=r"^--plan: the plan has bounds of single tables, and so has compression\.tables"

@@ -65,5 +65,5 @@ def test_a_checkpoint_is_resumed(tmp_path):
     settings = parse(SETTINGS, RunSettings, (f"train.out={tmp_path / 'trained'}", "train.steps=10"))
     assert run(settings, resume=True, console=None).steps == 10
     written = json.loads((tmp_path / "trained" / "settings.json").read_text())
-    assert written["compression"]["rows"]["bound"] == 0.01
+    assert written["compression"]["rows"]["bound"] == settings.compression.rows.bound
     assert run_settings(tmp_path / "trained").embeddings == settings.embeddings

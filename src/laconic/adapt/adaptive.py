@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.adapt.compression import Compression
 from laconic.adapt.decay import Decay
 from laconic.adapt.economy import Economy
-from laconic.adapt.guard import Guard, Losses
+from laconic.adapt.guard import Direction, Guard, Losses
 from laconic.adapt.policy import FixedPolicy
 from laconic.adapt.settings import CompressionSettings
 from laconic.codecs import BoundedRows, Cast
@@ -27,6 +28,9 @@ __all__ = ["CAST_FROM", "AdaptivePolicy", "make_adaptive_policy", "may_be_cast"]
 
 CAST_FROM = 2.0**-9
 """A bound, beside the range, from which float16 is taken to be finer."""
+
+_UNKNOWN = 2.0**-10
+"""Factor on a bound of which nothing is known at first: far from exact, and surely harmless."""
 
 _GONE = {"decay": "narrowed bounds by a closed loop", "axes": "rounded rows along principal axes"}
 
@@ -46,17 +50,23 @@ class AdaptivePolicy:
         self.base, self.warmup_steps = plan, warmup_steps
         self.decay, self.guard, self.economy = decay, guard, economy
         self.losses = Losses()
-        """Losses of training, as far as anybody asked for them."""
         self.exact = FixedPolicy(ExchangePlan.exact(len(plan.tables), coded_ids=plan.coded_ids))
-        """Policy that reviews compare with: exact communication."""
-        self.candidate = _CandidatePolicy(self)
-        """Policy that would be in force if the guard trusted it."""
+        """Policy that the economy measures with: exact communication."""
+        self._made: tuple[Any, ExchangePlan] | None = None
 
     def plan_for(self, step: int) -> ExchangePlan:
         """Return the plan of a step."""
-        if step < self.warmup_steps or (self.guard is not None and not self.guard.trusted):
+        if step < self.warmup_steps:
             return self.exact.plan
-        return self.candidate.plan_for(step)
+        guard, economy = self.guard, self.economy
+        key = (
+            self.multiplier(step),
+            None if guard is None else (guard.rows_T.tobytes(), guard.gradients_T.tobytes()),
+            None if economy is None else (economy.choice("forward"), economy.choice("backward")),
+        )
+        if self._made is None or self._made[0] != key:
+            self._made = (key, self.make(key[0], economy))
+        return self._made[1]
 
     def fully_compressed_plan(self, step: int) -> ExchangePlan:
         """Return the plan that compresses every table that it may: the economy chooses from it."""
@@ -82,8 +92,7 @@ class AdaptivePolicy:
                 raise FormatError(
                     f"checkpoint: its run {what}, which is gone; train anew, or resume with the version that wrote it"
                 )
-        if "losses" in state:
-            self.losses.restore(state["losses"])
+        self.losses.restore(state.get("losses", {}))
         if self.guard is not None and "guard" in state:
             self.guard.restore(state["guard"])
         if self.economy is not None and "economy" in state:
@@ -115,29 +124,10 @@ class AdaptivePolicy:
                         float(gradients_T[t]),
                         "exact" if exact["backward"][t] else backward[t],
                     ),
+                    codecs.by_rows,
                 )
             )
         return replace(self.base, tables=tuple(made))
-
-
-class _CandidatePolicy:
-    """The plans of an adaptive policy, as if warm-up and doubt were over."""
-
-    def __init__(self, policy: AdaptivePolicy) -> None:
-        self._policy = policy
-        self._made: tuple[Any, ExchangePlan] | None = None
-
-    def plan_for(self, step: int) -> ExchangePlan:
-        policy = self._policy
-        guard, economy = policy.guard, policy.economy
-        key = (
-            policy.multiplier(step),
-            None if guard is None else (guard.rows_T.tobytes(), guard.gradients_T.tobytes()),
-            None if economy is None else (economy.choice("forward"), economy.choice("backward")),
-        )
-        if self._made is None or self._made[0] != key:
-            self._made = (key, policy.make(key[0], economy))
-        return self._made[1]
 
 
 def _scaled(codec: BlockCodec | None, factor: float, choice: str) -> BlockCodec | None:
@@ -158,10 +148,39 @@ def may_be_cast(codec: BlockCodec | None) -> bool:
 
 def make_adaptive_policy(settings: CompressionSettings, names: Sequence[str], ranks: int) -> AdaptivePolicy:
     """Return the policy of the settings, with all that adapts it; one rank has no economy."""
+    plan = settings.compression().policy(names).plan
+    guard = None
+    if settings.budget is not None:
+        guard = Guard(tuple(names), settings.budget, _first_factors(plan, Compression().policy(names).plan))
     return AdaptivePolicy(
-        settings.compression().policy(names).plan,
+        plan,
         warmup_steps=settings.warmup,
         decay=None if settings.decay.kind == "none" else settings.decay,
-        guard=None if settings.budget is None else Guard(tuple(names), settings.budget),
+        guard=guard,
         economy=Economy(tuple(names)) if settings.economy and ranks > 1 else None,
     )
+
+
+def _first_factors(plan: ExchangePlan, harmless: ExchangePlan) -> dict[Direction, NDArray[np.float64]]:
+    """Return the factors that make a plan's bounds harmless: those of defaults, where they compare.
+
+    Absolute bounds do not: they begin as if exact, until evidence widens them.
+    """
+    rows = [_first_factor(*pair) for pair in _pairs(plan, harmless, "forward")]
+    gradients = [_first_factor(*pair) for pair in _pairs(plan, harmless, "backward")]
+    return {"rows": np.array(rows), "gradients": np.array(gradients)}
+
+
+def _pairs(
+    plan: ExchangePlan, harmless: ExchangePlan, name: str
+) -> list[tuple[BlockCodec | None, BlockCodec | None]]:
+    both = zip(plan.tables, harmless.tables, strict=True)
+    return [(getattr(ours, name), getattr(theirs, name)) for ours, theirs in both]
+
+
+def _first_factor(codec: BlockCodec | None, harmless: BlockCodec | None) -> float:
+    if not isinstance(codec, BoundedRows):
+        return 1.0  # it has no bound, or one that is not rounded to as is known
+    if not isinstance(harmless, BoundedRows) or codec.relative_to != harmless.relative_to:
+        return _UNKNOWN
+    return min(harmless.bound / codec.bound, 1.0)

@@ -23,14 +23,15 @@ from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.ledger import Direction
 from laconic.reduce import Exact, LargeFirst
 from laconic.reduce.gradient_method import GradientMethod, expect_gradient_method
 
 __all__ = ["Compression", "TableCompression"]
 
 _WIDEST = {
-    "range": (0.5, "0.5 of the range, where one value stands for all of a block", 0.01),
-    "rms": (10, "10 times the root mean square, where noise has ten times the energy of the values", 0.35),
+    "range": (0.5, "0.5 of the range, where one value stands for all of a block", 0.0015),
+    "rms": (10, "10 times the root mean square, where noise has ten times the energy of the values", 0.06),
 }
 """Widest bound that leaves something of a block, why, and what is usual."""
 
@@ -50,8 +51,8 @@ class Compression:
     """What travels between ranks, and as what; without an argument, what ``laconic train`` does.
 
     >>> laconic.Compression() == laconic.Compression(
-    ...     rows=laconic.BoundedRows(0.01, relative_to="range"),
-    ...     gradients=laconic.BoundedRows(0.35, relative_to="rms", rounding="unbiased"),
+    ...     rows=laconic.BoundedRows(0.0015, relative_to="range"),
+    ...     gradients=laconic.BoundedRows(0.06, relative_to="rms", rounding="unbiased"),
     ...     dense=laconic.Lossless(),
     ... )
     True
@@ -61,13 +62,13 @@ class Compression:
     ...     warmup=100,
     ... )
     >>> small.policy(["country", "user"]).plan_for(100).tables[0]
-    TableCodecs(forward=None, backward=None)
+    TableCodecs(forward=None, backward=None, by_rows=())
     """
 
-    rows: BlockCodec | None = BoundedRows(0.01, relative_to="range")  # noqa: RUF009 -- frozen
+    rows: BlockCodec | None = BoundedRows(0.0015, relative_to="range")  # noqa: RUF009 -- frozen
     """Codec of looked-up rows; None: they travel as they are."""
 
-    gradients: BlockCodec | None = BoundedRows(0.35, relative_to="rms", rounding="unbiased")  # noqa: RUF009
+    gradients: BlockCodec | None = BoundedRows(0.06, relative_to="rms", rounding="unbiased")  # noqa: RUF009
     """Codec of their gradients; None: they travel as they are. One that rounds without bias gets
     another seed at every step."""
 
@@ -82,6 +83,11 @@ class Compression:
     and gradients travel as they are. A codec without a bound: both travel so. ``{"rows": codec}``,
     ``{"gradients": codec}`` or both: the other direction travels as for all other tables."""
 
+    by_rows: bool = True
+    """Whether relative bounds of ``rows`` and ``gradients`` grow with the square root of the rows
+    that a table sends, which saves bytes at the same harm. The bounds are then those of the mean
+    table. False: all tables have the bounds as they are written; exceptions always have."""
+
     warmup: int = 0
     """Number of first steps in which rows, gradients and dense gradients travel as they are."""
 
@@ -95,8 +101,9 @@ class Compression:
             raise ConfigError("compression.dense: expected a method, got None; write laconic.Exact()")
         expect_gradient_method("compression.dense", self.dense)
         _check_width("compression.dense", self.dense)
-        if not isinstance(self.ids, bool):
-            raise ConfigError(f"compression.ids: expected True or False, got {self.ids!r}")
+        for name in ("ids", "by_rows"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"compression.{name}: expected True or False, got {getattr(self, name)!r}")
         if isinstance(self.warmup, bool) or not isinstance(self.warmup, int) or self.warmup < 0:
             raise ConfigError(f"compression.warmup: expected at least 0 steps, got {self.warmup!r}")
         if not isinstance(self.tables, Mapping):
@@ -125,12 +132,18 @@ class Compression:
                 raise ConfigError(
                     f"compression.tables: no table matches {pattern!r} (known: {', '.join(names)})"
                 )
-        usual = TableCodecs(self.rows, self.gradients)
+        usual = TableCodecs(self.rows, self.gradients, self._by_rows("rows", "gradients"))
         codecs = [
             ([usual] + [codecs for pattern, codecs in self._exceptions if fnmatchcase(name, pattern)])[-1]
             for name in names
         ]
         return FixedPolicy(ExchangePlan(tuple(codecs), self.ids), self.warmup)
+
+    def _by_rows(self, *names: str) -> tuple[Direction, ...]:
+        """Return the directions of these whose bounds differ by table."""
+        ways: dict[str, Direction] = {"rows": "forward", "gradients": "backward"}
+        relative = [name for name in names if getattr(getattr(self, name), "relative_to", None) is not None]
+        return tuple(ways[name] for name in relative if self.by_rows)
 
     def _codecs_of(self, pattern: str) -> TableCodecs:
         where, given = f"compression.tables[{pattern!r}]", self.tables[pattern]
@@ -143,7 +156,8 @@ class Compression:
             found: dict[str, Any] = {"rows": self.rows, "gradients": self.gradients, **given}
             for name, codec in given.items():
                 _check_codec(f"{where}: {name}", codec)
-            return TableCodecs(found["rows"], found["gradients"])
+            usual = [name for name in ("rows", "gradients") if name not in given]
+            return TableCodecs(found["rows"], found["gradients"], self._by_rows(*usual))
         _check_codec(where, given)
         if hasattr(given, "bound"):
             raise ConfigError(

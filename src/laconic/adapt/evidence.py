@@ -1,10 +1,10 @@
 """What happens between two steps: ranks gather evidence, and guard and economy decide by it.
 
 All ranks do the same at the same steps; what they decide depends only on what they gathered from
-each other. A review leaves training as it found it: what it trains is taken back, what it sends is
-counted apart.
+each other. A measurement of the economy leaves training as it found it: what it trains is taken
+back, what it sends is counted apart.
 
-Shape legend: ``B`` samples, ``T`` tables, ``R`` rows, ``D`` dimensions.
+Shape legend: ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
@@ -14,26 +14,22 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
 from laconic.adapt.economy import Decision, Economy, RankCosts
-from laconic.adapt.guard import ForkEvidence, Guard, GuardDecision, LookEvidence, Losses
-from laconic.adapt.harm import curvature_harm, sample_losses
+from laconic.adapt.guard import HarmEstimate, harm_of
 from laconic.adapt.subject import Subject
 from laconic.codecs import Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.cost.measure import codec_costs
 from laconic.data import Samples
-from laconic.exchange.errors_seen import UpdateError, cosine_T, relative_error_T
+from laconic.exchange.scales import agrees_after
 from laconic.exchange.sent_rows import KeptBlocks
 
-__all__ = ["AHEAD", "Accountant", "Adaptation", "Reviewer"]
+__all__ = ["AHEAD", "Accountant", "Adaptation"]
 
-_FORK_STEPS, _LOOK_BATCHES = 6, 3
-AHEAD = max(_FORK_STEPS, _LOOK_BATCHES)
+AHEAD = 1
 """Batches that a review needs to have in hand."""
 
 _FIRST, _LONGEST = (
@@ -41,7 +37,6 @@ _FIRST, _LONGEST = (
     640,
 )  # steps before the economy's first review, and between later ones, which double until then
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.float32]
 
 
@@ -50,29 +45,24 @@ class Adaptation:
 
     def __init__(self, subject: Subject, policy: AdaptivePolicy) -> None:
         self._subject, self._policy = subject, policy
-        self._reviewer = None if policy.guard is None else Reviewer(subject, policy, policy.guard)
         self._accountant = None if policy.economy is None else Accountant(subject, policy, policy.economy)
-        self._losses: list[tuple[int, float, int]] = []  # step, sum over this rank's samples, their number
+        self._losses: list[tuple[float, int]] = []  # sums over this rank's samples, their numbers
 
     @property
     def ahead(self) -> int:
         """Batches that must be in hand after a step."""
-        if self._reviewer is not None:
-            return AHEAD
-        return 0 if self._accountant is None else 1
+        return 0 if self._accountant is None else AHEAD
 
     @property
     def review_bytes(self) -> int:
         """Bytes that reviews have sent from this rank."""
-        parts = [part for part in (self._reviewer, self._accountant) if part is not None]
-        return sum(account.sent for part in parts for account in part.ledger.accounts.values())
+        ledger = None if self._accountant is None else self._accountant.ledger
+        return 0 if ledger is None else sum(account.sent for account in ledger.accounts.values())
 
     def pauses(self, step: int) -> bool:
         """Whether something happens after a step, so that nothing may be on its way."""
-        guard = self._policy.guard
-        return (guard is not None and bool(guard.due(step))) or (
-            self._accountant is not None and self._accountant.due(step)
-        )
+        guard = self._policy.guard is not None and agrees_after(step)
+        return guard or (self._accountant is not None and self._accountant.due(step))
 
     def after(self, step: int, loss: float, samples: int, ahead: Sequence[Samples]) -> list[dict[str, Any]]:
         """Observe a step and do what is due; returns decisions, to be written down."""
@@ -80,14 +70,20 @@ class Adaptation:
         if self._accountant is not None and self._accountant.due(step) and ahead:
             found = self._accountant.review(step, ahead[0])
             decisions += [{"part": "economy", **asdict(decision)} for decision in found]
-        if self._reviewer is None:
-            return decisions
-        self._losses.append((step, loss * samples, samples))
-        if not self.pauses(step):
+        self._losses.append((loss * samples, samples))
+        if not agrees_after(step):
             return decisions
         self._share_losses()
-        tightened = self._reviewer.review(step, ahead, self._policy.losses)
-        return decisions + [{"part": "guard", **asdict(decision)} for decision in tightened]
+        self._policy.losses.begin_anew()
+        guard = self._policy.guard
+        if guard is None:
+            return decisions
+        moved = guard.review(step, self._policy.losses.mean, self._subject.rounding_cost())
+        return decisions + [{"part": "guard", **asdict(decision)} for decision in moved]
+
+    def estimate(self) -> HarmEstimate:
+        """Return what rounding has cost the model, as far as this can be known; all ranks alike."""
+        return harm_of(self._subject.rounding_cost(), self._policy.losses.mean)
 
     def review_economy(self, step: int, samples: Samples) -> None:
         """Review the economy now, whenever it is due; every rank alike."""
@@ -96,8 +92,7 @@ class Adaptation:
 
     def settle(self) -> None:
         """Before a checkpoint: leave nothing to be shared that a resumed run would not know."""
-        if self._losses or self._subject.peers:
-            self._share_losses()
+        self._share_losses()
 
     def summary(self) -> str:
         """Return a few words for the progress line."""
@@ -110,104 +105,8 @@ class Adaptation:
         """Tell all ranks the losses since the last time."""
         everyone = self._subject.gather(self._losses)
         self._losses = []
-        for steps in zip(*everyone, strict=True):
-            losses, samples = sum(part[1] for part in steps), sum(part[2] for part in steps)
-            if samples:
-                self._policy.losses.add(steps[0][0], losses / samples)
-
-
-class Reviewer:
-    """Makes the reviews that the guard asks for; every rank calls it alike."""
-
-    def __init__(self, subject: Subject, policy: AdaptivePolicy, guard: Guard) -> None:
-        self._subject, self._policy, self._guard = subject, policy, guard
-        self.ledger = subject.new_ledger()
-        """Bytes that reviews sent."""
-
-    def review(self, step: int, ahead: Sequence[Samples], losses: Losses) -> list[GuardDecision]:
-        """Make the reviews that are due after ``step`` steps; returns what was decided.
-
-        They use the batches that come next. Near the end of the data there are too few of them,
-        and there is no review.
-        """
-        due = self._guard.due(step)
-        if not due or len(ahead) < AHEAD:
-            return []
-        decisions = []
-        if "fork" in due:
-            decisions += self._guard.fork(self._fork(step, ahead[:_FORK_STEPS], losses.slope()))
-        if "look" in due:
-            decisions += self._guard.look(self._look(step, ahead[:_LOOK_BATCHES]))
-        return decisions
-
-    def _look(self, step: int, batches: Sequence[Samples]) -> LookEvidence:
-        subject, policy, tables = self._subject, self._policy, len(self._guard.names)
-        harms: list[Tensor] = []
-        losses: list[Tensor] = []
-        harm_T = np.zeros(tables)
-        error = UpdateError(tables)
-        for samples in batches:
-            with subject.under(policy.exact, self.ledger):
-                exact_BTD = subject.embed(samples)
-            with subject.under(policy.candidate, self.ledger):
-                arrived_BTD = subject.embed(samples)
-            exact_B = subject.score(samples, exact_BTD)
-            losses.append(sample_losses(exact_B, samples.label_B))
-            harms.append(curvature_harm(exact_B, subject.score(samples, arrived_BTD)))
-            for t in range(tables):
-                mixed_BTD = exact_BTD.clone()
-                mixed_BTD[:, t] = arrived_BTD[:, t]
-                harm_T[t] += float(curvature_harm(exact_B, subject.score(samples, mixed_BTD)).sum())
-            table_R = np.tile(np.arange(tables), len(samples))
-            flat = (-1, exact_BTD.shape[2])
-            error.add_rows(table_R, exact_BTD.reshape(flat).numpy(), arrived_BTD.reshape(flat).numpy())
-        parts = subject.gather((torch.cat(losses).numpy(), torch.cat(harms).numpy(), harm_T, error.sums_4T))
-        everyone = [np.concatenate([part[k] for part in parts]) for k in (0, 1)]
-        samples_seen = max(len(everyone[0]), 1)
-        return LookEvidence(
-            step,
-            float(everyone[0].mean()) if len(everyone[0]) else 1.0,
-            everyone[1],
-            sum(part[2] for part in parts) / samples_seen,
-            relative_error_T(sum(part[3] for part in parts)),
-        )
-
-    def _fork(self, step: int, batches: Sequence[Samples], slope: float) -> ForkEvidence:
-        subject = self._subject
-        error = UpdateError(len(self._guard.names))
-        with subject.snapshot() as snapshot:
-            with subject.observe(error), subject.under(self._policy.candidate, self.ledger):
-                for samples in batches:
-                    subject.step(samples)
-            compressed_B = self._losses(batches)
-            snapshot.go_back()
-            with subject.under(self._policy.exact, self.ledger):
-                before = [
-                    (float(subject.step(samples)[0]) * len(samples), len(samples)) for samples in batches
-                ]
-            exact_B = self._losses(batches)
-            snapshot.go_back()
-        # the loss of a batch before its own step stands for its loss before all: one pass less
-        begun, samples_seen = (sum(column) for column in zip(*before, strict=True))
-        parts = subject.gather(
-            (compressed_B - exact_B, begun - float(exact_B.sum()), samples_seen, error.sums_4T)
-        )
-        sums_4T = sum(part[3] for part in parts)
-        everyone = sum(part[2] for part in parts)
-        return ForkEvidence(
-            step,
-            np.concatenate([part[0] for part in parts]),
-            sum(part[1] for part in parts) / everyone if everyone else 0.0,
-            relative_error_T(sums_4T),
-            cosine_T(sums_4T),
-            slope,
-        )
-
-    def _losses(self, batches: Sequence[Samples]) -> Floats:
-        """Loss of every sample, rows exact."""
-        with self._subject.under(self._policy.exact, self.ledger):
-            found = [sample_losses(self._subject.logits(samples), samples.label_B) for samples in batches]
-        return torch.cat(found).numpy()
+        for ranks in zip(*everyone, strict=True):  # step by step: sums do not depend on when they are shared
+            self._policy.losses.add(sum(loss for loss, _ in ranks), sum(count for _, count in ranks))
 
 
 class Accountant:

@@ -1,19 +1,25 @@
-"""The guard: keeps what compression costs the model inside a budget, by evidence.
+"""The guard: bounds per table that keep what rounding costs the model within a budget.
 
-It starts with exact communication and lets the plan in when evidence allows. Evidence comes in two
-kinds:
+Ranks add up what rounding costs, by table, at intervals that double (``agrees_after``): from
+squares of gradients and the grids that were used, without a trial and without a message beside the
+one that also agrees on the tables' scales. So the evidence is of all rows and samples. The guard
+makes bounds of it, each a factor on the bound that the plan has, which is never exceeded::
 
-look   Held-out batches are scored with exact rows and with rows as they would travel. It shows the
-       harm done to each sample, and how much of each table's signal is error.
-fork   The same few steps are trained from one state with compressed and with exact communication.
-       It shows the share of learning that was lost, and how far each table's update was from the
-       exact one.
+    rows        cost at once, in proportion to the square of the bound
+    gradients   noise stays in the rows. Adagrad's steps shrink, so that each doubling of the steps
+                adds about as much: cost = k * (squares of the factor, summed over doublings)
 
-Rows and gradients have half of the budget each. What exceeds its half is tightened at once, what
-stays far below it is loosened again, and a table whose error rivals its signal is tightened by
-itself; so is what is seen as something else than a number, which proves nothing. Harms are means
-with a confidence bound that holds at all looks together (``confidence``), so looking often does not
-fool it; a change begins a new mean. All ranks feed it the same evidence and so decide alike.
+Bounds are chosen for 70 % of the budget (``AIM``), as what comes true scatters. Rows and gradients
+have half of that each, because both send the same rows: what a bit more costs in bytes and takes
+off the harm is then the same. Within a direction, ``rows * log2(1 / bound)`` bits are fewest for a
+given sum of costs where a table's cost is in proportion to the rows that it sends. That is the
+share of the budget that a table gets; what some cannot use, others get.
+
+Besides, errors stay small beside their signal (``MOST_ROWS_ERROR``, ``MOST_GRADIENTS_ERROR``).
+
+A run begins at bounds that do no harm (those of ``Compression()``), or the plan's if they are
+finer. Evidence narrows them at once, and widens them by at most two times at a review. What is not
+a number is no evidence, and narrows. All ranks feed it the same figures and so decide alike.
 
 Shape legend: ``T`` tables.
 """
@@ -28,85 +34,106 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.adapt.confidence import RunningMean
-from laconic.adapt.harm import COMES_TRUE, LEAST_SLOPE
+from laconic.adapt import AIM, MOST_GRADIENTS_ERROR, MOST_ROWS_ERROR
 from laconic.errors import ConfigError
+from laconic.exchange.noise import RoundingCost
 
-__all__ = ["ForkEvidence", "Guard", "GuardDecision", "LookEvidence", "Losses"]
+__all__ = ["Guard", "GuardDecision", "HarmEstimate", "Losses", "harm_of"]
+
+Floats = NDArray[np.float64]
+Direction = Literal["rows", "gradients"]
+
+_WIDENS_BY = 2.0
+_WIDENS_FROM = 32  # steps: before, too little was seen
+_NARROWS_UNSOUND = 1 / 64
+_EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
+_LEAST_FACTOR = _EXACT_BELOW / 64
+_WORTH_A_CHANGE = 0.1
+_LEAST, _MOST = 0.2, 2.0  # of what is expected: nine of ten runs are within; design note 0011
+_CHANCE = 2e-4  # of the loss: what two runs differ by for no reason, at the least
+
+
+@dataclass(frozen=True, slots=True)
+class HarmEstimate:
+    """What a run believes that rounding has cost, as shares of its loss."""
+
+    rows: float
+    """By errors of looked-up rows."""
+    gradients: float
+    """By noise that gradients left in rows."""
+
+    @property
+    def expected(self) -> float:
+        """Both."""
+        return self.rows + self.gradients
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval in which nine of ten runs were; below 0 by chance."""
+        return _LEAST * self.expected - _CHANCE
+
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+        return _MOST * self.expected + _CHANCE
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was rounded and counted."""
+        return self.expected > 0
+
+    def line(self, budget: float | None = None) -> str:
+        """Say it in a sentence; and whether it is more than a ``budget`` of the loss."""
+        if not math.isfinite(self.expected):
+            return "rounding: what it cost is not known, because something was not a number"
+        words = (
+            f"rounding has cost about {self.expected:.3%} of the loss ({self.low:.3%} to {self.high:.3%}): "
+            f"{self.rows:.3%} by rows, {self.gradients:.3%} by their gradients"
+        )
+        over = budget is not None and self.expected > budget
+        return words + (f"; more than the budget of {budget:.3%}" if over else "")
+
+    def as_dict(self) -> dict[str, float]:
+        """Return it for files."""
+        return {"rows": self.rows, "gradients": self.gradients, "low": self.low, "high": self.high}
 
 
 class Losses:
-    """Means over steps 2^k to 2^(k+1); the same on all ranks."""
+    """The mean loss of training between two reviews; the same on all ranks."""
 
     def __init__(self) -> None:
-        self._spans: list[tuple[float, int]] = []  # sum of losses and their number
+        self.mean = math.nan
+        """Mean loss of a sample of all ranks before the last review; NaN before the first."""
+        self._total, self._samples = 0.0, 0
 
-    def add(self, step: int, loss: float) -> None:
-        """Take the mean loss of a step, counted from 1, over the samples of all ranks."""
-        span = step.bit_length() - 1
-        while len(self._spans) <= span:
-            self._spans.append((0.0, 0))
-        total, count = self._spans[span]
-        self._spans[span] = (total + loss, count + 1)
+    def add(self, total: float, samples: int) -> None:
+        """Take a step: the sum of its losses, over the samples of all ranks."""
+        self._total, self._samples = self._total + total, self._samples + samples
 
-    def slope(self) -> float:
-        """Share of the loss that an e-fold of steps last took off; 0 until it is known."""
-        full = [total / count for total, count in self._spans if count]
-        if len(full) < 2 or not full[-1] > 0:
-            return 0.0
-        return max((full[-2] - full[-1]) / full[-1] / math.log(2), 0.0)
+    def begin_anew(self) -> None:
+        """Take the mean of what was added since the last time."""
+        if self._samples:
+            self.mean = self._total / self._samples
+        self._total, self._samples = 0.0, 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
-        return {"spans": list(self._spans)}
+        """Return what a checkpoint needs; there is no NaN in JSON."""
+        known = {} if math.isnan(self.mean) else {"mean": self.mean}
+        return {**known, "total": self._total, "samples": self._samples}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take back what ``state`` returned."""
-        self._spans = [(float(total), int(count)) for total, count in state["spans"]]
+        """Take back what ``state`` returned; states of before have other figures."""
+        self.mean = float(state.get("mean", math.nan))
+        self._total, self._samples = float(state.get("total", 0.0)), int(state.get("samples", 0))
 
 
-Floats = NDArray[np.float64]
-Review = Literal["look", "fork"]
-
-_FIRST = 8  # steps before the first review, exact
-_LOOKS_GROW, _FORKS_GROW = 2.0, 8.0  # intervals between reviews: their cost fades as a run gets long
-_ALPHA = 0.05
-_TIGHTEST_AT = 4096  # samples, about those of one look
-_MOST_ROW_ERROR, _MOST_UPDATE_ERROR = 0.05, 0.04  # of the signal; tune.choose says why there are limits
-_EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
-_AT_ONCE = 1 / 64  # what one look tightens rows by at most
-
-
-@dataclass(frozen=True, slots=True)
-class LookEvidence:
-    """What all ranks saw in one look."""
-
-    step: int
-    loss: float
-    """Mean loss of the scored samples with exact rows."""
-    harm: Floats
-    """Harm done to each scored sample."""
-    harm_T: Floats
-    """Mean harm when only one table's rows travel compressed."""
-    row_error_T: Floats
-    """Mean square error of rows beside their mean square."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForkEvidence:
-    """What all ranks saw in one fork."""
-
-    step: int
-    lost: Floats
-    """Loss of each trained sample after compressed steps - after exact ones."""
-    learnt: float
-    """Mean loss of a sample that the exact steps took off."""
-    update_error_T: Floats
-    """Mean square of (applied - exact) gradients beside the mean square of exact ones."""
-    cosine_T: Floats
-    """Cosine between applied and exact gradients."""
-    slope: float
-    """Share of the loss that training takes off while steps grow e-fold."""
+def harm_of(cost: RoundingCost, loss: float) -> HarmEstimate:
+    """Return what rounding has cost; infinite where that is not a number, NaN before any step."""
+    if math.isnan(loss):
+        return HarmEstimate(math.nan, math.nan)
+    if not (0 < loss < math.inf and np.isfinite(cost.rows_T).all() and np.isfinite(cost.gradients_T).all()):
+        return HarmEstimate(math.inf, math.inf)
+    return HarmEstimate(float(cost.rows_T.sum()) / loss, float(cost.gradients_T.sum()) / loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +141,7 @@ class GuardDecision:
     """One change, and the evidence for it."""
 
     step: int
-    direction: Literal["rows", "gradients"]
+    direction: Direction
     tables: tuple[str, ...]
     factor: float
     """Factor by which the bounds of these tables were multiplied."""
@@ -124,186 +151,144 @@ class GuardDecision:
 class Guard:
     """Factors on the bounds of all tables, both directions."""
 
-    def __init__(self, names: tuple[str, ...], budget: float, loosest: float = 1.0) -> None:
-        """``budget``: share of the normalized entropy. ``loosest``: largest factor on a bound."""
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        budget: float,
+        first: Mapping[Direction, Floats] | None = None,
+    ) -> None:
+        """``budget``: share of the loss. ``first``: factors to begin with; by default 1."""
         if not 0 < budget < 1:
             raise ConfigError(f"guard.budget: expected a share between 0 and 1, as 0.001, got {budget!r}")
-        self.names, self.budget, self.loosest = names, budget, loosest
-        self.rows_T, self.gradients_T = np.ones(len(names)), np.ones(len(names))
-        self.trusted = False
-        """Whether the plan is in force; exact communication until then."""
-        self._next = {"look": _FIRST, "fork": _FIRST}
-        self._interval = {"look": float(_FIRST), "fork": float(_FIRST)}
-        self._harm, self._lost = RunningMean(_TIGHTEST_AT), RunningMean(_TIGHTEST_AT)
-        self._passed = {"look": False, "fork": False}
+        self.names, self.budget = names, budget
+        first = first or {}
+        self.rows_T: Floats = np.array(first.get("rows", np.ones(len(names))))
+        self.gradients_T: Floats = np.array(first.get("gradients", np.ones(len(names))))
+        self._doublings = 0.0
+        self._squares_T = np.zeros(len(names))  # of factors of gradients, summed over doublings
 
-    def due(self, step: int) -> list[Review]:
-        """Reviews to make after ``step`` steps, in this order."""
-        return [kind for kind in ("fork", "look") if step >= self._next[kind]]
-
-    def exact_T(self, direction: Literal["rows", "gradients"]) -> NDArray[np.bool_]:
+    def exact_T(self, direction: Direction) -> NDArray[np.bool_]:
         """Tables that travel exactly because no bound would do."""
         factor_T = self.rows_T if direction == "rows" else self.gradients_T
         return factor_T < _EXACT_BELOW
 
-    def look(self, evidence: LookEvidence) -> list[GuardDecision]:
-        """Judge the rows of all tables."""
-        half, step, loss = self.budget / 2, evidence.step, evidence.loss
-        sound = 0 < loss < math.inf and bool(np.isfinite(evidence.harm).all())
-        decisions = self._unproven(
-            "rows", self.rows_T, sound, evidence.harm_T + evidence.row_error_T, step
-        ) or self._collapsing("rows", self.rows_T, evidence.row_error_T, _MOST_ROW_ERROR, step)
-        if sound:
-            self._harm.add(evidence.harm / loss)
-        upper = self._harm.upper(_ALPHA)
-        if not decisions and upper > half:
-            decisions = self._tighten_rows(evidence, upper, half)
-        elif not decisions and upper < half / 6:
-            why = f"harm of rows at most {upper:.4%} of {half:.3%}"
-            decisions = self._loosen("rows", self.rows_T, step, why)
-        self._reviewed("look", step, tightened=any(d.factor < 1 for d in decisions))
-        if decisions:
-            self._harm = RunningMean(_TIGHTEST_AT)
-        return decisions
-
-    def fork(self, evidence: ForkEvidence) -> list[GuardDecision]:
-        """Judge the gradients of all tables."""
-        half, step = self.budget / 2, evidence.step
-        sound = math.isfinite(evidence.learnt + evidence.slope) and bool(np.isfinite(evidence.lost).all())
-        decisions = self._unproven(
-            "gradients", self.gradients_T, sound, evidence.update_error_T, step
-        ) or self._collapsing(
-            "gradients", self.gradients_T, evidence.update_error_T, _MOST_UPDATE_ERROR, step
+    def review(self, step: int, loss: float, cost: RoundingCost) -> list[GuardDecision]:
+        """Judge all tables; ``loss`` is the mean loss of a sample lately."""
+        since = math.log2(step + 1) - self._doublings
+        self._doublings += since
+        self._squares_T += since * self.gradients_T**2
+        sound_T = np.isfinite(cost.rows_T) & np.isfinite(cost.gradients_T) & (0 < loss < math.inf)
+        rows_T, gradients_T = (
+            np.where(sound_T, cost_T, 0.0) / (loss if 0 < loss < math.inf else 1.0)
+            for cost_T in (cost.rows_T, cost.gradients_T)
         )
-        if sound and evidence.learnt > 0:
-            scale = COMES_TRUE * max(evidence.slope, LEAST_SLOPE) / evidence.learnt
-            self._lost.add(scale * evidence.lost)
-        upper = self._lost.upper(_ALPHA) if self._lost.count else 0.0
-        if not decisions and upper > half:
-            factor = max(math.sqrt(half / 2 / max(self._lost.mean, half)), 1 / 16)
-            self.gradients_T *= factor
-            least = float(evidence.cosine_T.min())
-            why = f"lost learning will cost up to {upper:.4%}, more than {half:.3%}; least cosine of updates {least:.3f}"
-            decisions = [GuardDecision(step, "gradients", self.names, factor, why)]
-        elif not decisions and upper < half / 6:
-            why = f"lost learning will cost at most {upper:.4%} of {half:.3%}"
-            decisions = self._loosen("gradients", self.gradients_T, step, why)
-        self._reviewed("fork", step, tightened=any(d.factor < 1 for d in decisions))
-        if decisions:
-            self._lost = RunningMean(_TIGHTEST_AT)
+        if not cost.sent_T.sum() > 0:
+            return []
+        most_T = np.minimum(self.rows_T * _root_of_share(MOST_ROWS_ERROR, cost.rows_error_T), 1.0)
+        budget_T = self._budgets(cost.sent_T, rows_T * (most_T / self.rows_T) ** 2)
+        wanted_T = np.minimum(self.rows_T * _root_of_share(budget_T, rows_T), most_T)
+        wanted_T = np.where(cost.sent_T > 0, wanted_T, self.rows_T)
+        decisions = self._move("rows", self.rows_T, wanted_T, sound_T, (rows_T, cost.rows_error_T), step)
+        most_T = self.gradients_T * _root_of_share(MOST_GRADIENTS_ERROR, cost.gradients_error_T)
+        most_T = np.minimum(most_T, 1.0)
+        steady_T = gradients_T / np.maximum(self._squares_T / self._doublings, 1e-300)
+        budget_T = self._budgets(cost.sent_T, steady_T * most_T**2)
+        wanted_T = np.minimum(self._gradients_within(budget_T, gradients_T), most_T)
+        wanted_T = np.where(cost.sent_T > 0, wanted_T, self.gradients_T)
+        evidence = gradients_T, cost.gradients_error_T
+        return decisions + self._move("gradients", self.gradients_T, wanted_T, sound_T, evidence, step)
+
+    def _budgets(self, sent_T: Floats, most_T: Floats) -> Floats:
+        """Return what each table of a direction may cost, in proportion to the rows that it sends.
+
+        Some cost less (``most_T``) at the widest bound that they may have; others get the rest.
+        """
+        left, found_T, open_T = AIM * self.budget / 2, np.zeros(len(sent_T)), sent_T > 0
+        while open_T.any():
+            share_T = left * sent_T / sent_T[open_T].sum()
+            found_T = np.where(open_T, share_T, found_T)
+            cheap_T = open_T & (most_T < share_T)
+            if not cheap_T.any():
+                break
+            left, open_T = max(left - most_T[cheap_T].sum(), 0.0), open_T & ~cheap_T
+        return found_T
+
+    def _gradients_within(self, budget_T: Floats, cost_T: Floats) -> Floats:
+        """Return factors with which each table keeps its budget for doublings to come.
+
+        Each takes a quarter of what is left of the budget, and no more than if bounds had always
+        been these. A sixteenth of that is taken in any case: beside what was spent it is nothing.
+        """
+        per_doubling_T = cost_T / np.maximum(self._squares_T, 1e-300)
+        allowed_T = budget_T / np.maximum(per_doubling_T, 1e-300)
+        steady_T = allowed_T / self._doublings
+        left_T = (allowed_T - self._squares_T) / 4
+        return np.sqrt(np.clip(left_T, steady_T / 16, steady_T))
+
+    def _move(
+        self,
+        direction: Direction,
+        factor_T: Floats,
+        wanted_T: Floats,
+        sound_T: NDArray[np.bool_],
+        evidence: tuple[Floats, Floats],
+        step: int,
+    ) -> list[GuardDecision]:
+        """Change what is worth a change, and say why."""
+        cost_T, error_T = evidence
+        most_T = factor_T * (_WIDENS_BY if step >= _WIDENS_FROM else 1.0)
+        new_T = np.minimum(np.minimum(wanted_T, most_T), 1.0)
+        new_T = np.where(sound_T, new_T, factor_T * _NARROWS_UNSOUND)
+        new_T = np.maximum(new_T, _LEAST_FACTOR)  # of which bounds come back in some reviews
+        change_T = new_T / factor_T
+        moved = np.flatnonzero(np.abs(np.log(change_T)) >= _WORTH_A_CHANGE)
+        decisions = []
+        for t in moved:
+            word = "widened" if change_T[t] > 1 else "narrowed"
+            why = (
+                f"{word}: costs {cost_T[t]:.4%} of {cost_T.sum():.4%} of the loss, aim is {AIM * self.budget / 2:.3%}; "
+                f"error is {error_T[t]:.3f} of the signal"
+                if sound_T[t]
+                else "evidence is not finite, so nothing speaks for this bound"
+            )
+            decisions.append(GuardDecision(step, direction, (self.names[t],), float(change_T[t]), why))
+        factor_T[moved] = new_T[moved]
         return decisions
 
     def summary(self) -> str:
         """Return one line on where the guard stands."""
-        if not self.trusted:
-            return "guard: exact until the plan is proven"
         rows, gradients = np.median(self.rows_T), np.median(self.gradients_T)
         exact = int(self.exact_T("rows").sum() + self.exact_T("gradients").sum())
-        return f"guard: bounds x{rows:.2g} rows, x{gradients:.2g} gradients" + (
-            f", {exact} exact" if exact else ""
-        )
+        words = f"guard: bounds x{rows:.2g} rows, x{gradients:.2g} gradients"
+        return words + (f", {exact} exact" if exact else "")
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
         return {
             "rows": self.rows_T.tolist(),
             "gradients": self.gradients_T.tolist(),
-            "trusted": self.trusted,
-            "next": dict(self._next),
-            "interval": dict(self._interval),
-            "passed": dict(self._passed),
-            "harm": self._harm.state(),
-            "lost": self._lost.state(),
+            "doublings": self._doublings,
+            "squares": self._squares_T.tolist(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what ``state`` returned."""
+        """Take back what ``state`` returned; of states from before, the factors."""
         if len(state["rows"]) != len(self.names):
             raise ConfigError(
                 f"guard: expected the state of {len(self.names)} tables, got one of {len(state['rows'])}; "
                 "the tables of the checkpoint are others"
             )
-        self.rows_T, self.gradients_T = np.array(state["rows"]), np.array(state["gradients"])
-        self.trusted = bool(state["trusted"])
-        self._next, self._interval = dict(state["next"]), dict(state["interval"])
-        self._passed = dict(state["passed"])
-        self._harm = RunningMean.restore(_TIGHTEST_AT, state["harm"])
-        self._lost = RunningMean.restore(_TIGHTEST_AT, state["lost"])
-
-    def _unproven(
-        self,
-        direction: Literal["rows", "gradients"],
-        factor_T: Floats,
-        sound: bool,
-        seen_T: Floats,
-        step: int,
-    ) -> list[GuardDecision]:
-        """Tighten tables whose evidence is not finite; all if their joint evidence is not."""
-        wrong_T = ~np.isfinite(seen_T) if sound else np.ones(len(self.names), bool)
-        if not wrong_T.any():
-            return []
-        # not to zero: evidence may become sound again
-        factor_T[wrong_T] = np.maximum(factor_T[wrong_T], _EXACT_BELOW) * _AT_ONCE
-        names = tuple(self.names[t] for t in np.flatnonzero(wrong_T))
-        why = "evidence is not finite, so nothing speaks for these bounds"
-        return [GuardDecision(step, direction, names, _AT_ONCE, why)]
-
-    def _collapsing(
-        self,
-        direction: Literal["rows", "gradients"],
-        factor_T: Floats,
-        error_T: Floats,
-        most: float,
-        step: int,
-    ) -> list[GuardDecision]:
-        """Tighten tables whose error is too large beside their signal."""
-        decisions = []
-        for t in np.flatnonzero((error_T > most) & ~self.exact_T(direction)):
-            # well below the limit: every narrowing is another review, and those cost bytes
-            factor = _relative_bound(0.6 * most) / _relative_bound(float(error_T[t]))
-            factor_T[t] *= factor
-            why = f"error is {error_T[t]:.2f} of the signal, more than {most:g}"
-            decisions.append(GuardDecision(step, direction, (self.names[t],), factor, why))
-        return decisions
-
-    def _tighten_rows(self, evidence: LookEvidence, upper: float, half: float) -> list[GuardDecision]:
-        """Tighten the tables that harm more than an equal share of half the allowance."""
-        harm_T = np.maximum(evidence.harm_T / evidence.loss, 0)
-        fair = half / 2 / len(self.names)
-        factor_T = np.where(harm_T > fair, np.sqrt(fair / np.maximum(harm_T, fair)), 1.0)
-        if (factor_T == 1).all():  # no table by itself, all of them together
-            factor_T[:] = math.sqrt(half / 2 / max(upper, half))
-        factor_T = np.maximum(factor_T, _AT_ONCE)
-        self.rows_T *= factor_T
-        decisions = []
-        for t in np.flatnonzero(factor_T < 1):
-            why = f"harm {harm_T[t]:.4%} of up to {upper:.4%} in all, more than {half:.3%}"
-            decisions.append(GuardDecision(evidence.step, "rows", (self.names[t],), float(factor_T[t]), why))
-        return decisions
-
-    def _loosen(
-        self, direction: Literal["rows", "gradients"], factor_T: Floats, step: int, why: str
-    ) -> list[GuardDecision]:
-        new_T = np.minimum(factor_T * 1.5, self.loosest)
-        changed = np.flatnonzero(new_T > factor_T * 1.01)
-        if not len(changed):
-            return []
-        factor_T[:] = np.maximum(new_T, factor_T)
-        return [GuardDecision(step, direction, tuple(self.names[t] for t in changed), 1.5, why)]
-
-    def _reviewed(self, kind: Review, step: int, *, tightened: bool) -> None:
-        """Plan the next review: soon after tightening, later and later while nothing is wrong."""
-        if not tightened:
-            self._interval[kind] *= _LOOKS_GROW if kind == "look" else _FORKS_GROW
-        self._next[kind] = step + (1 if tightened else math.ceil(self._interval[kind]))
-        self._passed[kind] = not tightened
-        self.trusted = all(self._passed.values())
+        rows_T, gradients_T = np.array(state["rows"]), np.array(state["gradients"])
+        if "squares" in state:
+            self._doublings, self._squares_T = float(state["doublings"]), np.array(state["squares"])
+        else:  # what that guard did not trust yet was exact, whatever its factors
+            rows_T, gradients_T = np.minimum(rows_T, self.rows_T), np.minimum(gradients_T, self.gradients_T)
+        self.rows_T, self.gradients_T = rows_T, gradients_T
 
 
-def _relative_bound(error: float) -> float:
-    """Bound beside the root mean square of the values that has this error.
-
-    Unbiased rounding errs by a sixth of the square of small bounds, and in proportion to large
-    ones, which leave few values but zero and the bound; measured on gradients.
-    """
-    return max(math.sqrt(6 * error), error / 0.57)
+def _root_of_share(allowed_T: Floats | float, square_T: Floats) -> Floats:
+    """Return how much wider a bound may be for its square to be what is allowed; 2 at most."""
+    widest_T = np.full(len(square_T), _WIDENS_BY**2)
+    share_T = np.divide(allowed_T, square_T, out=widest_T, where=square_T > 0)
+    wider_T: Floats = np.sqrt(np.minimum(share_T, _WIDENS_BY**2))
+    return wider_T

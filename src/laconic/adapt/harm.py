@@ -1,6 +1,6 @@
 """How much worse predictions became, from logits before and after.
 
-Tuning, the guard and the search of precisions decide by it.
+The search of precisions decides by it.
 
 The loss of a sample rises by ``l(z', y) - l(z, y)`` when its logit goes from ``z`` to
 ``z' = z + d``::
@@ -36,8 +36,6 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 __all__ = [
-    "COMES_TRUE",
-    "LEAST_SLOPE",
     "Harm",
     "curvature_harm",
     "expected_change",
@@ -47,14 +45,6 @@ __all__ = [
     "measure_harm",
     "sample_losses",
 ]
-
-COMES_TRUE = 0.4
-"""Part of (learning lost in a fork) x (slope of the loss) that a run lacks at its end. Design note
-0006 says how it was measured."""
-
-LEAST_SLOPE = 0.02
-"""Smallest slope of the loss that is reckoned with: a loss that seems to stand still may be
-noisy."""
 
 _Z = 2.0
 

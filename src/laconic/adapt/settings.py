@@ -4,7 +4,8 @@
 policy    what travels as what
 ========= ==========================================================================================
 fixed     as ``[compression]`` says
-auto      within wide bounds, or those of ``[compression]``, which a guard narrows; economically
+auto      within bounds that a guard widens as evidence allows, up to those that are set here;
+          economically
 a file    as the file of ``laconic tune`` says; what it leaves out, as ``[compression]`` says
 ========= ==========================================================================================
 """
@@ -16,7 +17,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from laconic.adapt.compression import Compression
+from laconic.adapt import BUDGET
+from laconic.adapt.compression import Compression, TableCompression
 from laconic.adapt.decay import Decay
 from laconic.adapt.exchange_words import compression_of
 from laconic.codecs import Bounded, BoundedRows, Cast, Lossless
@@ -27,7 +29,6 @@ from laconic.reduce import Adder, Exact, LargeFirst, Levels, Rounded
 from laconic.reduce.gradient_method import GradientMethod
 
 __all__ = [
-    "AUTO_BUDGET",
     "CodecException",
     "CompressionSettings",
     "DenseMethod",
@@ -37,11 +38,8 @@ __all__ = [
     "TableSettings",
 ]
 
-AUTO_BUDGET = 0.001
-"""Increase of normalized entropy that ``auto`` allows unless the run has a budget: a thousandth."""
-
 _WIDE = {"rows": 0.1, "gradients": 1.0}
-"""Bounds that ``auto`` begins with where the run sets none."""
+"""Bounds up to which ``auto`` widens where the run sets none."""
 
 Codec = Literal["bounded", "exact", "lossless", "fp16", "bf16", "int8", "int4"]
 RelativeTo = Literal["range", "rms", "none"]
@@ -89,12 +87,12 @@ class RowCodec(_Method):
     """``bounded``: within an error bound, entropy-coded; ``exact``: as they are; ``lossless``: the
     same bits in fewer bytes; the others: a narrower type."""
 
-    bound: float = Field(default=0.01, gt=0)
+    bound: float = Field(default=0.0015, gt=0)
     """Largest error of a value."""
 
     relative_to: RelativeTo = "range"
-    """What the bound is a share of, block by block: the range (max - min) of the values, their root
-    mean square, or none: it is absolute."""
+    """What the bound is a share of: the range (max - min) of the values that all ranks send of a
+    table, their root mean square, or none: it is absolute."""
 
     rounding: Rounding = "nearest"
     """``unbiased``: to one of two neighbors, with the probability that makes the mean right. Values
@@ -126,7 +124,7 @@ class RowCodec(_Method):
 class GradientCodec(RowCodec):
     """What gradients of rows travel as: the same words, other defaults."""
 
-    bound: float = Field(default=0.35, gt=0)
+    bound: float = Field(default=0.06, gt=0)
     relative_to: RelativeTo = "rms"
     rounding: Rounding = "unbiased"
 
@@ -211,6 +209,10 @@ class CompressionSettings(Settings):
     ids: bool = True
     """Ids are delta- and entropy-coded; false: eight bytes each."""
 
+    by_rows: bool = True
+    """Relative bounds of ``rows`` and ``gradients`` grow with the square root of the rows that a
+    table sends in a step; they are then those of the mean table. Exceptions are as written."""
+
     warmup: int = Field(default=0, ge=0)
     """Number of first steps in which rows and all gradients travel as they are."""
 
@@ -218,8 +220,8 @@ class CompressionSettings(Settings):
     """Wider bounds of rows at the start."""
 
     budget: float | None = Field(default=None, gt=0, lt=1)
-    """Largest increase of normalized entropy, as a share of it, that a guard keeps by narrowing
-    bounds; left out: there is no guard."""
+    """Largest increase of the loss, as a share of it, that a guard keeps by narrowing bounds; left
+    out: there is no guard."""
 
     economy: bool = False
     """Only what saves more time on the wire than it takes to encode is compressed."""
@@ -251,8 +253,8 @@ class CompressionSettings(Settings):
         return self.model_copy(update={**given, "policy": "fixed"})
 
     def _auto(self) -> CompressionSettings:
-        """Let bounds that were not set begin wide, for the guard to narrow."""
-        found: dict[str, Any] = {"policy": "fixed", "economy": True, "budget": self.budget or AUTO_BUDGET}
+        """Let bounds that were not set be wide: a guard begins far below them."""
+        found: dict[str, Any] = {"policy": "fixed", "economy": True, "budget": self.budget or BUDGET}
         for name, wide in _WIDE.items():
             given: RowCodec = getattr(self, name)
             if given.method != "bounded":
@@ -276,15 +278,19 @@ class CompressionSettings(Settings):
             gradients=self.gradients.codec(),
             dense=self.dense.value(seed, network),
             ids=self.ids,
-            tables={
-                pattern: {
-                    "rows": self.rows.changed(table.rows).codec(),
-                    "gradients": self.gradients.changed(table.gradients).codec(),
-                }
-                for pattern, table in self.tables.items()
-            },
+            by_rows=self.by_rows,
+            tables={pattern: self._exception(table) for pattern, table in self.tables.items()},
             warmup=self.warmup,
         )
+
+    def _exception(self, table: TableSettings) -> TableCompression:
+        """Return the directions that a table's settings speak of; the others are as usual."""
+        found: TableCompression = {}
+        if table.rows.model_fields_set:
+            found["rows"] = self.rows.changed(table.rows).codec()
+        if table.gradients.model_fields_set:
+            found["gradients"] = self.gradients.changed(table.gradients).codec()
+        return found
 
 
 class PolicyFile(Settings):

@@ -17,6 +17,7 @@ from laconic.cost.link import Link
 from laconic.data import Samples
 from laconic.exchange import Ledger, Table
 from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.noise import RoundingCost
 from laconic.exchange.sent_rows import Observer
 from laconic.lookups import Lookups
 
@@ -47,6 +48,9 @@ class Subject(Protocol):
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's value; small ones only."""
+
+    def rounding_cost(self) -> RoundingCost:
+        """Return what rounding cost a step's loss when all ranks last added it up."""
 
     def new_ledger(self) -> Ledger:
         """Return an empty ledger of the subject's tables."""

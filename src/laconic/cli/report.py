@@ -32,7 +32,7 @@ def demo(
 
     from laconic.demo.run import run_demo
     from laconic.report import write_report
-    from laconic.report.result import seed_changes
+    from laconic.report.result import null_changes, seed_changes
 
     check_outputs(out=out, json=json_file)
     console = console_for(json_file)
@@ -61,9 +61,11 @@ def demo(
     console.print(f"{result.setting['rate_mbit']} Mbit/s, {result.setting['wire']}; bytes per step and rank")
     console.print(f"laconic sends {result.setting['laconic sends']}")
     changes = ", ".join(f"{value:+.4f}" for value in seed_changes(result.methods))
+    null = ", ".join(f"{value:+.4f}" for value in null_changes(first))
     console.print(
         f"AUC: mean of {len(first.seed_auc)} seeds; laconic less plain, seed by seed: {changes}; plain alone differs by "
         f"{max(first.seed_auc) - min(first.seed_auc):.4f} from seed to seed"
+        + (f", and by {null} where its first weights differ by a millionth" if null else "")
     )
     write_report(result, out)
     console.print(f"The whole story, with charts: {out}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from laconic.adapt.tune import BUDGET, MOST_STEPS, SHARE
+from laconic.adapt import BUDGET
+from laconic.adapt.tune import MOST_STEPS, SHARE
 from laconic.cli.output import (
     JsonFile,
     Overrides,
@@ -43,9 +44,7 @@ def tune(
         help=f"Steps to train before measuring. Default: {SHARE} of an epoch, at most {MOST_STEPS:,}.",
     ),
     budget: str | None = typer.Option(
-        None,
-        help="Largest increase of the loss, as a share of it: 0.05% or 0.0005. "
-        f"Default: what takes back {100 * BUDGET:g}% of all that has been learnt.",
+        None, help=f"Largest increase of the loss, as a share of it. Default: {100 * BUDGET:g}%."
     ),
     out: Path = typer.Option(Path("policy.toml"), help="Policy file to write."),
     force: bool = typer.Option(False, "--force", help="Replace the policy file if it exists."),
@@ -60,7 +59,7 @@ def tune(
     from laconic.train.settings import RunSettings
 
     need("scipy")
-    allowed = None if budget is None else parse_budget(budget)
+    allowed = BUDGET if budget is None else parse_budget(budget)
     check_new_toml(out, force=force, why="; a run knows it by that")
     check_outputs(out=out, json=json_file, report=report)
     settings = load(settings_file, RunSettings, overrides=tuple(overrides))
@@ -94,7 +93,7 @@ def _measured(settings: RunSettings, ranks: int, steps: int | None) -> Measured:
 
         def done() -> None:
             piece = next(pieces)
-            progress(f"training exactly as {ranks} ranks", min(piece, trained), trained)
+            progress(f"training as {ranks} ranks", min(piece, trained), trained)
             progress("measuring tables", max(piece - trained, 0), work - trained)
 
         return measure(rehearse(settings, source, ranks, done), trained)

@@ -49,6 +49,8 @@ class AllRemoteIds(IdExchange):
 class AllRemoteRows(RowExchange):
     """Encodes and decodes the rows and gradients that a rank sends itself."""
 
+    _rounds_own = True
+
     def fetch(self, turn: Turn, prefetched: PrefetchedRows | None = None) -> Stages[torch.Tensor]:
         """Fetch rows; this rank's own are what another would decode."""
         received = yield from super().fetch(turn, prefetched)
@@ -74,6 +76,7 @@ class AllRemoteRows(RowExchange):
         counts_1T = np.where(sent_T, answers_T, 0)[None]
         coder = self._coder(turn.plan)[direction == "backward"]
         blocks = Blocks(own_RD[at], counts_1T, self._table_P, self.layout.rank, self.layout.ranks)
+        self._note(direction, turn, blocks.rows_RD, counts_1T)
         start = perf_counter()
         payload, bytes_1T = coder.encode(blocks.rows_RD, counts_1T, self._seed(turn.step))
         encoded = perf_counter()

@@ -17,7 +17,7 @@ from laconic.codecs import Cast, Lossless
 from laconic.codecs.batch import BlockCodec
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange.ranks.transport import Buffers
-from laconic.kernels.blocks import DITHERED, MAX_VALUES, BlockTable
+from laconic.kernels.blocks import DITHERED, MAX_VALUES, RELATIVE, RMS_RELATIVE, BlockTable, Kind
 
 __all__ = ["Coder"]
 
@@ -45,6 +45,20 @@ class Coder:
         self._longs_T6, self._doubles_T3 = BlockTable.of((spec, 0, dim) for spec in specs).arrays
         self._dithered_T = (self._longs_T6[:, 3] & DITHERED) != 0
         self._buffers, self._offsets = Buffers(), np.empty(1, np.int64)
+
+    @property
+    def grid_step_T(self) -> NDArray[np.float64]:
+        """Step of an unbiased grid that errs as each table's codec does: by a sixth of its square.
+
+        0 where that is not known: exact tables, casts, and bounds that differ by block.
+        """
+        if self.exact:
+            return np.zeros(len(self.exact_T))
+        known_T = (self._longs_T6[:, 0] == Kind.ROWS) & (
+            self._longs_T6[:, 3] & (RELATIVE | RMS_RELATIVE) == 0
+        )
+        # to the nearest, errors are even within the bound: a third of its square
+        return np.where(known_T, self._doubles_T3[:, 0] * np.where(self._dithered_T, 1.0, np.sqrt(2.0)), 0.0)
 
     def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seeds: Ints | int) -> tuple[Bytes, Ints]:
         """Return the bytes of M ranks' blocks, back to back, and how many each block has.

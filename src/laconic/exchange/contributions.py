@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laconic import kernels
+from laconic.exchange.noise import RoundedContributions
 from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.ranks.transport import Message, Transport
 from laconic.exchange.tables.layout import Layout
 
-__all__ = ["Contributions", "HeldGradients"]
+__all__ = ["Contributions", "HeldGradients", "UpdateObserver"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -36,6 +37,8 @@ class Contributions:
     gradients: Rows
     gradient_C: Ints
     """Which of the gradients each contribution is."""
+    rounded: RoundedContributions | None = None
+    """How they had been rounded; None: nobody counts it."""
 
     @classmethod
     def joined(cls, parts: Sequence[Contributions]) -> Contributions:
@@ -48,7 +51,9 @@ class Contributions:
             [part.gradient_C + start for part, start in zip(parts, starts[:-1], strict=True)]
         )
         gradients = np.concatenate([part.gradients for part in parts])
-        return cls(rows_C, np.argsort(rows_C, kind="stable"), gradients, gradient_C)
+        rounded = [part.rounded for part in parts if part.rounded is not None]
+        counted = RoundedContributions.joined(rounded) if len(rounded) == len(parts) else None
+        return cls(rows_C, np.argsort(rows_C, kind="stable"), gradients, gradient_C, counted)
 
     def sums(self) -> tuple[Ints, Rows]:
         """Distinct rows, and the sum of the gradients of each."""
@@ -58,6 +63,14 @@ class Contributions:
         index, offsets = self.gradient_C[self.order_C], np.append(first_U, len(rows_C))
         kernels.active().sum_bags(sums_UD, self.gradients, index, offsets)
         return rows_C[first_U], sums_UD
+
+
+class UpdateObserver(Protocol):
+    """Who sees what rows are updated by."""
+
+    def note(self, rows_C: Ints, gradients: Rows, gradient_C: Ints) -> None:
+        """Take rows, gradients, and the gradient of each row, before they are used."""
+        ...
 
 
 class HeldGradients:
@@ -79,6 +92,8 @@ class HeldGradients:
         with np.errstate(invalid="ignore"):  # what is not finite stays so, as in torch
             for part in self._parts:
                 np.multiply(part.gradients, part.gradients.dtype.type(factor), out=part.gradients)
+                if part.rounded is not None:
+                    part.rounded.scale(factor)
 
     def take(self) -> Contributions | None:
         """Return all, and forget them; None where there is nothing."""

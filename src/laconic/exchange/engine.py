@@ -6,7 +6,7 @@ which take steps back, try other plans and save rows, talk to the engine itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,19 @@ from laconic.errors import PlanError
 from laconic.exchange.exchange_plan import ExchangePlan, Policy
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.local import LocalRanks
+from laconic.exchange.noise import RoundingCost
 from laconic.exchange.pipeline import Manner, Pipeline, Purpose
-from laconic.exchange.rank import Rank, RowSettings, check_state, load_state, state_of, states_for
+from laconic.exchange.rank import (
+    Rank,
+    RowSettings,
+    bounds_state,
+    check_state,
+    load_bounds,
+    load_state,
+    rounding_cost,
+    state_of,
+    states_for,
+)
 from laconic.exchange.ranks.stages import finish, in_step
 from laconic.exchange.ranks.world import World
 from laconic.exchange.sent_rows import Observer
@@ -148,6 +159,23 @@ class RowEngine:
                 state[ids.start : ids.stop : ids.step] = state_R
         return range(rows), weight, state
 
+    def table_noise(self, name: str) -> Tensor:
+        """Variance that rounding has put into the rows that ``table_shard`` returned before."""
+        pieces = [rank.shards.noise_view(name) for rank in self.ranks]
+        if len(pieces) == 1:
+            return pieces[0]
+        noise = pieces[0].new_empty(next(table.rows for table in self.layout.tables if table.name == name))
+        for rank, piece in zip(self.ranks, pieces, strict=True):
+            ids, _, _ = rank.shards.view(name)
+            noise[ids.start : ids.stop : ids.step] = piece
+        return noise
+
+    def rounding_cost(self) -> RoundingCost:
+        """Return what rounding cost a step when all ranks last added it up (``agrees_after``)."""
+        self.pipeline.settle()
+        plan = self._policy.plan_for(max(self.pipeline.begun - 1, 0))
+        return rounding_cost(self.ranks[0], self._shards.hot.expand(plan))
+
     def take_shard(self, name: str) -> None:
         """Let lookups find what was written to the view that ``table_shard`` returned."""
         self._shards.take(name)
@@ -178,6 +206,16 @@ class RowEngine:
         self.pipeline.go_to(states[0]["step"])
         for rank, saved in zip(self.ranks, states, strict=True):
             load_state(rank, saved)
+
+    def bounds_state(self) -> list[dict[str, Any]]:
+        """Return what the bounds of each rank of this process follow from."""
+        return [bounds_state(rank) for rank in self.ranks]
+
+    def load_bounds(self, states: Sequence[Mapping[str, Any]] | None, *, same_ranks: bool) -> None:
+        """Take back what ``bounds_state`` returned on this rank of as many, or on another's."""
+        same = same_ranks and states is not None and len(states) == len(self.ranks)
+        for k, rank in enumerate(self.ranks):
+            load_bounds(rank, None if not states else states[k if same else 0], same_ranks=same)
 
     def _manner(self, purpose: Purpose) -> Manner:
         """How a batch that begins now is looked up."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from laconic.codecs.batch import BlockCodec
 from laconic.codecs.codec import expect_codec
+from laconic.exchange.ledger import Direction
 
 __all__ = ["ExchangePlan", "Policy", "TableCodecs"]
 
@@ -27,6 +28,15 @@ class TableCodecs:
     backward: BlockCodec | None = None
     """Codec of their gradients. One that rounds without bias gets another seed in every step and
     table."""
+
+    by_rows: tuple[Direction, ...] = ()
+    """Directions whose relative bounds grow with the square root of the rows that the table sends,
+    beside those that other tables send (``exchange/scales.py``)."""
+
+    @property
+    def both(self) -> tuple[BlockCodec | None, BlockCodec | None]:
+        """Codecs of rows and of gradients."""
+        return self.forward, self.backward
 
     def __post_init__(self) -> None:
         expect_codec("exchange plan: forward", self.forward)

@@ -59,6 +59,11 @@ class Account:
         self.decode_s += entry.decode_s
         self.steps += steps
 
+    def add_sizes(self, sent: int, wire_s: float) -> None:
+        """Add a message of a step that is about rows and has none."""
+        self.sizes += sent
+        self.wire_s += wire_s
+
     @property
     def before(self) -> int:
         """Bytes of all tables, uncompressed."""

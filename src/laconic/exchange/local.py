@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import MaybeLookups, Routed
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.prefetched import PrefetchedRows
-from laconic.exchange.rank import Rank
+from laconic.exchange.rank import Rank, bounds_state, load_bounds
 from laconic.exchange.ranks.stages import Stages, in_step
 from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.routing import checked_lookups
@@ -86,6 +86,7 @@ class LocalRanks:
         self.ranks = tuple(ranks)
         self.world_size = self.ranks[0].rows.layout.ranks
         self._tables = self.ranks[0].shards.hot.tables
+        self._bounds: list[dict[str, Any]] = []  # of where a journal was begun
         assert len(self.ranks) in (1, self.world_size), "one rank is here, or all are"
 
     def route(
@@ -191,11 +192,14 @@ class LocalRanks:
             if rank.stale is not None:
                 rank.stale.save()
             rank.shards.begin_journal()
+        self._bounds = [bounds_state(rank) for rank in self.ranks]
 
     def undo(self) -> None:
         """Bring rows back to where the journal was begun."""
         for rank in self.ranks:
             rank.shards.undo()
+        for rank, bounds in zip(self.ranks, self._bounds, strict=True):
+            load_bounds(rank, bounds)
             rank.rows.held.drop()
             if rank.stale is not None:
                 rank.stale.go_back()

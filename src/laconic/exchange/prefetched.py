@@ -18,11 +18,36 @@ from numpy.typing import NDArray
 from laconic.exchange.ranks.transport import bounds_of
 from laconic.exchange.routing import Part, Service
 
-__all__ = ["PrefetchedRows", "bits_of", "bytes_of_bits", "count_blocks", "unchanged", "without"]
+__all__ = [
+    "ChangingRows",
+    "PrefetchedRows",
+    "bits_of",
+    "bytes_of_bits",
+    "count_blocks",
+    "unchanged",
+    "without",
+]
 
 Bits = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+
+
+class ChangingRows:
+    """Rows of a rank's matrix that a batch updates."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._changing, self._marked = np.zeros(0, np.bool_), np.empty(0, np.int64)
+
+    def of(self, service: Service) -> NDArray[np.bool_]:
+        """Mark the rows that answered a batch; the array is used again."""
+        if not len(self._changing):
+            self._changing = np.zeros(self._rows, np.bool_)
+        self._changing[self._marked] = False
+        self._marked = service.rows_C
+        self._changing[self._marked] = True
+        return self._changing
 
 
 @dataclass(frozen=True, slots=True, eq=False)

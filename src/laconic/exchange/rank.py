@@ -11,11 +11,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from laconic.errors import ConfigError
 from laconic.exchange.all_remote import AllRemoteIds, AllRemoteRows
+from laconic.exchange.coder import Coder
+from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import IdExchange
+from laconic.exchange.ledger import Direction
+from laconic.exchange.noise import RoundingCost
 from laconic.exchange.ranks.world import World
 from laconic.exchange.rows import RowExchange
 from laconic.exchange.stale_copies import StaleCopies
@@ -26,7 +32,17 @@ from laconic.exchange.tables.placement import RowPlacement
 from laconic.exchange.tables.shards import TableShards
 from laconic.exchange.tables.table import Table
 
-__all__ = ["Rank", "RowSettings", "check_state", "load_state", "state_of", "states_for"]
+__all__ = [
+    "Rank",
+    "RowSettings",
+    "bounds_state",
+    "check_state",
+    "load_bounds",
+    "load_state",
+    "rounding_cost",
+    "state_of",
+    "states_for",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +117,8 @@ def state_of(ranks: Sequence[Rank], tables: Sequence[Table], step: int) -> dict[
         {
             **{"rank": rank.rows.layout.rank, "ranks": rank.rows.layout.ranks, "step": step},
             **{"weight": rank.shards.weight_RD, "state": rank.shards.state_R, "placed": rank.places},
+            "noise": torch.from_numpy(rank.shards.noise.variance_R),
+            "bounds": bounds_state(rank),
             "tables": _kinds(tables),
         }
         for rank in ranks
@@ -154,8 +172,62 @@ def load_state(rank: Rank, state: Mapping[str, Any]) -> None:
     rank.shards.weight_RD.copy_(state["weight"])
     if rank.shards.state_R is not None:
         rank.shards.state_R.copy_(state["state"])
+    rank.shards.noise.reset()
+    if "noise" in state:  # older states have none
+        torch.from_numpy(rank.shards.noise.variance_R).copy_(state["noise"])
+    load_bounds(rank, state.get("bounds"))
     if rank.stale is not None:
         rank.stale.forget()
+
+
+def bounds_state(rank: Rank) -> dict[str, Any]:
+    """Return what a rank's bounds follow from: scales of tables, and what noise was counted."""
+    return {"scales": rank.rows.scales.state(), "noise": rank.shards.noise.state()}
+
+
+def load_bounds(rank: Rank, state: Mapping[str, Any] | None, *, same_ranks: bool = True) -> None:
+    """Take back what ``bounds_state`` returned; None: measure anew.
+
+    Where there are other ranks now, only what all had agreed on is taken.
+    """
+    rank.rows.scales.restore(None if state is None else state["scales"], noted=same_ranks)
+    nothing = {"figures": np.zeros((len(rank.shards.layout.tables), 2)), "updates": 0}
+    rank.shards.noise.restore(state["noise"] if state is not None and same_ranks else nothing)
+
+
+def rounding_cost(rank: Rank, plan: ExchangePlan) -> RoundingCost:
+    """Return what rounding cost when ranks last added it up; ``plan``: that of all parts."""
+    scales, layout, tables = rank.rows.scales, rank.shards.layout, len(rank.shards.hot.tables)
+    parts = len(layout.tables)
+
+    def by_table(figure_P: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(rank.shards.hot.table_P, figure_P, tables).astype(np.float64)
+
+    def variance_and_rows(direction: Direction) -> tuple[NDArray[np.float64], ...]:
+        """Return variance of rounding, mean square of values, and rows, of each part."""
+        coder = Coder(
+            scales.codecs(plan, direction), rank.shards.weight.shape[1], rank.shards.weight_RD.dtype
+        )
+        found = scales.of(direction)
+        none_P = np.zeros(parts)
+        squares_P, rows_P = (none_P, none_P) if found is None else (found.rms_P**2, found.rows_P)
+        return coder.grid_step_T**2 / 6, squares_P, rows_P
+
+    rows_P, row_squares_P, row_counts_P = variance_and_rows("forward")
+    rows_P = np.where(layout.replicated_T, 0.0, rows_P)  # those are read where they are
+    gradients_P, gradient_squares_P, counts_P = variance_and_rows("backward")
+    noise_P, curvature_P = scales.noise_2P
+    return RoundingCost(
+        rows_T=by_table(curvature_P * rows_P),
+        gradients_T=by_table(noise_P),
+        sent_T=by_table(counts_P),
+        rows_error_T=_share(by_table(rows_P * row_counts_P), by_table(row_squares_P * row_counts_P)),
+        gradients_error_T=_share(by_table(gradients_P * counts_P), by_table(gradient_squares_P * counts_P)),
+    )
+
+
+def _share(part_T: NDArray[np.float64], whole_T: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(part_T, whole_T, out=np.zeros(len(part_T)), where=whole_T > 0)
 
 
 def _kinds(tables: Sequence[Table]) -> list[tuple[str, int, str, int | None]]:

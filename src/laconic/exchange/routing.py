@@ -32,7 +32,16 @@ from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.table import Table
 from laconic.lookups import Lookups
 
-__all__ = ["IdLists", "Part", "Request", "Service", "block_starts", "checked_lookups"]
+__all__ = [
+    "IdLists",
+    "Part",
+    "Request",
+    "Service",
+    "block_starts",
+    "checked_lookups",
+    "expect_counts",
+    "sent_order",
+]
 
 Ints = NDArray[np.int64]
 
@@ -102,6 +111,28 @@ def block_starts(counts_NT: Ints, rank: int) -> Ints:
     starts = np.empty_like(counts_NT)
     starts[order] = (np.cumsum(sizes) - sizes).reshape(counts_NT.shape)
     return starts
+
+
+def sent_order(layout: Layout, answers_NT: Ints, sent_NT: Ints) -> Ints:
+    """Rows of a gradient in the order in which they are sent; those of replicas go to everyone."""
+    rank, others = layout.rank, np.arange(layout.ranks) != layout.rank
+    starts_NT = block_starts(answers_NT, rank)
+    starts_NT = np.where(layout.replicated_T, starts_NT[rank], starts_NT)[others].ravel()
+    counts = sent_NT[others].ravel()
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    index: Ints = np.repeat(starts_NT, counts) + within
+    return index
+
+
+def expect_counts(where: str, turn: int, layout: Layout, heard_NT: Ints, expected_NT: Ints) -> None:
+    """Raise ``CommError`` if another rank announced more or fewer rows than it was asked for."""
+    wrong_NT = heard_NT != expected_NT
+    wrong_NT[layout.rank] = False
+    for rank, t in np.argwhere(wrong_NT)[:1]:
+        raise CommError(
+            f"{where}: rank {rank} announced {heard_NT[rank, t]} rows of table {layout.tables[t].name!r} "
+            f"at turn {turn}, expected {expected_NT[rank, t]}; the peer is out of step"
+        )
 
 
 def checked_lookups(lookups: Lookups, of: Sequence[Table]) -> tuple[Ints, Ints]:

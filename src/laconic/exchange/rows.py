@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from laconic.cost.link import message_bytes
 from laconic.errors import CommError
 from laconic.exchange.coder import Coder
-from laconic.exchange.contributions import Contributions, HeldGradients
+from laconic.exchange.contributions import Contributions, HeldGradients, UpdateObserver
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Direction, Entry, Ledger
+from laconic.exchange.noise import RoundedContributions
 from laconic.exchange.owner_sums import OwnerSums
 from laconic.exchange.prefetched import (
+    ChangingRows,
     PrefetchedRows,
     bits_of,
     bytes_of_bits,
@@ -35,11 +37,12 @@ from laconic.exchange.prefetched import (
 )
 from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.ranks.transport import Buffers, Head, Heads, Message, Transport
-from laconic.exchange.routing import block_starts
+from laconic.exchange.routing import block_starts, expect_counts, sent_order
+from laconic.exchange.scales import TableScales
 from laconic.exchange.sent_rows import Blocks, Observer, SentRows, seed_of
 from laconic.exchange.tables.shards import Shards
 
-__all__ = ["RowExchange", "Turn", "UpdateObserver"]
+__all__ = ["RowExchange", "Turn"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -55,14 +58,6 @@ class Turn:
     step: int
     ledger: Ledger | None
     """None: nobody counts, as in an evaluation."""
-
-
-class UpdateObserver(Protocol):
-    """Who sees what rows are updated by."""
-
-    def note(self, rows_C: Ints, gradients: Rows, gradient_C: Ints) -> None:
-        """Take rows, gradients, and the gradient of each row, before they are used."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -84,18 +79,27 @@ class _Sent:
 class RowExchange:
     """The shards of one rank, and the messages that carry their rows and gradients."""
 
+    _rounds_own = False  # whether what a rank sends itself is rounded too
+
     def __init__(
-        self, shards: Shards, table_P: Ints, transport: Transport, before_update: UpdateObserver | None = None
+        self,
+        shards: Shards,
+        table_P: Ints,
+        transport: Transport,
+        before_update: UpdateObserver | None = None,
+        *,
+        scaled: bool = True,
     ) -> None:
-        """``table_P``: table of which each part is."""
+        """``table_P``: table of which each part is. ``scaled``: bounds are shares of tables."""
         self.shards, self.layout, self.transport = shards, shards.layout, transport
         self._table_P, self._before_update = table_P, before_update
         self._observer: Observer | None = None
         self._dtype, self._dim = shards.weight_RD.dtype, shards.weight_RD.shape[1]
         self._others = np.arange(self.layout.ranks) != self.layout.rank
-        self._coders: tuple[ExchangePlan, Coder, Coder] | None = None
+        self.scales = TableScales(self.layout.replicated_T[: None if scaled else 0])
+        self._coders: tuple[ExchangePlan, int, Coder, Coder] | None = None
         self._buffers = Buffers()
-        self._changing, self._marked = np.zeros(0, np.bool_), np.empty(0, np.int64)
+        self._changing = ChangingRows(len(shards.weight))
         self.held = HeldGradients()
 
     def observe(self, observer: Observer | None) -> None:
@@ -114,7 +118,7 @@ class RowExchange:
         if not may_T.any():
             return None
         start = perf_counter()
-        sent_R = unchanged(service, may_T, others, self._rows_that_change(current))
+        sent_R = unchanged(service, may_T, others, self._changing.of(current.service))
         part = without(service.remote, ~sent_R)
         rows = self._rows("sent", part.rows)
         self.shards.gather(rows, part.index, part.offsets)
@@ -170,6 +174,7 @@ class RowExchange:
         sent = self._send_gradients(turn, gradient_RD)
         yield
         came = yield from self._receive_gradients(sent)
+        yield from self._agree(turn)
         if hold:
             self.held.add(came)
             return 0
@@ -188,6 +193,7 @@ class RowExchange:
             remote, sent_NT = without(remote, prefetched.sent_R), sent_NT - prefetched.sent_NT
         rows = self._rows("sent", remote.rows)
         self.shards.gather(rows, remote.index, remote.offsets)
+        self._note("forward", turn, rows, sent_NT[self._others])
         sent, payload = self._encode(turn, self._coder(turn.plan)[0], rows, sent_NT, start)
         sent.prefetched = prefetched
         self._show("forward", sent, rows, payload)
@@ -219,9 +225,10 @@ class RowExchange:
         remote = len(gradient) - int(request.answers_NT[self.layout.rank].sum())
         rows, own = gradient[:remote], gradient[remote:]
         if self.layout.replicated_T.any():
-            rows = gradient[self._replicated_index(request.answers_NT, sent_NT)]
+            rows = gradient[sent_order(self.layout, request.answers_NT, sent_NT)]
         if (self.layout.replicated_T & ~coder.exact_T).any():
             own = self._round_trip(turn, coder, own)
+        self._note("backward", turn, rows, sent_NT[self._others])
         sent, payload = self._encode(turn, coder, rows, sent_NT, start)
         sent.own, sent.owner_sums = own, owner_sums
         self._show("backward", sent, rows, payload)
@@ -244,13 +251,24 @@ class RowExchange:
         coming[end - len(own) : end] = own
         self._take("backward", sent, coming_NT, coming[: end - len(own)])
         rows_C, order_C = service.rows_C, turn.routed.order_C
+        part_C = service.list_C % len(self.layout.tables)
         if owner_sums is not None:
             yield from self._sum_by_owners(owner_sums, turn, coming, gradient_C)
-            kept = np.flatnonzero(~owner_sums.tables_T[service.list_C % len(owner_sums.tables_T)])
+            kept = np.flatnonzero(~owner_sums.tables_T[part_C])
+            part_C = np.concatenate([part_C[kept], owner_sums.table_V])
             rows_C = np.concatenate([rows_C[kept], owner_sums.rows_V])
             gradient_C = np.concatenate([gradient_C[kept], np.arange(end, len(coming))])
             order_C = np.argsort(rows_C, kind="stable")
-        return Contributions(rows_C, order_C, coming, gradient_C)
+        rounded = self._rounded(sent, part_C, gradient_C >= end - len(own))
+        return Contributions(rows_C, order_C, coming, gradient_C, rounded)
+
+    def _rounded(self, sent: _Sent, part_C: Ints, own_C: NDArray[np.bool_]) -> RoundedContributions | None:
+        """Return how gradients had been rounded, where the plan rounds; own ones have not been."""
+        if not self.scales.needed(sent.turn.plan):
+            return None
+        exact_C = own_C & ~self.layout.replicated_T[part_C] & (not self._rounds_own)
+        step_T = sent.coder.grid_step_T.astype(self.shards.weight.dtype)
+        return RoundedContributions.of(part_C, step_T, exact_C, sent.turn.routed.global_samples)
 
     def _update(self, came: Contributions) -> int:
         self.shards.note(came.rows_C)
@@ -277,13 +295,12 @@ class RowExchange:
         """Fill ``out`` with the blocks of the others."""
         coming_MT = coming_NT[self._others]
         heard = self.transport.hear()
-        self._check_counts(heard.counts_NK[self._others], coming_MT, sent.turn.routed.turn)
+        expect_counts(self.transport.name, sent.turn.routed.turn, self.layout, heard.counts_NK, coming_NT)
         arrived = self._receive(sent, heard, out)
         waited, decoding = self.transport.take_time(), perf_counter()
         sent.coder.decode(arrived, heard.bytes_NK[self._others], coming_MT, out)
         if sent.turn.ledger is not None:
-            entry = self._entry(sent, waited, perf_counter() - decoding)
-            sent.turn.ledger.record(direction, entry)
+            sent.turn.ledger.record(direction, self._entry(sent, waited, perf_counter() - decoding))
 
     def _receive(self, sent: _Sent, heard: Heads, out: Rows) -> NDArray[np.uint8]:
         """Return the bytes of announced blocks: those of ``out`` itself, where nothing is coded."""
@@ -306,15 +323,6 @@ class RowExchange:
         sizes = message_bytes(len(self.layout.tables), self.layout.ranks) + more
         times = (sent.encode_s, waited, decode_s)
         return Entry(sent.turn.step, before_T, sent.bytes_NT.sum(axis=0), sizes, *times)
-
-    def _rows_that_change(self, current: Routed) -> NDArray[np.bool_]:
-        """Mark rows of this rank's matrix that a batch updates; the array is used again."""
-        if not len(self._changing):
-            self._changing = np.zeros(len(self.shards.weight), np.bool_)
-        self._changing[self._marked] = False
-        self._marked = current.service.rows_C
-        self._changing[self._marked] = True
-        return self._changing
 
     def _owner_sums(self, routed: Routed, coder: Coder) -> OwnerSums | None:
         """Find replicated tables whose gradients owners sum; none while somebody observes."""
@@ -348,16 +356,6 @@ class RowExchange:
             bytes_MT = sent.bytes_NT[self._others]
             self._observer.add(SentRows(direction, blocks, sent.coder, payload, bytes_MT))
 
-    def _check_counts(self, heard_MT: Ints, expected_MT: Ints, turn: int) -> None:
-        if (heard_MT == expected_MT).all():
-            return
-        other, t = np.argwhere(heard_MT != expected_MT)[0]
-        rank = int(np.flatnonzero(self._others)[other])
-        raise CommError(
-            f"{self.transport.name}: rank {rank} announced {heard_MT[other, t]} rows of table "
-            f"{self.layout.tables[t].name!r} at turn {turn}, expected {expected_MT[other, t]}; the peer is out of step"
-        )
-
     def _round_trip(self, turn: Turn, coder: Coder, own: Rows) -> Rows:
         """Return gradients of this rank's replicas as other ranks decode them: all stay equal."""
         changed_T = self.layout.replicated_T & ~coder.exact_T
@@ -371,22 +369,26 @@ class RowExchange:
         changed[at] = rows
         return changed
 
-    def _replicated_index(self, answers_NT: Ints, sent_NT: Ints) -> Ints:
-        """Rows of the gradient in the order in which they are sent; replicas' go to everyone."""
-        rank = self.layout.rank
-        starts_NT = block_starts(answers_NT, rank)
-        starts_NT = np.where(self.layout.replicated_T, starts_NT[rank], starts_NT)[self._others].ravel()
-        counts = sent_NT[self._others].ravel()
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        index: Ints = np.repeat(starts_NT, counts) + within
-        return index
+    def _note(self, direction: Direction, turn: Turn, rows: Rows, counts_MT: Ints) -> None:
+        """Measure what is sent in training."""
+        if turn.ledger is not None:  # not in an evaluation
+            self.scales.note(direction, turn.step, turn.plan, rows, counts_MT)
+
+    def _agree(self, turn: Turn) -> Stages[None]:
+        """Let all ranks know what tables' bounds are shares of."""
+        sent = yield from self.scales.agree(turn.step, turn.plan, self.shards.noise, self.transport)
+        waited = self.transport.take_time()
+        if turn.ledger is not None and sent:
+            turn.ledger.accounts["backward"].add_sizes(sent, waited)
 
     def _coder(self, plan: ExchangePlan) -> tuple[Coder, Coder]:
-        if self._coders is None or self._coders[0] is not plan:
-            forward = Coder([codecs.forward for codecs in plan.tables], self._dim, self._dtype)
-            backward = Coder([codecs.backward for codecs in plan.tables], self._dim, self._dtype)
-            self._coders = (plan, forward, backward)
-        return self._coders[1:]
+        if self._coders is None or self._coders[0] is not plan or self._coders[1] != self.scales.agreements:
+            forward, backward = (
+                Coder(self.scales.codecs(plan, direction), self._dim, self._dtype)
+                for direction in ("forward", "backward")
+            )
+            self._coders = (plan, self.scales.agreements, forward, backward)
+        return self._coders[2:]
 
     def _seed(self, step: int) -> int:
         return seed_of(step, self.layout.rank, self.layout.ranks)

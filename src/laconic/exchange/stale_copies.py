@@ -52,7 +52,7 @@ class StaleCopies:
         self.shards = Shards(self._layout, all_shards.weight_RD[rows], state_H, all_shards.optimizer)
         no_more = HotRows(copied)
         self._ids = IdExchange(self._layout, no_more, transport, digest)
-        self._exchange = RowExchange(self.shards, no_more.table_P, transport)
+        self._exchange = RowExchange(self.shards, no_more.table_P, transport, scaled=False)
         self._ledger = Ledger(tuple(part.name for part in copied))
         weight = self.shards.weight
         self._touched_H = np.zeros(len(weight), bool)

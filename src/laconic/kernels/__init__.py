@@ -19,7 +19,7 @@ from functools import cache
 
 from laconic.errors import BackendError
 from laconic.kernels.api import Array, Kernels
-from laconic.kernels.operands import LayerThresholds, RowBags, RowTable, RowUpdate, SparseParts
+from laconic.kernels.operands import LayerThresholds, RowBags, RowNoise, RowTable, RowUpdate, SparseParts
 from laconic.kernels.optimizer import Optimizer
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "LayerThresholds",
     "Optimizer",
     "RowBags",
+    "RowNoise",
     "RowTable",
     "RowUpdate",
     "SparseParts",

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from laconic.kernels.blocks import BlockTable
-from laconic.kernels.operands import LayerThresholds, RowBags, RowTable, RowUpdate, SparseParts
+from laconic.kernels.operands import LayerThresholds, RowBags, RowNoise, RowTable, RowUpdate, SparseParts
 from laconic.kernels.sketch_layout import SketchLayout
 
 __all__ = ["Array", "Kernels"]
@@ -147,13 +147,15 @@ class Kernels(Protocol):
         grads: Array,
         grad_index: Array | None,
         update: RowUpdate,
+        noise: RowNoise | None = None,
     ) -> int:
         """Take one step of an :class:`Optimizer` on the rows that have gradients.
 
         Returns the number of these rows. Contribution ``i`` is ``grads[grad_index[i]]`` (None:
         ``grads[i]``) and belongs to row ``rows[i]``. ``order`` sorts ``rows`` stably, as
         ``argsort(rows, kind="stable")`` does; the contributions of a row are summed in their order.
-        With an ``eps`` of 0, a row that has only ever had gradients of 0 becomes NaN.
+        With an ``eps`` of 0, a row that has only ever had gradients of 0 becomes NaN. ``noise``
+        counts what rounding of the contributions put into rows.
         """
         ...
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-__all__ = ["LayerThresholds", "RowBags", "RowTable", "RowUpdate", "SparseParts"]
+__all__ = ["LayerThresholds", "RowBags", "RowNoise", "RowTable", "RowUpdate", "SparseParts"]
 
 Array = NDArray[Any]
 
@@ -32,6 +32,30 @@ class RowUpdate(NamedTuple):
     """Learning rate."""
     eps: float
     """What is added to the root of the state; SGD does not read it."""
+
+
+class RowNoise(NamedTuple):
+    """What rounding of gradients has put into rows, which an update counts.
+
+    Unbiased rounding to a grid of step ``s`` changes an entry with a variance of ``s * s / 6`` on
+    average, or of about its own mean square if that is less. The optimizer makes
+    ``factor ** 2 * variance`` of it in the row. Noise of variance ``v`` in a row costs
+    ``samples * columns / 2 * mean(g * g) * v`` of the loss, if the loss is the mean over samples
+    and ``g`` its gradient: squares of gradients are the curvature (empirical Fisher).
+    """
+
+    variance: Array
+    """Variance of an entry of each row, in the type of the rows; it is updated."""
+    parts: Array
+    """Row of ``figures`` that each contribution counts in, int64."""
+    grid_steps: Array
+    """Step of the grid to which each contribution was rounded, in the type of the rows; 0: it is
+    exact."""
+    figures: Array
+    """float64, two columns that are added to: what the noise of rows costs the loss; and what noise
+    of variance 1 in every row would."""
+    samples: float
+    """Samples of the global batch."""
 
 
 class SparseParts(NamedTuple):

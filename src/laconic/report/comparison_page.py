@@ -11,7 +11,7 @@ from laconic.numerals import NONE, bytes_text, change, decimals, milliseconds, t
 from laconic.page import Card, Page, cell, chart, largest, legend, pair, section, table
 from laconic.report import comparison_charts as charts
 from laconic.report.charts import method_color
-from laconic.report.result import Comparison, Method, Point, TableFigures, ratio, seed_changes
+from laconic.report.result import Comparison, Method, Point, TableFigures, null_changes, ratio, seed_changes
 
 __all__ = ["comparison_page"]
 
@@ -118,8 +118,15 @@ def _luck(methods: Sequence[Method], changes: Sequence[float]) -> str:
     error = stdev(changes) / math.sqrt(len(changes))
     return (
         f"{last.name} less {first.name}, seed by seed: {listed}; their mean is {change(fmean(changes), 4)} with a "
-        f"standard error of {error:.4f}. {first.name} alone differs by {spread:.4f} from seed to seed. "
+        f"standard error of {error:.4f}. {first.name} alone differs by {spread:.4f} from seed to seed{_null(first)}. "
     )
+
+
+def _null(method: Method) -> str:
+    """Say how far two runs of a method are apart for no reason."""
+    found = null_changes(method)
+    listed = ", ".join(change(value, 4) for value in found)
+    return f", and by {listed} where its first weights differ by a millionth" if found else ""
 
 
 def _loss(methods: Sequence[Method]) -> str:

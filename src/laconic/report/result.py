@@ -37,7 +37,7 @@ from pydantic import Field, model_validator
 
 from laconic.config import Bytes, Count, Maybe, Settings, Text
 
-__all__ = ["Comparison", "Method", "Point", "TableFigures", "ratio", "seed_changes"]
+__all__ = ["Comparison", "Method", "Point", "TableFigures", "null_changes", "ratio", "seed_changes"]
 
 
 class Point(Settings):
@@ -101,6 +101,10 @@ class Method(Settings):
 
     seed_auc: tuple[float, ...] = ()
     """AUC of each seed, where there are several; all methods have the same seeds in order."""
+
+    null_auc: tuple[float, ...] = ()
+    """AUC of each seed from first weights that differ by a millionth: how far two runs are apart
+    for no reason. Empty where that was not tried."""
 
     curve: tuple[Point, ...] = ()
     """Training curve; of several seeds it has the mean loss and AUC, and the first's seconds."""
@@ -175,6 +179,11 @@ def seed_changes(methods: Sequence[Method]) -> list[float]:
     """Return the AUC of the last method less that of the first, by seed; empty for one seed."""
     first, last = methods[0].seed_auc, methods[-1].seed_auc
     return [b - a for a, b in zip(first, last, strict=True)] if len(first) > 1 < len(methods) else []
+
+
+def null_changes(method: Method) -> list[float]:
+    """Return the AUC of a method's runs from nearly the same weights less its own, by seed."""
+    return [null - own for own, null in zip(method.seed_auc, method.null_auc, strict=False)]
 
 
 def ratio(before: float, after: float) -> float | None:

@@ -128,6 +128,12 @@ class Warned(_Entry):
     line: Text
 
 
+class Rounded(_Entry):
+    """What rounding is believed to have cost the model."""
+
+    line: str
+
+
 class RunRecord(BaseModel):
     """All that the page shows of a run."""
 
@@ -139,6 +145,7 @@ class RunRecord(BaseModel):
     decided: tuple[Decided, ...]
     ended: tuple[Ended, ...] = ()
     warned: tuple[Warned, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
 
 
 _KINDS: dict[str, type[_Entry]] = {
@@ -147,6 +154,7 @@ _KINDS: dict[str, type[_Entry]] = {
     "decision": Decided,
     "end": Ended,
     "warning": Warned,
+    "rounding": Rounded,
 }
 
 
@@ -174,6 +182,7 @@ def read_run_result(path: str | Path) -> RunRecord:
         decided=tuple(entries["decision"]),
         ended=tuple(entries["end"]),
         warned=tuple(entries["warning"]),
+        rounded=tuple(entries["rounding"]),
     )
 
 
@@ -210,6 +219,8 @@ def _facts(result: RunRecord) -> list[tuple[str, str]]:
     shown = [("steps", f"{steps:,}")]
     if result.ended and result.ended[-1].step >= steps:  # it may have been resumed since
         shown.append(("end", result.ended[-1].line))
+    if result.rounded:
+        shown.append(("harm", result.rounded[-1].line))
     shown += [("warning", line) for line in dict.fromkeys(warned.line for warned in result.warned)]
     pace = next((entry.samples_per_s for entry in reversed(result.trained) if entry.samples_per_s), None)
     if pace is not None:

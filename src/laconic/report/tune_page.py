@@ -51,9 +51,8 @@ def tune_page(result: TuneResult) -> Page:
         title=result.title,
         facts=[
             ("ranks", f"{result.ranks}"),
-            ("steps trained exactly", f"{result.steps:,}"),
+            ("steps trained", f"{result.steps:,}"),
             ("loss", f"{result.loss:.4f}"),
-            ("its fall while steps grow e-fold", share(result.slope)),
             ("budget", f"loss +{share(result.budget)}"),
         ],
         intro="<b>Predicted</b> for rows and gradients",

@@ -6,18 +6,15 @@
         manifest.json          step, position in the data and its identity, ranks, kind of model,
                                state of the policy, step of the compressor, checksum of every file
         dense.pt               model, its optimizer
-        tables-0-of-2.pt       {table: {"first", "stride", "weight", "state"}}: rows first,
-                               first + stride, ...
+        tables-0-of-2.pt       {table: {"first", "stride", "weight", "state", "noise"}}:
+                               rows first, first + stride, ...; noise: what rounding put into them
         tables-1-of-2.pt
+        bounds-0-of-2.pt       what a rank's relative bounds are shares of, where it has any
         held-0-of-2.pt         dense gradients that a rank has not sent yet, where it holds any back
 
 Files are written to ``.partial`` and the folder renamed when all ranks are done, so a kill -9
 or a full disk leaves the one before. Any number of ranks can load what any number saved. What fails
 on one rank, to save or to load, is an error on all.
-
-The manifest says which samples a run was trained on, and in which order. Where their files are does
-not matter, nor what is evaluated. Files are told apart by the number of their samples and by their
-first ids: to read them all would take as long as an epoch.
 """
 
 from __future__ import annotations
@@ -35,15 +32,14 @@ import numpy as np
 import torch
 
 from laconic.adapt.adaptive import AdaptivePolicy
-from laconic.data import DataSettings, Source
 from laconic.errors import FormatError, PlanError
 from laconic.exchange import Table
 from laconic.exchange.tables.shards import TableShards
+from laconic.train.data_identity import check_same_data
 from laconic.train.trainer import Trainer
 
 __all__ = [
     "Position",
-    "data_identity",
     "load_checkpoint",
     "newest_checkpoint",
     "read_checkpoint",
@@ -51,7 +47,6 @@ __all__ = [
 ]
 
 _VERSION = 1
-_NOT_TRAINED_ON = {"path", "columns", "eval_samples"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +158,7 @@ def _load(
         if saved != json.loads(json.dumps(mine)):
             raise FormatError(f"{path}: it is of another model: {name} is {saved!r} there and {mine!r} here")
     if data is not None:
-        _check_same_data(str(path), manifest.get("data"), data)
+        check_same_data(str(path), manifest.get("data"), data)
     dense = _read(path / "dense.pt")
     try:
         trainer.model.load_state_dict(dense["model"])
@@ -175,40 +170,10 @@ def _load(
         group["lr"] = rate  # a setting, not a state: those of the tables are not in the checkpoint either
     _load_tables(trainer, path, manifest["ranks"])
     _load_held_back(trainer, path, manifest)
+    _load_bounds(trainer, path, manifest)
     if policy is not None:
         policy.restore(manifest.get("policy", {}))
     return Position(**manifest["position"])
-
-
-def data_identity(settings: DataSettings, source: Source) -> dict[str, Any]:
-    """Return it as JSON, a name for each value; of files, the first row group is read."""
-    given = settings.model_dump(mode="json", exclude=_NOT_TRAINED_ON)
-    found = {f"data.{name}": value for name, value in given.items()}
-    found["training samples"] = source.samples_in("train")
-    found["dense features"] = list(source.schema.dense)
-    found["tables"] = [feature.name for feature in source.schema.categorical]
-    if settings.kind == "parquet":
-        found["first ids"] = _first_ids(source)
-    return found
-
-
-def _check_same_data(where: str, saved: dict[str, Any] | None, mine: dict[str, Any]) -> None:
-    """Raise ``FormatError`` if a checkpoint is of other data; older ones do not say of which."""
-    for name, value in mine.items():
-        if saved is not None and name in saved and saved[name] != value:
-            raise FormatError(
-                f"{where}: it was trained on other data: {name}: {saved[name]!r} there and {value!r} here; "
-                "resume it on the data it was trained on, or choose another train.out"
-            )
-
-
-def _first_ids(source: Source) -> str:
-    digest = blake2b(digest_size=8)
-    for lookups in source.lookups_in_order("train"):
-        digest.update(lookups.ids_L.numpy().tobytes())
-        digest.update(lookups.offsets.numpy().tobytes())
-        break
-    return digest.hexdigest()
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -241,6 +206,10 @@ def _write_part(trainer: Trainer, partial: Path) -> dict[str, str]:
         )
     name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
     checksums = {name: _write(partial / name, _tables(trainer))}
+    bounds = trainer.rows.bounds_state()
+    if any(state["scales"]["agreed"] for state in bounds):
+        name = f"bounds-{ranks.rank}-of-{ranks.count}.pt"
+        checksums[name] = _write(partial / name, bounds)
     held = {} if trainer.compressor is None else trainer.compressor.state_dict()
     if held.get("memory"):
         name = f"held-{ranks.rank}-of-{ranks.count}.pt"
@@ -269,6 +238,9 @@ def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
             parts[table.name] = {"first": ids.start, "stride": ids.step, "weight": _apart(weight)}
             if state is not None:
                 parts[table.name]["state"] = _apart(state)
+            noise = trainer.rows.table_noise(table.name)
+            if bool(noise.any()):
+                parts[table.name]["noise"] = _apart(noise)
     return parts
 
 
@@ -291,7 +263,7 @@ def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
 
 def _load_table(shards: TableShards, table: Table, parts: list[dict[str, Any]], path: Path) -> None:
     ids, weight, state = shards.view(table.name)
-    loaded = 0
+    noise, loaded = shards.noise_view(table.name), 0
     for part in parts:
         saved = _ids_of(part)
         if part["weight"].shape[1] != weight.shape[1] or saved[-1] >= table.rows:
@@ -303,6 +275,7 @@ def _load_table(shards: TableShards, table: Table, parts: list[dict[str, Any]], 
             weight[mine] = part["weight"][theirs]
             if state is not None:
                 state[mine] = part["state"][theirs]
+            noise[mine] = part["noise"][theirs] if "noise" in part else 0.0
             loaded += len(range(len(ids))[mine])
     if loaded != len(ids):
         raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
@@ -312,6 +285,7 @@ def _load_copies(shards: TableShards, name: str, parts: list[dict[str, Any]]) ->
     """Load the rows of which every rank has a copy; they were saved at their place in the table."""
     shards.take(name)
     ids_H, weight, state = shards.hot_rows(name)
+    noise = shards.hot_noise(name)
     for part in parts:
         saved = _ids_of(part)
         place_H, between_H = np.divmod(ids_H - saved.start, saved.step)
@@ -319,10 +293,20 @@ def _load_copies(shards: TableShards, name: str, parts: list[dict[str, Any]]) ->
         weight[here] = part["weight"][place_H[here]]
         if state is not None:
             state[here] = part["state"][place_H[here]]
+        noise[here] = part["noise"][place_H[here]] if "noise" in part else 0.0
 
 
 def _ids_of(part: dict[str, Any]) -> range:
     return range(part["first"], part["first"] + part["stride"] * len(part["weight"]), part["stride"])
+
+
+def _load_bounds(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None:
+    """Load the scales that bounds are shares of; checkpoints of before there were any have none."""
+    rank, saved_ranks = trainer.ranks.rank, manifest["ranks"]
+    same = saved_ranks == trainer.ranks.count
+    name = f"bounds-{rank if same else 0}-of-{saved_ranks}.pt"
+    states = _read(path / name) if name in manifest["files"] else None
+    trainer.rows.load_bounds(states, same_ranks=same)
 
 
 def _load_held_back(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None:

@@ -138,7 +138,9 @@ def _planned(name: str, exact: bool, bound: float | None, usual: RowCodec) -> Co
             f"--plan: table {name!r} has a bound of {bound!r}, but the run sends {usual.method!r}; "
             "plan again with --run and this run's settings"
         )
-    return CodecException(method="exact") if exact else CodecException(bound=bound)
+    if exact:
+        return CodecException(method="exact")
+    return CodecException() if bound is None else CodecException(bound=bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class Ranks:
     """Process group for what may take one rank much longer than another; None: the default one."""
     rehearsed: int | None = None
     """Number of ranks that this process trains as, on whole batches; None: as one."""
+    all_remote: bool = False
+    """Whether ranks in rehearsal also encode what they ask of themselves, as on a large cluster."""
 
     @property
     def leads(self) -> bool:

@@ -16,16 +16,17 @@ from rich.console import Console
 
 from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
 from laconic.adapt.evidence import Adaptation
+from laconic.adapt.guard import HarmEstimate
 from laconic.data import Samples, Source, open_source
 from laconic.data.odd_counts import odd_line
 from laconic.errors import CommError, ConfigError
 from laconic.train.checkpoint import (
     Position,
-    data_identity,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
 )
+from laconic.train.data_identity import data_identity
 from laconic.train.display import Display, MetricsFile
 from laconic.train.limits import RunLimits, check_memory, check_run, warnings_of
 from laconic.train.metrics import Evaluation, Window, evaluate
@@ -57,6 +58,9 @@ class TrainResult:
     total: dict[str, float]
     """Bytes of rank 0 per step, before compression and sent: all directions, dense gradients and
     reviews."""
+    rounding: dict[str, float] | None
+    """What rounding is believed to have cost, as shares of the loss; None where nothing was
+    rounded."""
     plan: dict[str, Any] | None
     """How far what was sent is from what the plan predicted, where one did."""
     warnings: list[str]
@@ -186,6 +190,7 @@ class _Run:
             for position, evaluation in self._steps(self.begin):  # noqa: B007 -- the last one counts
                 pass
             self._write_end(position)
+            rounding = self._estimate(position)
             if position != self.begin:
                 self._save(position)
             if evaluation is None:
@@ -203,6 +208,8 @@ class _Run:
         dense_before, dense_sent, reviews = self._beside_the_ledger()
         self.display.ledger(ledger, dense_before, dense_sent, reviews)
         self.display.say(self.limits.line(self.begin, position))
+        if rounding is not None:
+            self.display.say(self._harm_line(rounding))
         found = self.check.last
         if found is not None and found.too_far:
             self.display.say(found.line())
@@ -216,9 +223,22 @@ class _Run:
             ledger.rows(),
             self.trainer.dense_bytes,
             self._total(),
+            None if rounding is None else rounding.as_dict(),
             None if found is None else found.as_dict(),
             self.warnings,
         )
+
+    def _estimate(self, position: Position) -> HarmEstimate | None:
+        """Write down what rounding is believed to have cost, if anything was rounded."""
+        harm = self.adaptation.estimate()
+        if not harm.known:
+            return None
+        if self.file is not None and position != self.begin:
+            self.file.write("rounding", position.step, {**harm.as_dict(), "line": self._harm_line(harm)})
+        return harm
+
+    def _harm_line(self, harm: HarmEstimate) -> str:
+        return harm.line(None if self.policy.guard is None else self.policy.guard.budget)
 
     def _steps(self, position: Position) -> Iterator[tuple[Position, Evaluation | None]]:
         """Train to the end; yields the position after every step, and any evaluation."""

@@ -24,6 +24,7 @@ from laconic.data import Samples, Schema
 from laconic.errors import ConfigError, LaconicError
 from laconic.exchange import SGD, Ledger, RowOptimizer, RowwiseAdagrad, Table
 from laconic.exchange.exchange_plan import Policy
+from laconic.exchange.noise import RoundingCost
 from laconic.exchange.pipeline import Purpose
 from laconic.exchange.ranks.transport import is_lost_peer, lost_peer
 from laconic.exchange.ranks.world import LocalWorld, World, one_rank
@@ -72,7 +73,9 @@ class Trainer:
         placement = placement or Placement.from_settings(settings, schema)
         names = [table.name for table in placement.tables]
         cold = settings.embeddings.cold_folder or settings.train.out / "cold"
-        local = None if ranks.rehearsed is None else LocalWorld(ranks.rehearsed, patience_s=0)
+        local = None
+        if ranks.rehearsed is not None:
+            local = LocalWorld(ranks.rehearsed, patience_s=0, all_remote=ranks.all_remote)
         self.embeddings = ShardedEmbeddings(
             placement.tables,
             policy or settings.compression.effective().compression().policy(names),
@@ -223,6 +226,10 @@ class Trainer:
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's value; small ones only."""
         return self.ranks.gather(value)
+
+    def rounding_cost(self) -> RoundingCost:
+        """Return what rounding cost a step's loss when all ranks last added it up."""
+        return self.rows.rounding_cost()
 
     def new_ledger(self) -> Ledger:
         """Return an empty ledger of the tables."""

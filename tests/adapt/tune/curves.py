@@ -10,7 +10,7 @@ ROW_BOUNDS = (0.01, 0.03, 0.1)
 GRADIENT_BOUNDS = (0.25, 0.5)
 
 
-def rows_curve(sensitivity=0.01, se=0.0, error=(0.01, 0.04, 0.16)):
+def rows_curve(sensitivity=0.04, se=0.0, error=(0.0025, 0.01, 0.04)):
     return Curve(
         bounds=ROW_BOUNDS, bytes_sent=(400.0, 200.0, 100.0), bytes_exact=1600.0,
         error=error, sensitivity=sensitivity, sensitivity_se=se,
@@ -31,7 +31,7 @@ def table(name="t", *, rows=1000, forward=None, backward=None, homogenization=(1
     )  # fmt: skip
 
 
-def tuned_of(tables, budget=0.0005):
+def tuned_of(tables, budget=0.001):
     """Return what is chosen for these tables."""
-    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125, slope=0.031, entropy=0.69)
+    measured = Measured(tuple(tables), ranks=4, steps=300, loss=0.48125)
     return choose(measured, "run.toml", budget)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.adapt.tune.choose import MOST_ERROR
+from laconic.adapt import AIM, MOST_GRADIENTS_ERROR, MOST_ROWS_ERROR
 from laconic.adapt.tune.curves import Curve
 from laconic.errors import ConfigError
 from tests.adapt.tune.curves import gradients_curve, rows_curve, table, tuned_of
@@ -16,7 +16,7 @@ def test_a_large_budget_allows_the_loosest_bounds():
     tuned = tuned_of([table()], budget=ALL)
     assert (tuned.tables[0].forward.chosen.bound, tuned.tables[0].backward.chosen.bound) == (0.1, 0.5)
     assert tuned.bytes_sent == tuned.lower_bound == 250
-    assert tuned.harm == pytest.approx(0.01 * 0.16 + 0.001 * 0.04, rel=1e-12)
+    assert tuned.harm == pytest.approx(0.04 * 0.04 + 0.001 * 0.04, rel=1e-12)
 
 
 def test_no_budget_leaves_everything_exact():
@@ -27,34 +27,34 @@ def test_no_budget_leaves_everything_exact():
 
 
 @pytest.mark.parametrize("budget", [1e-5, 1e-4, 5e-4, 1e-3, 1e-2])
-def test_damage_never_exceeds_the_budget(budget):
-    tables = [table(f"t{i}", forward=rows_curve(sensitivity=0.01 * 3**i)) for i in range(5)]
+def test_damage_stays_within_the_budget_with_room_for_what_comes_true(budget):
+    tables = [table(f"t{i}", forward=rows_curve(sensitivity=0.04 * 3**i)) for i in range(5)]
     tuned = tuned_of(tables, budget)
-    assert tuned.harm <= budget
+    assert tuned.harm <= AIM * budget
     assert tuned.lower_bound <= tuned.bytes_sent
 
 
 def test_a_sensitive_table_gets_the_tighter_bound():
-    calm, nervous = (table(name, forward=rows_curve(s)) for name, s in (("calm", 0.001), ("nervous", 0.1)))
+    calm, nervous = (table(name, forward=rows_curve(s)) for name, s in (("calm", 0.004), ("nervous", 0.4)))
     tuned = tuned_of([calm, nervous], budget=0.003)
     assert (tuned.tables[0].forward.chosen.bound, tuned.tables[1].forward.chosen.bound) == (0.1, 0.01)
 
 
 def test_doubt_counts_as_harm():
-    sure, doubtful = rows_curve(0.01), rows_curve(0.01, se=0.1)
+    sure, doubtful = rows_curve(0.04), rows_curve(0.04, se=0.4)
     tuned = tuned_of([table("a", forward=sure), table("b", forward=doubtful)], budget=0.004)
     assert tuned.tables[0].forward.chosen.bound > tuned.tables[1].forward.chosen.bound
-    assert doubtful.harm(0) == pytest.approx(0.11 * 0.01, rel=1e-12)
+    assert doubtful.harm(0) == pytest.approx(0.44 * 0.0025, rel=1e-12)
 
 
 def test_a_sensitivity_below_zero_is_noise():
-    assert rows_curve(-5.0, se=0.01).harm(1) == pytest.approx(0.01 * 0.04, rel=1e-12)
+    assert rows_curve(-5.0, se=0.01).harm(1) == pytest.approx(0.01 * 0.01, rel=1e-12)
 
 
 def test_errors_that_rival_the_signal_are_not_offered_whatever_their_harm():
     harmless = table(
-        forward=rows_curve(0.0, error=(0.1, MOST_ERROR["forward"], MOST_ERROR["forward"] + 0.01)),
-        backward=gradients_curve(0.0, error=(MOST_ERROR["backward"] + 0.01, 0.9)),
+        forward=rows_curve(0.0, error=(0.01, MOST_ROWS_ERROR, MOST_ROWS_ERROR + 0.01)),
+        backward=gradients_curve(0.0, error=(MOST_GRADIENTS_ERROR + 0.01, 0.9)),
     )
     tuned = tuned_of([harmless], budget=0.5)
     assert tuned.tables[0].forward.chosen.bound == 0.03
@@ -62,7 +62,7 @@ def test_errors_that_rival_the_signal_are_not_offered_whatever_their_harm():
 
 
 def test_the_reason_says_what_the_next_bound_would_do():
-    tuned = tuned_of([table()], budget=0.0005)
+    tuned = tuned_of([table()], budget=0.001)
     assert (
         tuned.tables[0].forward.chosen.reason
         == "8.0x fewer bytes; loss +0.0400%; 0.1 would save 50% more at +0.1200%"

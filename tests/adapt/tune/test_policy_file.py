@@ -81,9 +81,8 @@ def test_the_file_says_what_was_measured_and_why():
     assert policy_text(tuned_of([table("c_user", rows=92108)])) == (
         """# Bounds for "run.toml", from laconic tune. Edit as you like.
 #
-# measured   as 4 ranks, after 300 steps of exact training: loss 0.4813,
-#            falling by 3.1 % of itself while steps grow e-fold
-# budget     loss +0.05 %
+# measured   as 4 ranks, after 300 steps: loss 0.4813
+# budget     loss +0.1 %
 # predicted  loss +0.044 %; 2.80 kB -> 350 B a step by all ranks, 8.0x fewer;
 #            no choice within the budget sends less than 350 B
 #

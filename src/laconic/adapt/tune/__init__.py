@@ -5,7 +5,7 @@ The help of the command says these figures, so nothing heavy is imported here.
 
 from __future__ import annotations
 
-__all__ = ["BUDGET", "MOST_STEPS", "SHARE"]
+__all__ = ["MOST_STEPS", "SHARE"]
 
 SHARE = 0.9
 """Part of an epoch that is trained before measuring: errors harm a trained model more than a new
@@ -14,7 +14,3 @@ as after 0.7)."""
 
 MOST_STEPS = 1200
 """Steps that are trained at most."""
-
-BUDGET = 0.0025
-"""Part of what has been learnt that may be lost. It costs less than 0.0003 of AUC on two very
-different data sets."""

@@ -12,50 +12,38 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from laconic.adapt import AIM, BUDGET, MOST_GRADIENTS_ERROR, MOST_ROWS_ERROR
 from laconic.adapt.economy import DIRECTIONS, Direction
-from laconic.adapt.tune import BUDGET
 from laconic.adapt.tune.curves import Curve, TableCurves
 from laconic.adapt.tune.measure import Measured
 from laconic.adapt.tune.result import ChosenBound, TunedDirection, TunedTable, TuneResult
 from laconic.errors import ConfigError
 from laconic.plan.solve.knapsack import Option, solve
 
-__all__ = ["MOST_ERROR", "choose", "default_budget"]
+__all__ = ["choose"]
 
-MOST_ERROR = {"forward": 0.5, "backward": 0.4}
-"""Mean square error beside the mean square of what is sent, up to which bounds are offered."""
+_MOST_ERROR = {"forward": MOST_ROWS_ERROR, "backward": MOST_GRADIENTS_ERROR}
 
-_LEAST_BUDGET = 1e-5  # of the loss, where next to nothing has been learnt
 _WORTH_MENTIONING = 0.005  # share of bytes: less would read as 0 %
 
 
-def default_budget(measured: Measured, share: float = BUDGET) -> float:
-    """Return the increase that takes back this share of what was learnt, as a share of the loss.
+def choose(measured: Measured, title: str, budget: float = BUDGET) -> TuneResult:
+    """Choose bounds for a ``budget``, the increase of the loss that is allowed, as a share of it.
 
-    Equal increases of the loss are not equal harm: 0.07 % cost as much AUC on Book-Crossing, whose
-    loss is 0.77 of the labels' entropy, as 0.9 % on The Complete Journey, where it is 0.24.
-    """
-    return min(max(share * measured.learnt, _LEAST_BUDGET), 0.5)
-
-
-def choose(measured: Measured, title: str, budget: float | None = None) -> TuneResult:
-    """Choose bounds whose predicted increase of the loss is no more than ``budget``, a share of it.
+    What is predicted is no more than 70 % of it (``AIM``).
 
     Returns everything that was measured and chosen; ``title`` says what for.
     """
-    if budget is None:
-        budget = default_budget(measured)
     if not 0 < budget < 1:
         raise ConfigError(f"tune: expected a budget between 0 and 1, as 0.0005 or 0.05%, got {budget!r}")
     sides = [_Side.of(table, direction) for table in measured.tables for direction in DIRECTIONS]
-    found = solve([side.options for side in sides], budget)
+    found = solve([side.options for side in sides], AIM * budget)
     tuned = iter([side.tuned(chosen) for side, chosen in zip(sides, found.chosen, strict=True)])
     return TuneResult(
         title=title,
         ranks=measured.ranks,
         steps=measured.steps,
         loss=measured.loss,
-        slope=measured.slope,
         budget=budget,
         lower_bound=found.lower_bound,
         tables=tuple(
@@ -84,7 +72,7 @@ class _Side:
     @classmethod
     def of(cls, table: TableCurves, direction: Direction) -> _Side:
         curve = table.forward if direction == "forward" else table.backward
-        offered = tuple(error <= MOST_ERROR[direction] for error in curve.error)
+        offered = tuple(error <= _MOST_ERROR[direction] for error in curve.error)
         kept = [i for i, offer in enumerate(offered) if offer]
         bounded = [Option(curve.bytes_sent[i], curve.harm(i)) for i in kept]
         exact = Option(curve.bytes_exact, 0.0)

@@ -1,46 +1,48 @@
 """Train a run briefly in rehearsal and measure its tables: bytes, errors and harm at all bounds.
 
-Forward: the model scores held-out batches with one table's rows as they would arrive at some bound;
-the harm done (``adapt.harm``) over the error of those rows is the table's sensitivity. There they
-are rounded without bias, so that errors know nothing of the values; bounds are measured as they
-will be used, to the nearest.
+All ranks are rehearsed, and everything they ask for travels, as on a large cluster. They train
+within the default bounds, which do no harm that can be seen, and add up what rounding costs by
+table (``exchange.noise``). Harm is in proportion to the mean square of errors. So what a table's
+harm is at one bound, over its error there, is its sensitivity, and gives the harm at all bounds.
 
-Backward: short forks with one table's gradients rounded, see ``gradient_harm``.
-
-Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions, ``B`` samples.
+Bounds are shares of a table's range or root mean square, over all that was sampled. Shape legend:
+``T`` tables, ``R`` rows, ``D`` dimensions.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from statistics import fmean
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.adapt.harm import LEAST_SLOPE, curvature_harm, mean_loss, mean_share
+from laconic.adapt.compression import Compression
 from laconic.adapt.tune import MOST_STEPS, SHARE
 from laconic.adapt.tune.curves import Curve, TableCurves, homogenization_index
-from laconic.adapt.tune.gradient_harm import Progress, gradient_harm
-from laconic.adapt.tune.run import RehearsedRun, labels_of
+from laconic.adapt.tune.run import RehearsedRun
 from laconic.codecs import BoundedRows
 from laconic.codecs.batch import BlockCodec
 from laconic.data import Samples, Source
 from laconic.errors import ConfigError
 from laconic.exchange.coder import Coder
 from laconic.exchange.errors_seen import UpdateError, relative_error_T
-from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
+from laconic.exchange.scales import agrees_after
 from laconic.exchange.sent_rows import Blocks, KeptBlocks
 
 __all__ = ["FORWARD_BOUNDS", "GRADIENT_BOUNDS", "Effort", "Measured", "measure", "work_of"]
 
-FORWARD_BOUNDS = (0.002, 0.004, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24)
-GRADIENT_BOUNDS = (0.06, 0.12, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
-_TRIED_FORWARD, _TRIED_BACKWARD = 0.06, 2.0  # where sensitivities are measured: inside the grids
+# fmt: off
+FORWARD_BOUNDS = (
+    0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24,
+)
+GRADIENT_BOUNDS = (0.015, 0.03, 0.04, 0.06, 0.09, 0.12, 0.18, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+# fmt: on
 
 Floats = NDArray[np.float64]
 
@@ -49,22 +51,12 @@ Floats = NDArray[np.float64]
 class Effort:
     """How much is measured."""
 
-    sampled_batches: int = 4
-    """Batches whose bytes and errors are measured."""
-    scored_batches: int = 8
-    """Batches on which losses are compared."""
-    forks: int = 5
-    fork_steps: int = 8
-    """Trained with coarse and with exact gradients, in each fork."""
+    batches: int = 4
+    """Batches after training whose bytes and errors are measured."""
 
-    @property
-    def batches(self) -> int:
-        """Batches of the data set, in all."""
-        return self.sampled_batches + self.scored_batches + self.forks * self.fork_steps
-
-    def count(self, tables: int) -> int:
+    def count(self) -> int:
         """Pieces of work after training."""
-        return 3 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + tables + self.forks * (tables + 1)
+        return 1 + len(FORWARD_BOUNDS) + len(GRADIENT_BOUNDS) + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +68,7 @@ class Measured:
     steps: int
     """Steps trained before measuring."""
     loss: float
-    """Loss of unseen batches at the end of them."""
-    slope: float
-    """Share of the loss that training takes off while steps grow e-fold."""
-    entropy: float
-    """Entropy of the labels: the loss of who knows their mean alone."""
-
-    @property
-    def learnt(self) -> float:
-        """What training has taken off the entropy of the labels, as a share of the loss."""
-        return max(self.entropy - self.loss, 0.0) / self.loss
+    """Loss of batches before they were learnt, over the last tenth of the steps."""
 
 
 def work_of(source: Source, batch: int, ranks: int, steps: int | None) -> tuple[int, int]:
@@ -100,86 +83,35 @@ def work_of(source: Source, batch: int, ranks: int, steps: int | None) -> tuple[
             f"measuring takes {effort.batches} of them; expected --steps of 8 to {max(room, 0)}, got {wanted}"
         )
     trained = max(min(wanted, room), 8)
-    return trained, trained + effort.count(source.schema.tables)
+    trained = next(steps for steps in range(trained, 0, -1) if agrees_after(steps))
+    return trained, trained + effort.count()
 
 
 def measure(run: RehearsedRun, steps: int) -> Measured:
-    """Train a new run exactly for some steps, then measure its tables without changing it."""
+    """Train a new run for some steps, after which ranks agree, then measure its tables."""
     losses: list[float] = []
-    positive = labels = 0
+    harmless = Compression().policy(run.names).plan
     for samples in run.stream(steps):
-        losses += run.train([samples], run.exact)
+        losses += run.train([samples], harmless)
         run.done()
-        positive, labels = positive + int(samples.label_B.sum()), labels + len(samples)
-    slope = _slope(losses)
-    tables = _measure_tables(run, Effort(), Progress(steps, slope))
     loss = fmean(losses[-max(len(losses) // 10, 1) :])
-    return Measured(tables, run.ranks, steps, loss, slope, _entropy(positive / labels))
-
-
-def _entropy(mean: float) -> float:
-    """Entropy of labels of this mean, in nats."""
-    return -sum(share * math.log(share) for share in (mean, 1 - mean) if share > 0)
-
-
-def _slope(losses: Sequence[float]) -> float:
-    """Share of the loss lost per e-fold of steps, from around the middle to the end."""
-    tenth = max(len(losses) // 10, 1)
-    middle = len(losses) // 2
-    early, late = fmean(losses[middle - tenth // 2 : middle + tenth - tenth // 2]), fmean(losses[-tenth:])
-    between = math.log((len(losses) - tenth / 2) / max(middle, 1))
-    return max((early - late) / late / between, LEAST_SLOPE)
-
-
-def forward_codec(bound: float) -> BlockCodec:
-    """Return the codec of rows."""
-    return BoundedRows(bound, relative_to="range")
-
-
-def _noisy_codec(bound: float) -> BlockCodec:
-    """Return a codec of rows whose errors do not depend on the values."""
-    return BoundedRows(bound, relative_to="range", rounding="unbiased")
-
-
-def backward_codec(bound: float) -> BlockCodec:
-    """Return the codec of gradients."""
-    return BoundedRows(bound, relative_to="rms", rounding="unbiased")
-
-
-def _measure_tables(run: RehearsedRun, effort: Effort, progress: Progress) -> tuple[TableCurves, ...]:
-    """Measure all tables at the run's present state."""
-    sampled = run.take(effort.sampled_batches)
-    forks = [run.take(effort.fork_steps) for _ in range(effort.forks)]
-    scored = run.take(effort.scored_batches)
-    rows, gradients = _sample(run, sampled)
+    with run.under(harmless):
+        cost = run.subject.rounding_cost()
+    rows, gradients = _sample(run, run.take(Effort().batches))
     run.done()
-    tables = range(len(run.names))
-    tried = _Errors.of(run, rows, _noisy_codec, (_TRIED_FORWARD,))
-    tried_back = _Errors.of(run, gradients, backward_codec, (_TRIED_BACKWARD,))
-    harm_F = _forward_harm(run, scored)
-    coarse = TableCodecs(backward=backward_codec(_TRIED_BACKWARD))
-    plans = [_only(run, t, coarse) for t in tables]
-    harm_B = gradient_harm(run, forks, scored, plans, ExchangePlan((coarse,) * len(tables)), progress)
-    sensitivity_F = [_per_error(harm_F[t], tried.errors[0, t]) for t in tables]
-    sensitivity_B = [_per_error(harm_B[t], tried_back.errors[0, t]) for t in tables]
-    rows_T = [_of_table(rows, t) for t in tables]
-    forward = _Errors.of(run, rows, forward_codec, FORWARD_BOUNDS)
-    backward = _Errors.of(run, gradients, backward_codec, GRADIENT_BOUNDS)
-    return tuple(
+    forward = _curves(run, rows, "forward", cost.rows_T / loss)
+    backward = _curves(run, gradients, "backward", cost.gradients_T / loss)
+    tables = tuple(
         TableCurves(
             name=table.name,
             rows=table.rows,
-            forward=forward.curve(t, sensitivity_F[t]),
-            backward=backward.curve(t, sensitivity_B[t]),
-            homogenization=tuple(homogenization_index(rows_T[t], bound) for bound in FORWARD_BOUNDS),
+            forward=forward[t],
+            backward=backward[t],
+            homogenization=tuple(homogenization_index(_of_table(rows, t), bound) for bound in FORWARD_BOUNDS),
         )
         for t, table in enumerate(run.subject.tables)
     )
-
-
-def _per_error(harm: tuple[float, float], error: float) -> tuple[float, float]:
-    """Sensitivity and its standard error, from the harm that came with an error."""
-    return (harm[0] / error, harm[1] / error) if error else (0.0, 0.0)
+    return Measured(tables, run.ranks, steps, loss)
 
 
 Sampled = list[list[Blocks]]
@@ -198,74 +130,89 @@ def _sample(run: RehearsedRun, batches: list[Samples]) -> tuple[Sampled, Sampled
     return [kept.of("forward") for kept in steps], [kept.of("backward") for kept in steps]
 
 
-@dataclass(frozen=True, slots=True)
-class _Errors:
-    """Bytes per step and relative errors, bounds x T."""
-
-    bounds: tuple[float, ...]
-    bytes_sent: Floats
-    errors: Floats
-    bytes_exact_T: Floats
-
-    @classmethod
-    def of(
-        cls,
-        run: RehearsedRun,
-        sampled: Sampled,
-        codec: Callable[[float], BlockCodec],
-        bounds: tuple[float, ...],
-    ) -> _Errors:
-        tables = len(run.names)
-        bytes_sent, errors = np.zeros((len(bounds), tables)), np.zeros((len(bounds), tables))
-        exact_T = np.zeros(tables)
-        for blocks in chain.from_iterable(sampled):
-            row_bytes = blocks.rows_RD.shape[1] * blocks.rows_RD.itemsize
-            exact_T += row_bytes * np.bincount(blocks.table_P, blocks.counts_MP.sum(axis=0), tables)
-        for i, bound in enumerate(bounds):
-            error = UpdateError(tables)
-            coder = _coder(sampled, codec(bound))
-            for step, ranks in enumerate(sampled):
-                for blocks in ranks:
-                    arrived_RD, bytes_MP = blocks.travel(coder, step)
-                    error.add_rows(blocks.table_R, blocks.rows_RD, arrived_RD)
-                    bytes_sent[i] += np.bincount(blocks.table_P, bytes_MP.sum(axis=0), tables)
-            errors[i] = relative_error_T(error.sums_4T)
-            run.done()
-        return cls(bounds, bytes_sent / len(sampled), errors, exact_T / len(sampled))
-
-    def curve(self, t: int, sensitivity: tuple[float, float]) -> Curve:
-        """Curve of a table of this sensitivity, give or take its standard error."""
-        return Curve(
-            bounds=self.bounds,
-            bytes_sent=tuple(self.bytes_sent[:, t].tolist()),
-            bytes_exact=float(self.bytes_exact_T[t]),
-            error=tuple(self.errors[:, t].tolist()),
-            sensitivity=sensitivity[0],
-            sensitivity_se=sensitivity[1],
+def _curves(
+    run: RehearsedRun, sampled: Sampled, direction: Literal["forward", "backward"], harm_T: Floats
+) -> list[Curve]:
+    """Return curves of all tables from what they do at the default bounds, and what that harms."""
+    tables = len(run.names)
+    default, bounds = (
+        (Compression().rows, FORWARD_BOUNDS)
+        if direction == "forward"
+        else (Compression().gradients, GRADIENT_BOUNDS)
+    )
+    assert isinstance(default, BoundedRows), "defaults are bounds"
+    scale_T = _scales(sampled, tables, default)
+    share_T = _shares(sampled, tables)
+    tried = _travel(run, sampled, partial(_share_of, default, default.bound, scale_T * share_T))
+    each = [_travel(run, sampled, partial(_share_of, default, bound, scale_T)) for bound in bounds]
+    exact_T = sum(
+        blocks.rows_RD.shape[1]
+        * blocks.rows_RD.itemsize
+        * np.bincount(blocks.table_P, blocks.counts_MP.sum(axis=0), tables)
+        for blocks in chain.from_iterable(sampled)
+    )
+    return [
+        Curve(
+            bounds=bounds,
+            bytes_sent=tuple(float(travelled.bytes_T[t]) for travelled in each),
+            bytes_exact=float(exact_T[t]) / len(sampled),
+            error=tuple(float(travelled.error_T[t]) for travelled in each),
+            sensitivity=float(harm_T[t] / tried.error_T[t]) if tried.error_T[t] else 0.0,
+            sensitivity_se=0.0,
         )
+        for t in range(tables)
+    ]
 
 
-def _only(run: RehearsedRun, t: int, codecs: TableCodecs) -> ExchangePlan:
-    """Only one table is not exact."""
-    return ExchangePlan(tuple(codecs if k == t else TableCodecs() for k in range(len(run.names))))
+def _share_of(codec: BoundedRows, share: float, scale_T: Floats, t: int) -> BlockCodec | None:
+    """Return the codec with a bound that is a share of a table's scale; None if that is 0."""
+    bound = share * float(scale_T[t])
+    return BoundedRows(bound, rounding=codec.rounding) if bound > 0 else None
 
 
-def _forward_harm(run: RehearsedRun, scored: list[Samples]) -> list[tuple[float, float]]:
-    """Harm of every table's rows at the bound that is tried, and its standard error."""
-    exact_B = run.logits(scored, run.exact)
-    loss = mean_loss(exact_B, labels_of(scored))
-    harms = []
-    for t in range(len(run.names)):
-        changed_B = run.logits(scored, _only(run, t, TableCodecs(forward=_noisy_codec(_TRIED_FORWARD))))
-        harms.append(mean_share(curvature_harm(exact_B, changed_B), loss))
-        run.done()
-    return harms
+def _scales(sampled: Sampled, tables: int, codec: BoundedRows) -> Floats:
+    """Return what bounds are shares of: each table's range or root mean square, over all blocks."""
+    low_T, high_T, squares_T, values_T = (np.full(tables, x) for x in (np.inf, -np.inf, 0.0, 0.0))
+    for blocks in chain.from_iterable(sampled):
+        rows_RD = blocks.rows_RD.astype(np.float64)
+        np.minimum.at(low_T, blocks.table_R, rows_RD.min(axis=1))
+        np.maximum.at(high_T, blocks.table_R, rows_RD.max(axis=1))
+        squares_T += np.bincount(blocks.table_R, (rows_RD**2).sum(axis=1), tables)
+        values_T += np.bincount(blocks.table_R, minlength=tables) * rows_RD.shape[1]
+    range_T: Floats = np.where(values_T > 0, high_T - low_T, 0.0)
+    rms_T: Floats = np.sqrt(squares_T / np.maximum(values_T, 1))
+    return rms_T if codec.relative_to == "rms" else range_T
 
 
-def _coder(sampled: Sampled, codec: BlockCodec) -> Coder:
-    """Return a coder with this codec for all parts of the tables."""
-    blocks = sampled[0][0]
-    return Coder([codec] * len(blocks.table_P), blocks.rows_RD.shape[1], torch.float32)
+def _shares(sampled: Sampled, tables: int) -> Floats:
+    """Root of the rows that a table sends, over those of the mean table: ``by_rows``."""
+    rows_T = sum(np.bincount(blocks.table_R, minlength=tables) for blocks in chain.from_iterable(sampled))
+    sent_T = np.asarray(rows_T, np.float64)
+    some_T = sent_T[sent_T > 0]
+    return np.sqrt(sent_T / some_T.mean()) if len(some_T) else sent_T
+
+
+@dataclass(frozen=True, slots=True)
+class _Travelled:
+    """Bytes of a step and relative errors, by table."""
+
+    bytes_T: Floats
+    error_T: Floats
+
+
+def _travel(run: RehearsedRun, sampled: Sampled, codec: Callable[[int], BlockCodec | None]) -> _Travelled:
+    """Let what was sampled travel within these bounds."""
+    tables = len(run.names)
+    error, bytes_T = UpdateError(tables), np.zeros(tables)
+    first = sampled[0][0]
+    coder = Coder([codec(int(t)) for t in first.table_P], first.rows_RD.shape[1], torch.float32)
+    for step, ranks in enumerate(sampled):
+        for blocks in ranks:
+            arrived_RD, bytes_MP = blocks.travel(coder, step)
+            error.add_rows(blocks.table_R, blocks.rows_RD, arrived_RD)
+            bytes_T += np.bincount(blocks.table_P, bytes_MP.sum(axis=0), tables)
+    run.done()
+    return _Travelled(bytes_T / len(sampled), relative_error_T(error.sums_4T))
 
 
 def _of_table(sampled: Sampled, t: int) -> NDArray[np.float32]:

@@ -38,8 +38,7 @@ def _header(tuned: TuneResult) -> str:
         [
             f"# Bounds for {toml_string(tuned.title)}, from laconic tune. Edit as you like.",
             "#",
-            f"# measured   as {tuned.ranks} ranks, after {tuned.steps} steps of exact training: loss {tuned.loss:.4f},",
-            f"#            falling by {share(tuned.slope)} of itself while steps grow e-fold",
+            f"# measured   as {tuned.ranks} ranks, after {tuned.steps} steps: loss {tuned.loss:.4f}",
             f"# budget     loss +{share(tuned.budget)}",
             f"# predicted  loss +{share(tuned.harm)}; {bytes_text(exact)} -> {bytes_text(sent)} a step by all ranks{fewer};",
             f"#            no choice within the budget sends less than {bytes_text(tuned.lower_bound)}",

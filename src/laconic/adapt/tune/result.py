@@ -5,7 +5,7 @@
     {
       "kind": "tune",
       "title": "run.toml",
-      "ranks": 4, "steps": 312, "loss": 0.4812, "slope": 0.031, "budget": 0.0005,
+      "ranks": 4, "steps": 256, "loss": 0.4812, "budget": 0.0005,
       "lower_bound": 80900,
       "tables": [
         {"name": "c_user", "rows": 92108, "paper_class": "large", "homogenization": [1.0, 0.98],
@@ -135,9 +135,6 @@ class TuneResult(Settings):
     loss: float
     """Loss of unseen batches after these steps."""
 
-    slope: float
-    """Share of the loss that training takes off while steps grow e-fold."""
-
     budget: float
     lower_bound: float
     """Bytes below which no choice within the budget can get."""
@@ -147,12 +144,12 @@ class TuneResult(Settings):
     @model_validator(mode="before")
     @classmethod
     def _from_before(cls, tree: Any) -> Any:
-        """Read files that say along which axes they were measured, unless that is gone."""
-        if not isinstance(tree, dict) or "axes" not in tree:
+        """Read files that have what is gone, unless they were measured along principal axes."""
+        if not isinstance(tree, dict):
             return tree
-        if tree["axes"] == "principal":
+        if tree.get("axes") == "principal":
             raise ValueError("it was measured along principal axes, which are gone; run laconic tune again")
-        return {name: value for name, value in tree.items() if name != "axes"}
+        return {name: value for name, value in tree.items() if name not in ("axes", "slope")}
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -22,7 +22,7 @@ __all__ = ["RehearsedRun", "labels_of"]
 
 
 class RehearsedRun:
-    """A model that has been trained exactly for a while, and batches it has not seen."""
+    """A model that has been trained for a while, and batches it has not seen."""
 
     def __init__(
         self,

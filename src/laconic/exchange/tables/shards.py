@@ -18,6 +18,7 @@ from torch import Tensor
 from laconic import kernels
 from laconic.errors import ConfigError
 from laconic.exchange.contributions import Contributions
+from laconic.exchange.noise import NoiseCount
 from laconic.exchange.tables.copies import Copies, HotRows, hot_pairs, warm_pairs
 from laconic.exchange.tables.first_rows import initialize_rows
 from laconic.exchange.tables.layout import Layout
@@ -40,6 +41,9 @@ class Shards:
         self.weight: Rows = weight_RD.numpy()
         self.state: Rows | None = None if state_R is None else state_R.numpy()
         self.optimizer = optimizer
+        self.noise = NoiseCount(
+            len(self.weight), ~layout.replicated_T | (layout.rank == 0), self.weight.dtype
+        )
         self._journal: Journal | None = None
 
     def gather(self, out: Rows, index: Ints, offsets: Ints | None) -> None:
@@ -56,8 +60,9 @@ class Shards:
         how = self.optimizer
         table = kernels.RowTable(self.weight, self.state)
         update = kernels.RowUpdate(how.code, how.lr, how.eps)
+        noise = None if came.rounded is None else self.noise.operand(came.rounded)
         return kernels.active().update_rows(
-            table, came.rows_C, came.order_C, came.gradients, came.gradient_C, update
+            table, came.rows_C, came.order_C, came.gradients, came.gradient_C, update, noise
         )
 
     def set_lr(self, lr: float) -> None:
@@ -67,7 +72,7 @@ class Shards:
 
     def begin_journal(self) -> None:
         """Note rows from now on, so that ``undo`` can bring them back."""
-        self._journal = Journal(self.weight, self.state)
+        self._journal = Journal(self.weight, self.state, self.noise.variance_R)
 
     def undo(self) -> None:
         """Bring rows back to where the journal was begun."""
@@ -99,8 +104,8 @@ class TableShards(Shards):
         state_R = allocate_rows(memory, file, (), dtype, folder) if optimizer.has_state else None
         super().__init__(parts, weight_RD, state_R, optimizer)
         self.hot = hot
-        self._hot_copies = Copies(hot_pairs(hot, parts), self.weight, self.state)
-        self._warm_copies = Copies(warm_pairs(parts), self.weight, self.state)
+        self._hot_copies = Copies(hot_pairs(hot, parts), self.weight, self.state, self.noise.variance_R)
+        self._warm_copies = Copies(warm_pairs(parts), self.weight, self.state, self.noise.variance_R)
 
     @staticmethod
     def initialize(ranks: Sequence[TableShards], seed: int) -> None:
@@ -120,6 +125,10 @@ class TableShards(Shards):
         ids = range(self.hot.tables[t].rows)[self.layout.shard_ids(t, self.layout.rank)]
         return ids, *self._rows_of(self.layout.shard(t))
 
+    def noise_view(self, name: str) -> Tensor:
+        """Variance that rounding has put into a table's rows on this rank; after ``view``."""
+        return torch.from_numpy(self.noise.variance_R[self.layout.shard(self._number(name))])
+
     def take(self, name: str) -> None:
         """Let lookups find what was written to a view."""
         self._warm_copies.take(self._number(name))
@@ -131,6 +140,13 @@ class TableShards(Shards):
             return np.empty(0, np.int64), *self._rows_of(slice(0))
         part = len(self.hot.tables) + list(self.hot.ids).index(t)
         return self.hot.ids[t], *self._rows_of(self.layout.shard(part))
+
+    def hot_noise(self, name: str) -> Tensor:
+        """Variance that rounding has put into this rank's copies of a table's hot rows."""
+        t = self._number(name)
+        part = list(self.hot.ids).index(t) + len(self.hot.tables) if t in self.hot.ids else None
+        rows = slice(0) if part is None else self.layout.shard(part)
+        return torch.from_numpy(self.noise.variance_R[rows])
 
     def _number(self, name: str) -> int:
         names = [table.name for table in self.hot.tables]
@@ -148,20 +164,19 @@ class Journal:
     A copy of all tables would take as much memory as the tables; a few steps touch few rows.
     """
 
-    def __init__(self, weight_RD: Rows, state_R: Rows | None) -> None:
-        self._weight, self._state = weight_RD, state_R
-        self._entries: list[tuple[Ints, Rows, Rows | None]] = []
+    def __init__(self, *matrices: Rows | None) -> None:
+        """``matrices``: rows, and what belongs to them, such as optimizer state and noise."""
+        self._matrices = [matrix for matrix in matrices if matrix is not None]
+        self._entries: list[tuple[Ints, list[Rows]]] = []
 
     def note(self, rows: Ints) -> None:
         """Keep these rows, which an update is about to change; repeated ones once."""
         rows = np.unique(rows)
-        state = None if self._state is None else self._state[rows]
-        self._entries.append((rows, self._weight[rows], state))
+        self._entries.append((rows, [matrix[rows] for matrix in self._matrices]))
 
     def undo(self) -> None:
         """Bring rows back as they were when the journal was begun; it goes on from there."""
-        for rows, weight, state in reversed(self._entries):
-            self._weight[rows] = weight
-            if self._state is not None:
-                self._state[rows] = state
+        for rows, kept in reversed(self._entries):
+            for matrix, values in zip(self._matrices, kept, strict=True):
+                matrix[rows] = values
         self._entries.clear()

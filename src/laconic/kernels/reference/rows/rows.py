@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from laconic.kernels.operands import RowTable, RowUpdate
+from laconic.kernels.operands import RowNoise, RowTable, RowUpdate
 from laconic.kernels.optimizer import Optimizer
 from laconic.kernels.reference.blocks.batch import Array, check
 from laconic.kernels.reference.quantize.grid import sum_of_squares
@@ -66,6 +66,7 @@ def update_rows(
     grads_GD: Array,
     grad_index_C: Array | None,
     update: RowUpdate,
+    noise: RowNoise | None = None,
 ) -> int:
     """Take one step of an optimizer on the rows that have gradients; return their number."""
     weight_RD, state_R = table
@@ -78,17 +79,23 @@ def update_rows(
     _expect_rows("update_rows: rows", rows_C, "weight", weight_RD)
     _expect_order(order_C.tolist(), rows_C.tolist())
     _expect_apart("update_rows: weight and grads", weight_RD, grads_GD)
+    if noise is not None:
+        _expect_noise(noise, weight_RD, grads_GD, rows_C)
     weight, grads = torch.from_numpy(weight_RD), torch.tensor(grads_GD)
     state = None if state_R is None else torch.from_numpy(state_R)
     lr, eps = weight.new_tensor(update.lr), weight.new_tensor(update.eps)
     places = list(_places(rows_C, grad_index_C))
     distinct = 0
     for row, run in groupby(order_C.tolist(), key=rows_C.tolist().__getitem__):
-        gradient = _sum([grads[places[i]] for i in run])
-        factor = lr
+        contributions = list(run)
+        gradient = _sum([grads[places[i]] for i in contributions])
+        factor, square = lr, sum_of_squares(gradient) / weight.shape[1]
         if state is not None:
-            state[row] += sum_of_squares(gradient) / weight.shape[1]
+            state[row] += square
             factor = lr / (_root(state[row]) + eps)
+        if noise is not None:
+            rounded = _sum([_rounding_variance(noise, i, grads[places[i]]) for i in contributions])
+            _count_noise(noise, row, int(noise.parts[contributions[0]]), (square, rounded, factor), weight)
         weight[row] -= factor * gradient
         distinct += 1
     return distinct
@@ -99,6 +106,28 @@ def _sum(rows: list[Tensor]) -> Tensor:
     for row in rows[1:]:
         total += row
     return total
+
+
+def _rounding_variance(noise: RowNoise, i: int, gradient: Tensor) -> Tensor:
+    """Variance of an entry of a contribution, from the grid that it was rounded to."""
+    step = gradient.new_tensor(noise.grid_steps[i])
+    if not step > 0:
+        return gradient.new_zeros(())
+    most, square = step * step / 6, sum_of_squares(gradient) / len(gradient)
+    return square if square < most else most
+
+
+def _count_noise(
+    noise: RowNoise, row: int, part: int, figures: tuple[Tensor, Tensor, Tensor], weight: Tensor
+) -> None:
+    """Add what a row's noise costs, then let the update change that noise."""
+    square, rounded, factor = figures
+    variance = torch.from_numpy(noise.variance)
+    signal = square - rounded if square > rounded else weight.new_zeros(())
+    curvature = weight.new_tensor(noise.samples) * signal
+    half = float(curvature) * weight.shape[1] / 2
+    noise.figures[part] += (half * float(variance[row]), half)
+    variance[row] = variance[row] + factor * factor * rounded
 
 
 def _root(x: Tensor) -> Tensor:
@@ -170,6 +199,25 @@ def _expect_state(state: Array | None, optimizer: int, weight: Array, grads: Arr
     _expect_equal("update_rows: length of state", len(weight), len(state))
     _expect_apart("update_rows: state and weight", state, weight)
     _expect_apart("update_rows: state and grads", state, grads)
+
+
+def _expect_noise(noise: RowNoise, weight: Array, grads: Array, rows: Array) -> None:
+    for name, array in noise._asdict().items():
+        if name != "samples" and not isinstance(array, np.ndarray):
+            raise TypeError(f"update_rows(): incompatible function arguments: noise.{name}")
+    figures = noise.figures
+    if figures.dtype != np.float64 or figures.ndim != 2 or not figures.flags.c_contiguous:
+        raise TypeError("update_rows(): incompatible function arguments: noise.figures")
+    if not (figures.flags.writeable and noise.variance.flags.writeable):
+        raise TypeError("update_rows(): incompatible function arguments: read-only noise")
+    _expect_types("update_rows", (weight,), (noise.variance, noise.grid_steps), (noise.parts,))
+    check(figures.shape[1] == 2, "update_rows: noise.figures: expected two columns")
+    _expect_equal("update_rows: length of noise.variance", len(weight), len(noise.variance))
+    _expect_equal("update_rows: length of noise.parts", len(rows), len(noise.parts))
+    _expect_equal("update_rows: length of noise.grid_steps", len(rows), len(noise.grid_steps))
+    _expect_rows("update_rows: noise.parts", noise.parts, "noise.figures", noise.figures)
+    _expect_apart("update_rows: noise.variance and weight", noise.variance, weight)
+    _expect_apart("update_rows: noise.variance and grads", noise.variance, grads)
 
 
 def _expect_order(order: list[int], rows: list[int]) -> None:

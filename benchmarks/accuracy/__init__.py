@@ -1,0 +1,1 @@
+"""What compression costs the model, on paired runs."""
