@@ -62,7 +62,7 @@ def test_a_pair_is_one_line_with_all_that_was_measured(first):
     for row in rows:
         assert set(row) == FIELDS
         assert (row["data"], row["seed"]) == ("tiny", 0)
-        assert 0 < row["estimate_low"] < row["estimate_high"]
+        assert row["estimate_low"] < row["estimate_high"]
         assert row["ratio_rows_ids"] > 1
         assert row["ratio_gradients"] > 1
 

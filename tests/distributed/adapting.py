@@ -36,7 +36,6 @@ class Watched:
         if self.accounted_from is not None:
             evidence._FIRST = self.accounted_from
         self.folder.mkdir(parents=True, exist_ok=True)
-        check_reviews(evidence.Reviewer, self.folder / f"looks-{rank}")
         check_reviews(evidence.Accountant, self.folder / f"accounts-{rank}")
         note_decisions(self.folder / f"decisions-{rank}")
 

@@ -49,7 +49,7 @@ def test_settings_of_examples_are_valid():
 def test_figures_in_comments_of_the_loop_are_those_of_its_code():
     text = (EXAMPLES / "own_loop.py").read_text()
     (said,) = re.findall(
-        r"rows are sent within (\d+) % of their range, gradients within ([\d.]+) of their", text
+        r"rows are sent within ([\d.]+) % of their range, gradients within ([\d.]+) of their", text
     )
     usual = Compression()
     assert (float(said[0]) / 100, float(said[1])) == (usual.rows.bound, usual.gradients.bound)

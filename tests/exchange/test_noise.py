@@ -351,7 +351,7 @@ def test_an_error_to_the_nearest_is_a_third_of_its_squared_bound():
 
 @each("bound", [0.1, 0.2])
 def test_the_error_of_a_bound_that_is_a_share_of_the_root_mean_square_is_known(bound):
-    """A sixth of the square of the share, whatever the table; of rows it is beside its own square."""
+    """A sixth of the square of the share, whatever the table."""
     codec = BoundedRows(bound, relative_to="rms", rounding="unbiased")
     cost = trained(2, [TableCodecs(codec, codec)] * 3).engines[0].rounding_cost()
     # bounds are rounded to float32 once, and squared

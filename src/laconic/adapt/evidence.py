@@ -20,7 +20,7 @@ from laconic.adapt.adaptive import AdaptivePolicy, may_be_cast
 from laconic.adapt.economy import Decision, Economy, RankCosts
 from laconic.adapt.guard import HarmEstimate, harm_of
 from laconic.adapt.subject import Subject
-from laconic.codecs import Cast
+from laconic.codecs import BoundedRows, Cast
 from laconic.codecs.batch import BlockCodec
 from laconic.cost.measure import codec_costs
 from laconic.data import Samples
@@ -46,6 +46,9 @@ class Adaptation:
     def __init__(self, subject: Subject, policy: AdaptivePolicy) -> None:
         self._subject, self._policy = subject, policy
         self._accountant = None if policy.economy is None else Accountant(subject, policy, policy.economy)
+        self._rounds = any(
+            isinstance(codec, BoundedRows) for table in policy.base.tables for codec in table.both
+        )
         self._losses: list[tuple[float, int]] = []  # sums over this rank's samples, their numbers
 
     @property
@@ -61,7 +64,7 @@ class Adaptation:
 
     def pauses(self, step: int) -> bool:
         """Whether something happens after a step, so that nothing may be on its way."""
-        guard = self._policy.guard is not None and agrees_after(step)
+        guard = self._policy.guard is not None and self._rounds and agrees_after(step)
         return guard or (self._accountant is not None and self._accountant.due(step))
 
     def after(self, step: int, loss: float, samples: int, ahead: Sequence[Samples]) -> list[dict[str, Any]]:
@@ -70,6 +73,8 @@ class Adaptation:
         if self._accountant is not None and self._accountant.due(step) and ahead:
             found = self._accountant.review(step, ahead[0])
             decisions += [{"part": "economy", **asdict(decision)} for decision in found]
+        if not self._rounds:
+            return decisions
         self._losses.append((loss * samples, samples))
         if not agrees_after(step):
             return decisions
@@ -92,7 +97,8 @@ class Adaptation:
 
     def settle(self) -> None:
         """Before a checkpoint: leave nothing to be shared that a resumed run would not know."""
-        self._share_losses()
+        if self._losses:  # on all ranks, or on none
+            self._share_losses()
 
     def summary(self) -> str:
         """Return a few words for the progress line."""

@@ -43,12 +43,15 @@ class Ranks:
         """Whether this is the rank that prints and writes what exists once."""
         return self.rank == 0
 
-    def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, on every rank; small ones only."""
+    def gather(self, value: Any, *, patient: bool = True) -> list[Any]:
+        """Every rank's value, on every rank; small ones only.
+
+        Not ``patient``: ranks come here at about the same time, so that one that does not is gone.
+        """
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
-        dist.all_gather_object(values, value, group=self.patient)
+        dist.all_gather_object(values, value, group=self.patient if patient else None)
         return values
 
     def barrier(self) -> None:

@@ -225,7 +225,7 @@ class Trainer:
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's value; small ones only."""
-        return self.ranks.gather(value)
+        return self.ranks.gather(value, patient=False)
 
     def rounding_cost(self) -> RoundingCost:
         """Return what rounding cost a step's loss when all ranks last added it up."""
