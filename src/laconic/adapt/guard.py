@@ -176,8 +176,10 @@ class Guard:
         """Judge all tables; ``loss`` is the mean loss of a sample lately."""
         since = math.log2(step + 1) - self._doublings
         self._doublings += since
-        self._squares_T += since * self.gradients_T**2
-        sound_T = np.isfinite(cost.rows_T) & np.isfinite(cost.gradients_T) & (0 < loss < math.inf)
+        self._squares_T += np.where(cost.sent_T > 0, since * self.gradients_T**2, 0.0)
+        figures = (cost.rows_T, cost.gradients_T, cost.rows_error_T, cost.gradients_error_T)
+        finite_T: NDArray[np.bool_] = np.all([np.isfinite(each_T) for each_T in figures], axis=0)
+        sound_T = finite_T & (0 < loss < math.inf)
         rows_T, gradients_T = (
             np.where(sound_T, cost_T, 0.0) / (loss if 0 < loss < math.inf else 1.0)
             for cost_T in (cost.rows_T, cost.gradients_T)
@@ -192,7 +194,8 @@ class Guard:
         most_T = self.gradients_T * _root_of_share(MOST_GRADIENTS_ERROR, cost.gradients_error_T)
         most_T = np.minimum(most_T, 1.0)
         steady_T = gradients_T / np.maximum(self._squares_T / self._doublings, 1e-300)
-        budget_T = self._budgets(cost.sent_T, steady_T * most_T**2)
+        # what a table has spent stays spent, though its bound be narrower now
+        budget_T = self._budgets(cost.sent_T, np.maximum(steady_T * most_T**2, gradients_T))
         wanted_T = np.minimum(self._gradients_within(budget_T, gradients_T), most_T)
         wanted_T = np.where(cost.sent_T > 0, wanted_T, self.gradients_T)
         evidence = gradients_T, cost.gradients_error_T
@@ -249,7 +252,7 @@ class Guard:
                 f"{word}: costs {cost_T[t]:.4%} of {cost_T.sum():.4%} of the loss, aim is {AIM * self.budget / 2:.3%}; "
                 f"error is {error_T[t]:.3f} of the signal"
                 if sound_T[t]
-                else "evidence is not finite, so nothing speaks for this bound"
+                else "narrowed: evidence is not finite, so nothing speaks for this bound"
             )
             decisions.append(GuardDecision(step, direction, (self.names[t],), float(change_T[t]), why))
         factor_T[moved] = new_T[moved]
@@ -283,7 +286,9 @@ class Guard:
             self._doublings, self._squares_T = float(state["doublings"]), np.array(state["squares"])
         else:  # what that guard did not trust yet was exact, whatever its factors
             rows_T, gradients_T = np.minimum(rows_T, self.rows_T), np.minimum(gradients_T, self.gradients_T)
-        self.rows_T, self.gradients_T = rows_T, gradients_T
+        self.rows_T, self.gradients_T = (
+            np.maximum(factor_T, _LEAST_FACTOR) for factor_T in (rows_T, gradients_T)
+        )
 
 
 def _root_of_share(allowed_T: Floats | float, square_T: Floats) -> Floats:
