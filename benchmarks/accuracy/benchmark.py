@@ -152,6 +152,7 @@ def _table(data: str, rows: Sequence[Row]) -> Table:
         ("policy", lambda mine: mine[0]["policy"]),
         ("pairs", lambda mine: str(len(mine))),
         ("progressive", lambda mine: _shares(mine, "progressive")),
+        ("against null", lambda mine: _against_null(mine)),
         ("test", lambda mine: _shares(mine, "log_loss")),
         ("AUC", lambda mine: "" if "auc" not in mine[0] else _difference(mine)),
         ("believed", _believed),
@@ -175,8 +176,19 @@ def _null(rows: Sequence[Row]) -> list[Row]:
 
 
 def _shares(rows: Sequence[Row], name: str) -> str:
-    mean, half = mean_interval([row[name] / row[f"exact_{name}"] - 1 for row in rows])
+    return _interval([row[name] / row[f"exact_{name}"] - 1 for row in rows])
+
+
+def _interval(shares: Sequence[float]) -> str:
+    mean, half = mean_interval(shares)
     return f"{mean:+.3%}" + ("" if math.isnan(half) else f" ({half:.3%})")
+
+
+def _against_null(rows: Sequence[Row]) -> str:
+    """Compare progressive losses with null runs: an exact run may be one that was lucky."""
+    if "null_progressive" not in rows[0]:
+        return ""
+    return _interval([row["progressive"] / row["null_progressive"] - 1 for row in rows])
 
 
 def _difference(rows: Sequence[Row]) -> str:
