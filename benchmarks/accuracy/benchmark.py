@@ -152,7 +152,7 @@ def _table(data: str, rows: Sequence[Row]) -> Table:
         ("policy", lambda mine: mine[0]["policy"]),
         ("pairs", lambda mine: str(len(mine))),
         ("progressive", lambda mine: _shares(mine, "progressive")),
-        ("against null", lambda mine: _against_null(mine)),
+        ("against null", _against_null),
         ("test", lambda mine: _shares(mine, "log_loss")),
         ("AUC", lambda mine: "" if "auc" not in mine[0] else _difference(mine)),
         ("believed", _believed),
