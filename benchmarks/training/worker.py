@@ -136,7 +136,7 @@ class Steps(_Job):
     steps: int
     """Steps of each method in each round; one more before them is not counted."""
     settling: int = 45
-    """Steps of ``auto`` before the clock starts, between the guard's second and third fork."""
+    """Steps of ``auto`` before the clock starts, with six reviews of the guard."""
 
 
 class Epoch(_Job):

@@ -257,9 +257,9 @@ def test_auto_begins_at_the_bounds_of_the_default_and_is_allowed_far_wider_ones(
 @each("sent", [np.ones(3), np.array([1.0, 50.0, 900.0])])
 def test_auto_widens_bounds_that_cost_nothing_up_to_the_plans(sent):
     policy, ceiling = made(AUTO)
-    seen, none_T = [], np.zeros(3)
+    seen, none_T, little_T = [], np.zeros(3), np.full(3, 1e-9)
     for step in (1, 2, 4, 8, 16, *(2**k for k in range(5, 20))):
-        policy.guard.review(step, 0.5, RoundingCost(none_T, none_T, sent, none_T, none_T))
+        policy.guard.review(step, 0.5, RoundingCost(none_T, none_T, sent, little_T, little_T))
         seen.append(bounds(policy.plan_for(step)))
         for direction in DIRECTIONS:
             pairs = zip(bounds(policy.plan_for(step), direction), bounds(ceiling, direction), strict=True)

@@ -33,7 +33,11 @@ NOTHING = (0, 0, 0, 0)
 NONSENSE = [math.nan, math.inf, -math.inf]
 
 
-def cost(rows=NOTHING, gradients=NOTHING, sent=(1, 1, 1, 1), errors=(NOTHING, NOTHING)):
+LITTLE = (1e-9,) * 4
+"""An error that limits nothing; one of 0 says that no bound was in force."""
+
+
+def cost(rows=NOTHING, gradients=NOTHING, sent=(1, 1, 1, 1), errors=(LITTLE, LITTLE)):
     """Costs as shares of the loss; errors as shares of the signal, of rows and gradients."""
     figures = (LOSS * np.array(rows), LOSS * np.array(gradients), sent, *errors)
     return RoundingCost(*(np.array(figure_T, float) for figure_T in figures))
@@ -107,7 +111,8 @@ def test_bounds_are_never_wider_than_the_plans_and_widen_slowly(story, first):
         guard.review(step, loss, seen)
         after = factors(guard)
         assert ((after >= 0) & (after <= 1)).all()
-        most = before if step < module._WIDENS_FROM else module._WIDENS_BY * before
+        widens_from = np.repeat([module._WIDENS_FROM[each_of] for each_of in ("rows", "gradients")], 4)
+        most = np.where(step < widens_from, before, module._WIDENS_BY * before)
         assert ((after <= most * (1 + 1e-12)) | exact(guard)).all()
 
 
@@ -115,11 +120,17 @@ def test_bounds_widen_by_two_at_most_and_not_before_enough_was_seen():
     guard, seen = guard_of(2**-9), []
     for step in STEPS[:14]:
         decisions = guard.review(step, LOSS, cost())
-        assert len(decisions) == (8 if seen and step >= 32 and seen[-1] < 1 else 0)
-        seen.append(guard.rows_T[0])
-        assert (factors(guard) == guard.rows_T[0]).all()
-    assert seen[: STEPS.index(32)] == [2**-9] * STEPS.index(32)
-    assert seen[STEPS.index(32) :] == [2**-power for power in (8, 7, 6, 5, 4, 3, 2, 1, 0)]
+        rows, gradients = step >= 32 and seen[-1][0] < 1, step >= 256 and seen[-1][1] < 1
+        assert len(decisions) == 4 * rows + 4 * gradients
+        seen.append((guard.rows_T[0], guard.gradients_T[0]))
+        assert (guard.rows_T == guard.rows_T[0]).all()
+        assert (guard.gradients_T == guard.gradients_T[0]).all()
+    assert [rows for rows, _ in seen[: STEPS.index(32)]] == [2**-9] * STEPS.index(32)
+    assert [rows for rows, _ in seen[STEPS.index(32) :]] == [
+        2**-power for power in (8, 7, 6, 5, 4, 3, 2, 1, 0)
+    ]
+    late = [gradients for _, gradients in seen[STEPS.index(256) :]]
+    assert late == [2 ** -(8 - k) for k in range(len(late))]
 
 
 @given(stories(), FACTORS)
@@ -215,7 +226,7 @@ def test_noise_of_gradients_uses_its_share_where_it_can(power):
     guard = guard_of(2**-6)
     costs = [float(cost_T.sum()) for cost_T in follow(guard, np.full(4, HALF / 4 * 10.0**power), STEPS)]
     most = 10.0**power * spread(STEPS[-1]) * HALF
-    assert costs[-1] > 0.25 * min(most, HALF)
+    assert costs[-1] > 0.12 * min(most, HALF)
     assert not guard.exact_T("gradients").any()
 
 
@@ -266,7 +277,7 @@ def test_an_error_above_its_limit_is_narrowed_to_it_in_one_review(of, step, firs
     """Whatever the harm; and with its figure. What is below its limit has its limit ahead."""
     limit = {"rows": MOST_ROWS_ERROR, "gradients": MOST_GRADIENTS_ERROR}[of]
     guard, error_T = guard_of(first), limit * np.array([100, 4, 1.1, 0.9])
-    errors = (error_T, NOTHING) if of == "rows" else (NOTHING, error_T)
+    errors = (error_T, LITTLE) if of == "rows" else (LITTLE, error_T)
     factor_T, other_T = (
         getattr(guard, f"{each_of}_T") for each_of in (of, {"rows": "gradients", "gradients": "rows"}[of])
     )
@@ -279,7 +290,8 @@ def test_an_error_above_its_limit_is_narrowed_to_it_in_one_review(of, step, firs
         assert decision.reason.endswith(f"; error is {error:.3f} of the signal")
     # ten percent more of the square, or less, is not worth a change
     assert factor_T.tolist() == pytest.approx([first / 10, first / 2, first, first], rel=1e-12)
-    widened = 2 if step >= module._WIDENS_FROM else 1
+    other = {"rows": "gradients", "gradients": "rows"}[of]
+    widened = 2 if step >= module._WIDENS_FROM[other] else 1
     assert other_T.tolist() == [min(first * widened, 1.0)] * 4
 
 
@@ -298,7 +310,7 @@ def test_what_a_table_must_leave_because_of_its_error_others_get(limit):
     """The first may have only a share of its square: what it costs then is not for the others."""
     costs = np.array([HALF / 4, 9 * HALF, 0, 0])
     guard = guard_of()
-    errors = (np.array([MOST_ROWS_ERROR / limit, 0, 0, 0]), NOTHING)
+    errors = (np.array([MOST_ROWS_ERROR / limit, 1e-9, 1e-9, 1e-9]), LITTLE)
     guard.review(8, LOSS, cost(rows=costs, errors=errors))
     assert guard.rows_T[0] ** 2 == pytest.approx(limit, rel=1e-12)
     assert (costs * guard.rows_T**2).sum() == pytest.approx(HALF, rel=1e-12)
@@ -312,7 +324,7 @@ def test_bounds_that_cost_nothing_widen_as_far_as_their_error_allows(of, at_the_
     guard, seen, reasons = guard_of(2**-9), [], set()
     for step in STEPS:
         error_T = at_the_plans * limit * getattr(guard, f"{of}_T") ** 2
-        errors = (error_T, NOTHING) if of == "rows" else (NOTHING, error_T)
+        errors = (error_T, LITTLE) if of == "rows" else (LITTLE, error_T)
         reasons |= {decision.reason[:9] for decision in guard.review(step, LOSS, cost(errors=errors))}
         seen.append(getattr(guard, f"{of}_T")[0])
         assert (getattr(guard, f"{of}_T") == seen[-1]).all()
@@ -323,7 +335,7 @@ def test_bounds_that_cost_nothing_widen_as_far_as_their_error_allows(of, at_the_
     # what is nearly as wide is not worth a change
     assert seen[-1] > 0.9 * min(at_the_plans**-0.5, 1.0)
     other = {"rows": "gradients", "gradients": "rows"}[of]
-    assert (getattr(guard, f"{other}_T") == 1).all()
+    assert (getattr(guard, f"{other}_T") > 0.5).all()
 
 
 @given(of_each_table(st.floats(-4, 4)), of_each_table(st.floats(-4, 4)), of_each_table(SHARES), FACTORS)
@@ -361,7 +373,8 @@ def test_a_table_that_sent_nothing_is_not_judged_by_that(step):
 def test_a_table_that_sent_nothing_does_not_widen(step):
     guard = guard_of(0.25)
     guard.review(step, LOSS, cost(sent=(1, 0, 5, 0)))
-    assert guard.rows_T.tolist() == guard.gradients_T.tolist() == [0.5, 0.25, 0.5, 0.25]
+    assert guard.rows_T.tolist() == [0.5, 0.25, 0.5, 0.25]
+    assert guard.gradients_T.tolist() == ([0.5, 0.25, 0.5, 0.25] if step >= 256 else [0.25] * 4)
 
 
 @each("loss", [*NONSENSE, 0.0, -0.1])

@@ -18,7 +18,8 @@ share of the budget that a table gets; what some cannot use, others get.
 Besides, errors stay small beside their signal (``MOST_ROWS_ERROR``, ``MOST_GRADIENTS_ERROR``).
 
 A run begins at bounds that do no harm (those of ``Compression()``), or the plan's if they are
-finer. Evidence narrows them at once, and widens them by at most two times at a review. What is not
+finer. Evidence narrows them at once, and widens them by at most two times at a review: rows from
+step 32 on, which can be narrowed again, gradients from step 256 on, whose noise stays. What is not
 a number is no evidence, and narrows. All ranks feed it the same figures and so decide alike.
 
 Shape legend: ``T`` tables.
@@ -44,7 +45,8 @@ Floats = NDArray[np.float64]
 Direction = Literal["rows", "gradients"]
 
 _WIDENS_BY = 2.0
-_WIDENS_FROM = 32  # steps: before, too little was seen
+_WIDENS_FROM = {"rows": 32, "gradients": 256}  # steps: before, too little was seen
+_GROWS_FROM, _MOST_GROWTH = 7.9, 4.0  # doublings: before, all figures grow
 _NARROWS_UNSOUND = 1 / 64
 _EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
 _LEAST_FACTOR = _EXACT_BELOW / 64
@@ -166,6 +168,7 @@ class Guard:
         self.gradients_T: Floats = np.array(first.get("gradients", np.ones(len(names))))
         self._doublings = 0.0
         self._squares_T = np.zeros(len(names))  # of factors of gradients, summed over doublings
+        self._units: list[tuple[float, list[float]]] = []  # doublings, cost of gradients / squares then
 
     def exact_T(self, direction: Direction) -> NDArray[np.bool_]:
         """Tables that travel exactly because no bound would do."""
@@ -176,12 +179,12 @@ class Guard:
         """Judge all tables; ``loss`` is the mean loss of a sample lately."""
         since = math.log2(step + 1) - self._doublings
         self._doublings += since
-        self._squares_T += np.where(cost.sent_T > 0, since * self.gradients_T**2, 0.0)
+        self._squares_T += np.where(cost.gradients_error_T > 0, since * self.gradients_T**2, 0.0)
         figures = (cost.rows_T, cost.gradients_T, cost.rows_error_T, cost.gradients_error_T)
         finite_T: NDArray[np.bool_] = np.all([np.isfinite(each_T) for each_T in figures], axis=0)
         sound_T = finite_T & (0 < loss < math.inf)
         rows_T, gradients_T = (
-            np.where(sound_T, cost_T, 0.0) / (loss if 0 < loss < math.inf else 1.0)
+            np.where(sound_T, np.maximum(cost_T, 0.0), 0.0) / (loss if 0 < loss < math.inf else 1.0)
             for cost_T in (cost.rows_T, cost.gradients_T)
         )
         if not cost.sent_T.sum() > 0:
@@ -189,7 +192,7 @@ class Guard:
         most_T = np.minimum(self.rows_T * _root_of_share(MOST_ROWS_ERROR, cost.rows_error_T), 1.0)
         budget_T = self._budgets(cost.sent_T, rows_T * (most_T / self.rows_T) ** 2)
         wanted_T = np.minimum(self.rows_T * _root_of_share(budget_T, rows_T), most_T)
-        wanted_T = np.where(cost.sent_T > 0, wanted_T, self.rows_T)
+        wanted_T = np.where(_seen(cost, cost.rows_error_T, self.exact_T("rows")), wanted_T, self.rows_T)
         decisions = self._move("rows", self.rows_T, wanted_T, sound_T, (rows_T, cost.rows_error_T), step)
         most_T = self.gradients_T * _root_of_share(MOST_GRADIENTS_ERROR, cost.gradients_error_T)
         most_T = np.minimum(most_T, 1.0)
@@ -197,7 +200,8 @@ class Guard:
         # what a table has spent stays spent, though its bound be narrower now
         budget_T = self._budgets(cost.sent_T, np.maximum(steady_T * most_T**2, gradients_T))
         wanted_T = np.minimum(self._gradients_within(budget_T, gradients_T), most_T)
-        wanted_T = np.where(cost.sent_T > 0, wanted_T, self.gradients_T)
+        seen_T = _seen(cost, cost.gradients_error_T, self.exact_T("gradients"))
+        wanted_T = np.where(seen_T, wanted_T, self.gradients_T)
         evidence = gradients_T, cost.gradients_error_T
         return decisions + self._move("gradients", self.gradients_T, wanted_T, sound_T, evidence, step)
 
@@ -219,14 +223,29 @@ class Guard:
     def _gradients_within(self, budget_T: Floats, cost_T: Floats) -> Floats:
         """Return factors with which each table keeps its budget for doublings to come.
 
+        Costs are taken to grow for two more doublings as they did in the last.
+
         Each takes a quarter of what is left of the budget, and no more than if bounds had always
         been these. A sixteenth of that is taken in any case: beside what was spent it is nothing.
         """
         per_doubling_T = cost_T / np.maximum(self._squares_T, 1e-300)
+        per_doubling_T = per_doubling_T * self._growth(per_doubling_T) ** 2
         allowed_T = budget_T / np.maximum(per_doubling_T, 1e-300)
         steady_T = allowed_T / self._doublings
         left_T = (allowed_T - self._squares_T) / 4
         return np.sqrt(np.clip(left_T, steady_T / 16, steady_T))
+
+    def _growth(self, unit_T: Floats) -> float:
+        """Return how much more the same noise costs than when the steps were half as many.
+
+        A model that learns much gets more sensitive, and noise that is in the rows stays there.
+        """
+        before = [then_T for doublings, then_T in self._units if doublings <= self._doublings - 0.99]
+        self._units = [*self._units[-8:], (self._doublings, unit_T.tolist())]
+        if not before or self._doublings < _GROWS_FROM:
+            return 1.0
+        then, now = (float(np.dot(each_T, self._squares_T)) for each_T in (before[-1], unit_T))
+        return float(np.clip(now / then, 1.0, _MOST_GROWTH)) if then > 0 else 1.0
 
     def _move(
         self,
@@ -239,7 +258,7 @@ class Guard:
     ) -> list[GuardDecision]:
         """Change what is worth a change, and say why."""
         cost_T, error_T = evidence
-        most_T = factor_T * (_WIDENS_BY if step >= _WIDENS_FROM else 1.0)
+        most_T = factor_T * (_WIDENS_BY if step >= _WIDENS_FROM[direction] else 1.0)
         new_T = np.minimum(np.minimum(wanted_T, most_T), 1.0)
         new_T = np.where(sound_T, new_T, factor_T * _NARROWS_UNSOUND)
         new_T = np.maximum(new_T, _LEAST_FACTOR)  # of which bounds come back in some reviews
@@ -272,6 +291,7 @@ class Guard:
             "gradients": self.gradients_T.tolist(),
             "doublings": self._doublings,
             "squares": self._squares_T.tolist(),
+            "units": self._units,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -284,11 +304,17 @@ class Guard:
         rows_T, gradients_T = np.array(state["rows"]), np.array(state["gradients"])
         if "squares" in state:
             self._doublings, self._squares_T = float(state["doublings"]), np.array(state["squares"])
+            self._units = [(float(doublings), list(unit_T)) for doublings, unit_T in state["units"]]
         else:  # what that guard did not trust yet was exact, whatever its factors
             rows_T, gradients_T = np.minimum(rows_T, self.rows_T), np.minimum(gradients_T, self.gradients_T)
         self.rows_T, self.gradients_T = (
             np.maximum(factor_T, _LEAST_FACTOR) for factor_T in (rows_T, gradients_T)
         )
+
+
+def _seen(cost: RoundingCost, error_T: Floats, exact_T: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether there is evidence: not where something else than a bound was sent, as a cast."""
+    return (cost.sent_T > 0) & ((error_T > 0) | exact_T)
 
 
 def _root_of_share(allowed_T: Floats | float, square_T: Floats) -> Floats:

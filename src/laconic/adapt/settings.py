@@ -194,7 +194,7 @@ class CompressionSettings(Settings):
     """What rows, gradients, dense gradients and ids travel as, and what adapts that."""
 
     policy: str = "fixed"
-    """``fixed``: as the settings below say; ``auto``: the same, guarded and economical; or a file
+    """``fixed``: as the settings below say; ``auto``: within bounds that a guard widens; or a file
     that ``laconic tune`` wrote, relative to the working directory."""
 
     rows: RowCodec = RowCodec()
@@ -220,8 +220,8 @@ class CompressionSettings(Settings):
     """Wider bounds of rows at the start."""
 
     budget: float | None = Field(default=None, gt=0, lt=1)
-    """Largest increase of the loss, as a share of it, that a guard keeps by narrowing bounds; left
-    out: there is no guard."""
+    """Largest increase of the loss, as a share of it, that a guard keeps by widening and narrowing
+    bounds; left out: there is no guard."""
 
     economy: bool = False
     """Only what saves more time on the wire than it takes to encode is compressed."""

@@ -41,7 +41,8 @@ def tune(
     steps: int | None = typer.Option(
         None,
         min=8,
-        help=f"Steps to train before measuring. Default: {SHARE} of an epoch, at most {MOST_STEPS:,}.",
+        help=f"Steps to train before measuring, rounded down to 8, 16, ... 256, 512, ... Default: {SHARE} of an epoch, "
+        f"at most {MOST_STEPS:,}.",
     ),
     budget: str | None = typer.Option(
         None, help=f"Largest increase of the loss, as a share of it. Default: {100 * BUDGET:g}%."

@@ -49,7 +49,7 @@ class AllRemoteIds(IdExchange):
 class AllRemoteRows(RowExchange):
     """Encodes and decodes the rows and gradients that a rank sends itself."""
 
-    _rounds_own = True
+    rounds_own = True
 
     def fetch(self, turn: Turn, prefetched: PrefetchedRows | None = None) -> Stages[torch.Tensor]:
         """Fetch rows; this rank's own are what another would decode."""

@@ -76,6 +76,8 @@ class LocalTurn:
     step: int
     ledger: Ledger | None
     """None: nobody counts, as in an evaluation."""
+    trains: bool = True
+    """Whether gradients will follow."""
 
 
 class LocalRanks:
@@ -231,7 +233,10 @@ class LocalRanks:
     ) -> Stages[list[Result]]:
         counted = _Counted(turn.ledger, len(self.ranks))
         each = zip(self.ranks, turn.batch.ranks, counted.ledgers, strict=True)
-        stages = [stages_of(rank, Turn(routed, turn.plan, turn.step, mine)) for rank, routed, mine in each]
+        stages = [
+            stages_of(rank, Turn(routed, turn.plan, turn.step, mine, turn.trains))
+            for rank, routed, mine in each
+        ]
         results = yield from in_step(stages)
         counted.add_up()
         return results

@@ -110,7 +110,8 @@ class NoiseCount:
 
     def reset(self) -> None:
         """Forget all noise, as of rows that come from elsewhere."""
-        self.variance_R[:] = 0
+        if self.variance_R.any():  # memory that was not touched stays so
+            self.variance_R[:] = 0
         self._figures_P2, self._updates = np.zeros_like(self._figures_P2), 0
 
     def state(self) -> dict[str, Any]:

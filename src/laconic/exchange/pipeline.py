@@ -365,7 +365,7 @@ class Pipeline:
 
         def fetch() -> Tensor:
             prefetched = None if early is None else early.result()
-            turn = LocalTurn(routed.result(), manner.plan, step, manner.ledger)
+            turn = LocalTurn(routed.result(), manner.plan, step, manner.ledger, manner.updates)
             return finish(self._ranks.fetch(turn, prefetched))
 
         return Fetched(batch.batch, routed, self._rows_worker.submit(fetch), manner, step)

@@ -182,14 +182,21 @@ def load_state(rank: Rank, state: Mapping[str, Any]) -> None:
 
 def bounds_state(rank: Rank) -> dict[str, Any]:
     """Return what a rank's bounds follow from: scales of tables, and what noise was counted."""
-    return {"scales": rank.rows.scales.state(), "noise": rank.shards.noise.state()}
+    return {
+        "scales": rank.rows.scales.state(),
+        "noise": rank.shards.noise.state(),
+        "placed": rank.places,
+    }
 
 
 def load_bounds(rank: Rank, state: Mapping[str, Any] | None, *, same_ranks: bool = True) -> None:
     """Take back what ``bounds_state`` returned; None: measure anew.
 
-    Where there are other ranks now, only what all had agreed on is taken.
+    Where there are other ranks now, only what all had agreed on is taken. Where other rows are hot,
+    parts are others: all is measured anew.
     """
+    if state is not None and state["placed"] != rank.places:
+        state = None
     rank.rows.scales.restore(None if state is None else state["scales"], noted=same_ranks)
     nothing = {"figures": np.zeros((len(rank.shards.layout.tables), 2)), "updates": 0}
     rank.shards.noise.restore(state["noise"] if state is not None and same_ranks else nothing)
@@ -214,7 +221,9 @@ def rounding_cost(rank: Rank, plan: ExchangePlan) -> RoundingCost:
         return coder.grid_step_T**2 / 6, squares_P, rows_P
 
     rows_P, row_squares_P, row_counts_P = variance_and_rows("forward")
-    rows_P = np.where(layout.replicated_T, 0.0, rows_P)  # those are read where they are
+    sent = 1.0 if rank.rows.rounds_own else (layout.ranks - 1) / layout.ranks
+    # replicas, and what a rank owns, are read where they are
+    rows_P = np.where(layout.replicated_T, 0.0, sent * rows_P)
     gradients_P, gradient_squares_P, counts_P = variance_and_rows("backward")
     noise_P, curvature_P = scales.noise_2P
     return RoundingCost(

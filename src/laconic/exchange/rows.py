@@ -58,6 +58,8 @@ class Turn:
     step: int
     ledger: Ledger | None
     """None: nobody counts, as in an evaluation."""
+    trains: bool = True
+    """Whether gradients will follow."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +81,7 @@ class _Sent:
 class RowExchange:
     """The shards of one rank, and the messages that carry their rows and gradients."""
 
-    _rounds_own = False  # whether what a rank sends itself is rounded too
+    rounds_own = False  # whether what a rank sends itself is rounded too
 
     def __init__(
         self,
@@ -266,7 +268,7 @@ class RowExchange:
         """Return how gradients had been rounded, where the plan rounds; own ones have not been."""
         if not self.scales.needed(sent.turn.plan):
             return None
-        exact_C = own_C & ~self.layout.replicated_T[part_C] & (not self._rounds_own)
+        exact_C = own_C & ~self.layout.replicated_T[part_C] & (not self.rounds_own)
         step_T = sent.coder.grid_step_T.astype(self.shards.weight.dtype)
         return RoundedContributions.of(part_C, step_T, exact_C, sent.turn.routed.global_samples)
 
@@ -370,16 +372,14 @@ class RowExchange:
         return changed
 
     def _note(self, direction: Direction, turn: Turn, rows: Rows, counts_MT: Ints) -> None:
-        """Measure what is sent in training."""
-        if turn.ledger is not None:  # not in an evaluation
+        if turn.trains:
             self.scales.note(direction, turn.step, turn.plan, rows, counts_MT)
 
     def _agree(self, turn: Turn) -> Stages[None]:
         """Let all ranks know what tables' bounds are shares of."""
         sent = yield from self.scales.agree(turn.step, turn.plan, self.shards.noise, self.transport)
-        waited = self.transport.take_time()
         if turn.ledger is not None and sent:
-            turn.ledger.accounts["backward"].add_sizes(sent, waited)
+            turn.ledger.accounts["backward"].add_sizes(sent, self.transport.take_time())
 
     def _coder(self, plan: ExchangePlan) -> tuple[Coder, Coder]:
         if self._coders is None or self._coders[0] is not plan or self._coders[1] != self.scales.agreements:

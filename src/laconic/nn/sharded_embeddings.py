@@ -54,9 +54,9 @@ class ShardedEmbeddings(nn.Module):
     >>> loss.backward()  # gradients travel to the owners of the rows, which update them
     >>> embeddings.optimizer.step()  # waits for that
 
-    What travels is up to ``compression``: by default rows within 1 % of their range and gradients
-    within 0.35 of their root mean square, right on average; ``Compression.exact()`` sends both as
-    they are.
+    What travels is up to ``compression``: by default rows within 0.15 % of their range and
+    gradients within 0.06 of their root mean square, right on average; ``Compression.exact()`` sends
+    both as they are.
 
     ``optimizer`` is what updates the rows, an ``Optimizer`` of torch: schedulers take it, and
     ``optimizer.step()`` belongs into the loop. With ``fused=False`` gradients wait at their owners

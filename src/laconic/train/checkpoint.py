@@ -255,6 +255,7 @@ def _apart(rows: torch.Tensor) -> torch.Tensor:
 def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
     saved = [_read(path / f"tables-{rank}-of-{saved_ranks}.pt") for rank in range(saved_ranks)]
     for shards in trainer.rows.shards():
+        shards.noise.reset()
         for table in trainer.rows.layout.tables:
             parts = [each[table.name] for each in saved if table.name in each]
             _load_table(shards, table, parts, path)
@@ -275,7 +276,8 @@ def _load_table(shards: TableShards, table: Table, parts: list[dict[str, Any]], 
             weight[mine] = part["weight"][theirs]
             if state is not None:
                 state[mine] = part["state"][theirs]
-            noise[mine] = part["noise"][theirs] if "noise" in part else 0.0
+            if "noise" in part:
+                noise[mine] = part["noise"][theirs]
             loaded += len(range(len(ids))[mine])
     if loaded != len(ids):
         raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
@@ -293,7 +295,8 @@ def _load_copies(shards: TableShards, name: str, parts: list[dict[str, Any]]) ->
         weight[here] = part["weight"][place_H[here]]
         if state is not None:
             state[here] = part["state"][place_H[here]]
-        noise[here] = part["noise"][place_H[here]] if "noise" in part else 0.0
+        if "noise" in part:
+            noise[here] = part["noise"][place_H[here]]
 
 
 def _ids_of(part: dict[str, Any]) -> range:

@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 
-import torch
-from torch import Tensor
-
 from laconic.adapt.policy import FixedPolicy
 from laconic.adapt.subject import Subject, Undo
 from laconic.data import Samples
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan
 
-__all__ = ["RehearsedRun", "labels_of"]
+__all__ = ["RehearsedRun"]
 
 
 class RehearsedRun:
@@ -56,11 +53,6 @@ class RehearsedRun:
         with self.under(plan):
             return [float(self.subject.step(samples)[0]) for samples in batches]
 
-    def logits(self, batches: list[Samples], plan: ExchangePlan) -> Tensor:
-        """Logits of all samples when rows travel as the plan says; nothing is learnt."""
-        with self.under(plan):
-            return torch.cat([self.subject.logits(samples) for samples in batches])
-
     def snapshot(self) -> AbstractContextManager[Undo]:
         """Remember the state where this is entered."""
         return self.subject.snapshot()
@@ -68,8 +60,3 @@ class RehearsedRun:
     def under(self, plan: ExchangePlan) -> AbstractContextManager[None]:
         """Let rows and gradients travel as the plan says."""
         return self.subject.under(FixedPolicy(plan), self._ledger)
-
-
-def labels_of(batches: list[Samples]) -> Tensor:
-    """Labels of all samples."""
-    return torch.cat([samples.label_B for samples in batches])
