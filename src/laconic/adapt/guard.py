@@ -51,7 +51,7 @@ _NARROWS_UNSOUND = 1 / 64
 _EXACT_BELOW = 2.0**-12  # a factor this small sends no fewer bytes than exactness
 _LEAST_FACTOR = _EXACT_BELOW / 64
 _WORTH_A_CHANGE = 0.1
-_LEAST, _MOST = 0.2, 2.0  # of what is expected: nine of ten runs are within; design note 0011
+_LEAST, _MOST = 0.2, 2.0  # of what is expected: docs/benchmarks.md has how often that held
 _CHANCE = 2e-4  # of the loss: what two runs differ by for no reason, at the least
 
 
@@ -71,7 +71,7 @@ class HarmEstimate:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval in which nine of ten runs were; below 0 by chance."""
+        """Lower end of the interval in which nine of ten progressive losses were; below 0 by chance."""
         return _LEAST * self.expected - _CHANCE
 
     @property

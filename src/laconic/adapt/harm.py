@@ -7,7 +7,6 @@ The loss of a sample rises by ``l(z', y) - l(z, y)`` when its logit goes from ``
 
     measured    the mean of that over samples and their labels: unbiased, and noisy
     expected    its mean over labels drawn from the model's own p = sigmoid(z): KL(p || p')
-    curvature   the second order of it: p (1 - p) d^2 / 2
 
 The change is ``(p - y) d + p (1 - p) d^2 / 2``, to the second order. Rounding errors know nothing
 of the labels, so the first part averages out, and it is all of the noise: on 8,192 samples of
@@ -37,7 +36,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 __all__ = [
     "Harm",
-    "curvature_harm",
     "expected_change",
     "loss_change",
     "mean_loss",
@@ -62,13 +60,6 @@ def mean_loss(logits_B: Tensor, label_B: Tensor) -> float:
 def loss_change(exact_B: Tensor, changed_B: Tensor, label_B: Tensor) -> Tensor:
     """Increase of every sample's loss, as it happened."""
     return sample_losses(changed_B, label_B) - sample_losses(exact_B, label_B)
-
-
-def curvature_harm(exact_B: Tensor, changed_B: Tensor) -> Tensor:
-    """Return the expected increase of every sample's loss when its logit changed for no reason."""
-    exact_B = exact_B.double()
-    probability_B = torch.sigmoid(exact_B)
-    return 0.5 * probability_B * (1 - probability_B) * (changed_B.double() - exact_B) ** 2
 
 
 def expected_change(exact_B: Tensor, changed_B: Tensor) -> Tensor:
