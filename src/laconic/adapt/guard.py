@@ -71,7 +71,7 @@ class HarmEstimate:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval in which nine of ten progressive losses were; below 0 by chance."""
+        """Lower end of an interval that nine of ten progressive losses were in; below 0 by chance."""
         return _LEAST * self.expected - _CHANCE
 
     @property
