@@ -71,7 +71,7 @@ class HarmEstimate:
 
     @property
     def low(self) -> float:
-        """Lower end of an interval that nine of ten progressive losses were in; below 0 by chance."""
+        """Lower end of an interval that held nine of ten progressive losses; below 0 by chance."""
         return _LEAST * self.expected - _CHANCE
 
     @property
