@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from benchmarks.accuracy.policies import EXACT, expand_policies, settings_of
 from benchmarks.accuracy.runs import BATCH, MODEL, RANKS, AccuracyFigures, AccuracyRun, row_of, train_once
 from benchmarks.harness import (
     append_line,
@@ -40,9 +41,8 @@ from laconic.data import DataSettings, SyntheticSettings, open_source
 from laconic.errors import ConfigError
 from laconic.train.rehearse import rehearse
 
-POLICIES = ("default", "auto", "tuned")
 _GENERATED = SyntheticSettings(kind="synthetic", cap=100_000, samples=1 << 19, eval_samples=1 << 17)
-_EXACT = CompressionSettings.model_validate({"rows": "exact", "gradients": "exact"})
+_EXACT = CompressionSettings.model_validate(EXACT)
 Say = Callable[[str], None]
 Row = dict[str, Any]
 
@@ -57,9 +57,7 @@ def run_accuracy_benchmark(
     processes: int | None = None,
 ) -> list[Row]:
     """Run the pairs that ``file`` lacks; return all that it has of these policies."""
-    unknown = [policy for policy in policies if policy not in POLICIES]
-    if unknown:
-        raise ConfigError(f"--policies: expected some of {', '.join(POLICIES)}, got {unknown[0]!r}")
+    policies = expand_policies(policies)
     rows = _read(file)
     with data_sets(data, generated=_GENERATED) as sets:
         for name, settings in sets.items():
@@ -95,7 +93,7 @@ def _pairs(
     """Yield pairs that are not done yet, seed by seed; exact and null runs serve all policies."""
     there = {(row["policy"], row["seed"]): row for row in done if row["data"] == name}
     runs: list[AccuracyRun] = []
-    compressions = {"default": CompressionSettings(), "auto": CompressionSettings(policy="auto")}
+    compressions = {policy: settings_of(policy) for policy in policies if policy != "tuned"}
     for seed in range(pairs):
         missing = [policy for policy in policies if (policy, seed) not in there]
         if not missing:
@@ -158,6 +156,7 @@ def _table(data: str, rows: Sequence[Row]) -> Table:
         ("believed", _believed),
         ("rows + ids", lambda mine: _ratio(mine, "ratio_rows_ids")),
         ("gradients", lambda mine: _ratio(mine, "ratio_gradients")),
+        ("dense", lambda mine: _ratio(mine, "ratio_dense")),
     )
 
 

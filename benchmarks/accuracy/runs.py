@@ -8,6 +8,8 @@ Here all traffic is rounded, as a cluster of hundreds would pay for it (``LocalW
     progressive       mean loss of every batch before it is learnt, over the last three quarters of
                       the epoch, with rows as they travel: a million unseen samples
 
+Gradients of the dense part travel exactly, unless the policy is about them (``DenseRanks``).
+
 A *null* run is an exact run whose first dense weights are moved by 1e-6: how far it ends from the
 exact one is what an experiment cannot resolve.
 """
@@ -17,16 +19,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
 
+from benchmarks.accuracy.dense_ranks import DenseRanks
 from benchmarks.harness import run_settings
 from laconic.adapt.adaptive import make_adaptive_policy
 from laconic.adapt.evidence import Adaptation
 from laconic.adapt.settings import CompressionSettings
 from laconic.data import DataSettings, Samples, Source, open_source
+from laconic.reduce import LargeFirst, Levels
 from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.settings import ModelSettings
@@ -68,6 +73,8 @@ class AccuracyFigures:
     plain_rows_ids: float
     """Bytes of the same batches as pooled float32 vectors and raw ids."""
     plain_gradients: float
+    ratio_dense: float | None = None
+    """Bytes of a ring all-reduce of the dense gradients over those sent; None: they were exact."""
 
 
 def train_once(run: AccuracyRun) -> AccuracyFigures:
@@ -81,6 +88,11 @@ def train_once(run: AccuracyRun) -> AccuracyFigures:
     trainer = Trainer(settings, source.schema, Ranks(0, 1, rehearsed=RANKS, all_remote=True), policy)
     if run.nudged:
         _nudge(trainer.model.parameters(), run.seed)
+    method = run.compression.dense.value(run.seed, None)
+    dense = None
+    if isinstance(method, LargeFirst | Levels):
+        dense = trainer.replicate(partial(DenseRanks, ranks=RANKS, method=method))
+        dense.follow(trainer.optimizer)
     adaptation = Adaptation(trainer, policy)
     progressive = _train(trainer, adaptation, source, run.seed)
     evaluation = evaluate(trainer, source, batch=4096)
@@ -89,6 +101,8 @@ def train_once(run: AccuracyRun) -> AccuracyFigures:
     lookups = source.samples_in("train") * len(names) / max(trainer.rows.step, 1)
     reviews = adaptation.review_bytes / max(trainer.rows.step, 1)
     trainer.embeddings.close()
+    if dense is not None:
+        dense.close()
     return AccuracyFigures(
         run,
         log_loss=evaluation.log_loss,
@@ -100,6 +114,7 @@ def train_once(run: AccuracyRun) -> AccuracyFigures:
         bytes_gradients=sent["backward"] + reviews / 2,
         plain_rows_ids=lookups * (4 * MODEL.dim + 8),
         plain_gradients=lookups * 4 * MODEL.dim,
+        ratio_dense=None if dense is None else dense.ratio,
     )
 
 
@@ -145,4 +160,5 @@ def row_of(ours: AccuracyFigures, exact: Mapping[str, Any]) -> dict[str, Any]:
         "estimate_high": ours.estimate_high,
         "ratio_rows_ids": ours.plain_rows_ids / ours.bytes_rows_ids,
         "ratio_gradients": ours.plain_gradients / ours.bytes_gradients,
+        **({} if ours.ratio_dense is None else {"ratio_dense": ours.ratio_dense}),
     }

@@ -340,7 +340,7 @@ def test_an_economical_policy_also_lets_dense_gradients_travel_as_they_are(
         dense, "register_ddp", lambda _, compression, **how: given.update(how, warmup=compression.warmup)
     )
     text = f"{DATA}[compression]\nwarmup = 3\n{text}"
-    dense.compress_gradients(None, parse(text, RunSettings, (f"compression.policy={policy}",)))
+    dense.compress_gradients(None, parse(text, RunSettings, (f"compression.policy={policy}",)), None)
     assert given["bypass"] is bypasses
     assert given["warmup"] == 3
 

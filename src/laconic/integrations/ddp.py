@@ -6,6 +6,7 @@
     compressor = laconic.register_ddp(model)                            # lossless
     compressor = laconic.register_ddp(model, laconic.Levels())          # within a ninth of a value
     compressor = laconic.register_ddp(model, laconic.LargeFirst(0.01))  # large entries first (DCT)
+    compressor = laconic.register_ddp(model, laconic.LargeFirst(0.01, optimizer=adagrad))
     compressor = laconic.register_ddp(model, laconic.Compression())     # what its field dense says
 
 Gradient accumulation, ``no_sync`` and buckets that DDP rebuilds work as without. Where compression
@@ -30,7 +31,8 @@ from laconic.adapt.compression import Compression
 from laconic.errors import ConfigError
 from laconic.exchange.ranks.world import World
 from laconic.integrations.ddp_hook import Compressor, HookSettings, ddp_hook
-from laconic.reduce import Exact
+from laconic.integrations.divided_steps import DividedSteps
+from laconic.reduce import Exact, LargeFirst
 from laconic.reduce.gradient_method import GradientMethod, expect_gradient_method
 
 __all__ = ["Compressor", "register_ddp"]
@@ -109,8 +111,13 @@ def register_ddp(
         )
     else:
         _check_lossy_parameters(model.module, chosen, type(method).__name__)
-    settings = HookSettings(method, chosen, warmup, reduction == "mean", bypass)
     with ExitStack() as undo:  # torch may refuse the hook, and nobody would close the compressor
+        divided = None
+        if isinstance(method, LargeFirst) and method.optimizer is not None:
+            names = {id(parameters[name]): name for name in sorted(chosen)}
+            divided = DividedSteps(method.optimizer, names)
+            undo.callback(divided.close)
+        settings = HookSettings(method, chosen, warmup, reduction == "mean", bypass, divided)
         compressor = Compressor(settings, parameters, model.process_group, world)
         undo.callback(compressor.close)
         model.register_comm_hook(compressor, ddp_hook)

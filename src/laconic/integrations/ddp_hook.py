@@ -25,7 +25,8 @@ from laconic.errors import ConfigError
 from laconic.exchange.ranks.worker import Worker
 from laconic.exchange.ranks.world import GroupWorld, World, one_rank
 from laconic.exchange.traffic_report import Bypass, FlowTotal, Traffic, TrafficReport
-from laconic.reduce import Choice, Exact, LargeFirst, LayerMemory, Reducer, Rounded
+from laconic.integrations.divided_steps import DividedSteps
+from laconic.reduce import Choice, Exact, LargeFirst, LayerMemory, Levels, Reducer, Rounded
 from laconic.reduce.gradient_method import GradientMethod
 from laconic.reduce.ways.large_first import HeldBack
 
@@ -51,6 +52,8 @@ class HookSettings:
     """Whether sums are divided by the number of ranks."""
     bypass: bool
     """Whether buckets that would not get faster are left to DDP."""
+    divided: DividedSteps | None = None
+    """What an optimizer divides gradients by, where large entries of its steps travel."""
 
 
 def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
@@ -82,6 +85,8 @@ class _Bucket:
     """Bytes that a rank sends of it when DDP sums it along a ring."""
     chosen: list[bool]
     """Whether each parameter travels by the method."""
+    parameters: list[Tensor]
+    """The chosen parameters."""
     layers: Any
     """Where its chosen parameters begin, side by side, and end."""
     memory: LayerMemory | None
@@ -160,6 +165,8 @@ class Compressor:
         if reason is not None:
             state.account.bypassed[reason] += 1
             state.account.sent += ring
+            if self._settings.divided is not None:
+                self._settings.divided.forget(state.parameters)
             return self._plain(buffer)
         future: Any = torch.futures.Future()
         if self._measured is None and not self._rounded:  # before anything else travels
@@ -250,6 +257,8 @@ class Compressor:
         for lane in self._lanes:
             lane.worker.close()
             lane.reducer.close()
+        if self._settings.divided is not None:
+            self._settings.divided.close()
 
     def _why_plain(self, state: _Bucket, buffer: Tensor, step: int) -> str | None:
         """Why a bucket travels as DDP would send it; None: it does not."""
@@ -259,6 +268,8 @@ class Compressor:
             return f"gradients of {buffer.dtype} on {buffer.device}"
         if step < self._settings.warmup:
             return "warm-up"
+        if self._settings.divided is not None and not self._settings.divided.ready(state.parameters):
+            return "first steps of the optimizer"
         if not self._settings.bypass or state.choice is None or step - state.looked >= _LOOK_EVERY:
             return None
         return _NO_GAIN if state.choice.method == "dense" else None
@@ -332,11 +343,27 @@ class Compressor:
     def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""
         if self._large is not None and state.memory is not None:
-            reducer.sum_large(x, state.memory, self._large)
+            self._sum_large(reducer, x, state, self._large, step)
         elif self._rounded:
             reducer.sum_rounded(x, self._network)
         else:
             reducer.sum_coded(x, state.layers, self._codec, step)
+
+    def _sum_large(self, reducer: Reducer, x: Any, state: _Bucket, how: LargeFirst, step: int) -> None:
+        """Sum what ranks send of their gradients, or of an optimizer's steps."""
+        memory, divided = state.memory, self._settings.divided
+        assert memory is not None, "of a bucket whose entries may wait"
+        if divided is None:
+            reducer.sum_large(x, memory, how)
+            return
+        scale = float(self._ranks if self._settings.average else 1)
+        divided.divide(x, memory.squares, state.parameters, self._ranks, scale)
+        reducer.sum_large(x, memory, how)
+        if (step + 1) % how.agree_every == 0:
+            reducer.sum_coded(memory.squares, state.layers, Levels(), step)
+            divided.agree(memory.squares, state.parameters)
+            memory.squares[:] = 0
+        divided.restore(x, state.parameters, scale)
 
     def _sum_parts(self, reducer: Reducer, gradients: list[Tensor], state: _Bucket, step: int) -> None:
         """Sum the parameters of a bucket that need not be exact together, and then the others."""
@@ -365,11 +392,12 @@ class Compressor:
         names = [self._names[i] for i in key]
         chosen = [name in self._settings.chosen for name in names]
         layers = [(n, p.numel()) for n, p, mine in zip(names, parameters, chosen, strict=True) if mine]
+        taken = [parameter for parameter, mine in zip(parameters, chosen, strict=True) if mine]
         memory = None if self._large is None else self._held_back.lay_out(layers)
         ends = np.cumsum([0, *(size for _, size in layers)])
         account = self._account_of(_name_of([name for name in self._names.values() if name in names]))
         ring = 0 if buffer.is_sparse else int(ring_bytes(buffer.nbytes, self._ranks))
-        state = _Bucket(account, ring, chosen, ends, memory)
+        state = _Bucket(account, ring, chosen, taken, ends, memory)
         self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}
         self._buckets[key] = state
         return state

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.errors import FormatError, PlanError
@@ -324,12 +325,18 @@ def _load_held_back(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> N
             trainer.compressor.load_state_dict(state)
         return
     mine = [_read(file) for file in files[ranks.rank :: ranks.count]]
-    held = dict(mine[0]) if mine else {**_read(files[0]), "memory": {}}
-    for other in mine[1:]:
-        held["memory"] = {name: held["memory"][name] + values for name, values in other["memory"].items()}
+    held = dict(mine[0]) if mine else {**_read(files[0]), "memory": {}, "squares": {}}
+    for kind in ("memory", "squares"):
+        for other in mine[1:]:
+            held[kind] = _added(held.get(kind, {}), other.get(kind, {}))
     if saved_ranks != ranks.count:
         held = {key: value for key, value in held.items() if key not in ("rank", "ranks")}  # of nobody now
     trainer.compressor.load_state_dict(held)
+
+
+def _added(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Add what two ranks have of each parameter; one may have nothing."""
+    return {**ours, **{name: ours[name] + x if name in ours else x for name, x in theirs.items()}}
 
 
 def _overlap(mine: range, theirs: range) -> list[tuple[slice, slice]]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from laconic.data import Schema
 from laconic.integrations.ddp import Compressor, register_ddp
 from laconic.models import DLRM, DCNv2, Model
 from laconic.nn import sum_gradients
-from laconic.reduce import Exact
+from laconic.reduce import Exact, LargeFirst
 from laconic.reduce.network import InNetwork
 from laconic.train.settings import ModelSettings, RunSettings
 
@@ -65,7 +67,9 @@ def _left_over(sizes: Sequence[int], cap: int) -> int:
     return waiting
 
 
-def compress_gradients(replica: DistributedDataParallel, settings: RunSettings) -> Compressor | None:
+def compress_gradients(
+    replica: DistributedDataParallel, settings: RunSettings, optimizer: torch.optim.Optimizer
+) -> Compressor | None:
     """Let dense gradients travel as the settings say; None where they travel as they are."""
     effective, network = settings.compression.effective(), None
     if effective.dense.method == "network":
@@ -74,4 +78,6 @@ def compress_gradients(replica: DistributedDataParallel, settings: RunSettings) 
     if isinstance(compression.dense, Exact):
         replica.register_comm_hook(None, sum_gradients)
         return None
+    if isinstance(compression.dense, LargeFirst) and settings.dense.optimizer != "sgd":
+        compression = replace(compression, dense=replace(compression.dense, optimizer=optimizer))
     return register_ddp(replica, compression, reduction="sum", bypass=effective.economy)

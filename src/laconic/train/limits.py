@@ -25,7 +25,6 @@ __all__ = ["RunLimits", "check_memory", "check_run", "warnings_of"]
 
 _NO_SAMPLES = "raise data.eval_samples, or fraction in [split] of the columns file"
 _WHY = {
-    "large": "sums that waited make its steps shorter",
     "bounded": "noise of one size for a whole layer is large beside its small entries",
 }
 

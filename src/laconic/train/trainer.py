@@ -6,12 +6,12 @@ gradients are summed, so uneven and empty ranks weigh what they should.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from inspect import signature
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -44,6 +44,9 @@ __all__ = ["Snapshot", "Trainer"]
 # this otherwise.
 _NEW_NAME = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
 _NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
+
+
+Replica = TypeVar("Replica", bound=nn.Module)
 
 
 class _PendingRows(Protocol):
@@ -88,6 +91,11 @@ class Trainer:
         """The exchange of the embeddings, which all have one dimension."""
         torch.manual_seed(settings.train.seed)
         self.model = make_model(settings.model, schema)
+        self.optimizer = {
+            "adagrad": torch.optim.Adagrad,
+            "sgd": torch.optim.SGD,
+            "adam": torch.optim.Adam,
+        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.lr, fused=True)
         self._whole = _Whole(self.model)
         self._replica: nn.Module = self._whole
         self.compressor: Compressor | None = None
@@ -97,12 +105,7 @@ class Trainer:
             self._replica = DistributedDataParallel(
                 self._whole, bucket_cap_mb=cap, gradient_as_bucket_view=True, **_NO_BUFFERS
             )
-            self.compressor = compress_gradients(self._replica, settings)
-        self.optimizer = {
-            "adagrad": torch.optim.Adagrad,
-            "sgd": torch.optim.SGD,
-            "adam": torch.optim.Adam,
-        }[settings.dense.optimizer](self.model.parameters(), lr=settings.dense.lr, fused=True)
+            self.compressor = compress_gradients(self._replica, settings, self.optimizer)
         self._rate_share = 1.0
         if ranks.count > 1:
             self._settle_buckets(schema)
@@ -180,6 +183,12 @@ class Trainer:
             for optimizer, rate in rates:
                 for group in optimizer.param_groups:
                     group["lr"] = rate * share
+
+    def replicate(self, wrap: Callable[[nn.Module], Replica]) -> Replica:
+        """Train through what ``wrap`` makes of the model, as through DDP; return that."""
+        replica = wrap(self._whole)
+        self._replica = replica
+        return replica
 
     def predict(self, samples: Samples) -> Tensor:
         """Logits of this rank's part of a batch; rows travel exactly."""

@@ -44,8 +44,8 @@ _TINY, _HUGE = (
 class LargeFirst:
     """The largest entries of every layer are sent; the rest waits for the next gradient.
 
-    Meant for SGD: optimizers that divide by the size of gradients take shorter steps for sums that
-    waited.
+    Adagrad and Adam take shorter steps for sums that waited. With them, name the ``optimizer``:
+    entries are then divided as it would before they are chosen, sent and held back.
 
     >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
     >>> how = laconic.LargeFirst(0.25, least=2, values=None)  # values in float32
@@ -77,8 +77,14 @@ class LargeFirst:
     sample: int | None = 1 << 16
     """Most entries of a layer to look at; None: all."""
 
+    agree_every: int = 128
+    """Steps after which ranks add up the squares of gradients that ``optimizer`` divides by."""
+
     values: BlockCodec | None = field(default_factory=lambda: Bounded(0.3, relative_to="rms"))
     """Codec of the entries that are sent; None: float32."""
+
+    optimizer: torch.optim.Optimizer | None = field(default=None, repr=False, compare=False)
+    """The Adagrad, Adam or AdamW that updates the model, None where that is SGD."""
 
     def __post_init__(self) -> None:
         expect_codec("large_first.values", self.values)
@@ -88,6 +94,8 @@ class LargeFirst:
             raise ConfigError(f"large_first.least: expected at least 1 entry, got {self.least!r}")
         if self.refresh < 1:
             raise ConfigError(f"large_first.refresh: expected at least 1 step, got {self.refresh!r}")
+        if self.agree_every < 1:
+            raise ConfigError(f"large_first.agree_every: expected at least 1 step, got {self.agree_every!r}")
         if self.drift is not None and not self.drift > 1:
             raise ConfigError(f"large_first.drift: expected a factor above 1, or None, got {self.drift!r}")
         if self.sample is not None and self.sample < 1:
@@ -105,6 +113,9 @@ class LayerMemory:
         self.names = tuple(names)
         self.bounds: Ints = bounds_of(np.array(sizes, np.int64))
         self.values: Floats = np.zeros(int(self.bounds[-1]), np.float32)
+        self.squares: Floats = np.zeros_like(self.values)
+        """Squares of gradients that other ranks do not know yet; where nothing is divided, zeros
+        that take no memory."""
         self.thresholds: Floats = np.zeros(len(sizes), np.float32)
         self.ages: Ints = np.zeros(len(sizes), np.int64)
         """Steps since each threshold was looked for; 0: it is due."""
@@ -118,7 +129,8 @@ class LayerMemory:
                 sizes = np.abs(self.values[start:end:stride] + gradient[start:end:stride])
             kept = -(-how.kept(end - start) * len(sizes) // max(end - start, 1))
             if kept:  # NaN sorts behind everything, and is always sent
-                self.thresholds[layer] = np.clip(np.partition(sizes, -kept)[-kept], _TINY, _HUGE)
+                least = np.partition(sizes, -kept)[-kept]
+                self.thresholds[layer] = _HUGE if np.isnan(least) else np.clip(least, _TINY, _HUGE)
             self.ages[layer] = 0
 
     def grow_older(self, counts_L: Ints, how: LargeFirst) -> None:
@@ -138,6 +150,7 @@ class HeldBack:
     def __init__(self, rank: int, ranks: int) -> None:
         self._rank, self._ranks = rank, ranks
         self._memory: dict[str, NDArray[Any]] = {}
+        self._squares: dict[str, NDArray[Any]] = {}
         self._thresholds: dict[str, tuple[float, int]] = {}
         self._parts: list[LayerMemory] = []  # of the buckets that there are now
 
@@ -149,10 +162,11 @@ class HeldBack:
         self._thresholds = self._current_thresholds()
         memory = LayerMemory([size for _, size in layers], [name for name, _ in layers])
         for layer, name in enumerate(memory.names):
-            place = memory.values[memory.bounds[layer] : memory.bounds[layer + 1]]
-            if name in self._memory:
-                place[:] = self._memory[name].reshape(-1)
-            self._memory[name] = place
+            here = slice(*memory.bounds[layer : layer + 2].tolist())
+            for kept, values in ((self._memory, memory.values), (self._squares, memory.squares)):
+                if name in kept and kept[name].any():
+                    values[here] = kept[name].reshape(-1)
+                kept[name] = values[here]
             memory.thresholds[layer], memory.ages[layer] = self._thresholds.get(name, (0.0, 0))
         self._parts = [part for part in self._parts if not set(part.names) & set(memory.names)]
         self._parts += [memory] if layers else []
@@ -164,6 +178,11 @@ class HeldBack:
             "rank": self._rank,
             "ranks": self._ranks,
             "memory": {name: torch.from_numpy(values.copy()) for name, values in self._memory.items()},
+            "squares": {
+                name: torch.from_numpy(values.copy())
+                for name, values in self._squares.items()
+                if values.any()
+            },
             "thresholds": self._current_thresholds(),
         }
 
@@ -180,7 +199,8 @@ class HeldBack:
                 f"register_ddp: expected what rank {mine[0]} of {mine[1]} held back, got that of rank {saved[0]} of "
                 f"{saved[1]}; save compressor.state_dict() on every rank, in a file of its own, and load it there"
             )
-        for name, values in state["memory"].items():
+        squares = state.get("squares", {})
+        for name, values in (*state["memory"].items(), *squares.items()):
             if name not in sizes:
                 raise ConfigError(f"register_ddp: the saved memory is of {name!r}, which this model has not")
             if values.numel() != sizes[name]:
@@ -189,6 +209,7 @@ class HeldBack:
                     "load what a model of the same sizes saved"
                 )
         self._memory = {name: values.numpy().copy() for name, values in state["memory"].items()}
+        self._squares = {name: values.numpy().copy() for name, values in squares.items()}
         self._thresholds = dict(state["thresholds"])
         self._parts.clear()
 
