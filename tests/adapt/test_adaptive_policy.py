@@ -247,8 +247,9 @@ AUTO = "compression.policy=auto"
 def test_auto_begins_at_the_bounds_of_the_default_and_is_allowed_far_wider_ones():
     policy, ceiling = made(AUTO)
     plan = policy.plan_for(0)
-    for direction, wide in zip(DIRECTIONS, _WIDE.values(), strict=True):
-        assert bounds(plan, direction) == pytest.approx(bounds(DEFAULT, direction), rel=1e-12)
+    for direction, wide, share in zip(DIRECTIONS, _WIDE.values(), (1, 0.5), strict=True):
+        first = [share * bound for bound in bounds(DEFAULT, direction)]
+        assert bounds(plan, direction) == pytest.approx(first, rel=1e-12)
         assert bounds(ceiling, direction) == [wide] * 3
     assert [codecs.by_rows for codecs in plan.tables] == [DIRECTIONS] * 3
     assert policy.guard.budget == BUDGET
@@ -274,9 +275,9 @@ def test_a_plan_that_is_finer_than_the_default_begins_at_its_own_bounds():
     fine = ("compression.rows.bound=0.0001", "compression.gradients.bound=0.01")
     policy, ceiling = made(AUTO, *fine)
     assert policy.plan_for(0) == ceiling
-    half = made(AUTO, fine[0])[0].plan_for(0)
-    assert bounds(half) == [0.0001] * 3
-    assert bounds(half, "backward") == pytest.approx([0.06] * 3, rel=1e-12)
+    one = made(AUTO, fine[0])[0].plan_for(0)
+    assert bounds(one) == [0.0001] * 3
+    assert bounds(one, "backward") == pytest.approx([0.03] * 3, rel=1e-12)
 
 
 def test_an_exception_begins_no_wider_than_the_default_either():
@@ -308,6 +309,7 @@ def test_codecs_without_a_bound_stay_as_they_are_under_a_guard():
         "compression.rows=int8",
         "compression.tables.a.gradients=lossless",
         "compression.tables.b.gradients=exact",
+        "compression.gradients.bound=0.01",
     )
     plan = policy.plan_for(0)
     assert plan == ceiling

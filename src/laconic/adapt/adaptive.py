@@ -32,6 +32,10 @@ CAST_FROM = 2.0**-9
 _UNKNOWN = 2.0**-10
 """Factor on a bound of which nothing is known at first: far from exact, and surely harmless."""
 
+_FIRST_GRADIENTS = 0.5
+"""Factor on the default bounds of gradients: what the first of them leave in rows is there for all
+of the run, and nothing is known yet of what it will cost."""
+
 _GONE = {"decay": "narrowed bounds by a closed loop", "axes": "rounded rows along principal axes"}
 
 
@@ -166,8 +170,8 @@ def _first_factors(plan: ExchangePlan, harmless: ExchangePlan) -> dict[Direction
 
     Absolute bounds do not: they begin as if exact, until evidence widens them.
     """
-    rows = [_first_factor(*pair) for pair in _pairs(plan, harmless, "forward")]
-    gradients = [_first_factor(*pair) for pair in _pairs(plan, harmless, "backward")]
+    rows = [_first_factor(*pair, 1.0) for pair in _pairs(plan, harmless, "forward")]
+    gradients = [_first_factor(*pair, _FIRST_GRADIENTS) for pair in _pairs(plan, harmless, "backward")]
     return {"rows": np.array(rows), "gradients": np.array(gradients)}
 
 
@@ -178,9 +182,9 @@ def _pairs(
     return [(getattr(ours, name), getattr(theirs, name)) for ours, theirs in both]
 
 
-def _first_factor(codec: BlockCodec | None, harmless: BlockCodec | None) -> float:
+def _first_factor(codec: BlockCodec | None, harmless: BlockCodec | None, share: float) -> float:
     if not isinstance(codec, BoundedRows):
         return 1.0  # it has no bound, or one that is not rounded to as is known
     if not isinstance(harmless, BoundedRows) or codec.relative_to != harmless.relative_to:
         return _UNKNOWN
-    return min(harmless.bound / codec.bound, 1.0)
+    return min(share * harmless.bound / codec.bound, 1.0)

@@ -9,7 +9,7 @@ makes bounds of it, each a factor on the bound that the plan has, which is never
     gradients   noise stays in the rows. Adagrad's steps shrink, so that each doubling of the steps
                 adds about as much: cost = k * (squares of the factor, summed over doublings)
 
-Bounds are chosen for 70 % of the budget (``AIM``), as what comes true scatters. Rows and gradients
+Bounds are chosen for 60 % of the budget (``AIM``), as what comes true scatters. Rows and gradients
 have half of that each, because both send the same rows: what a bit more costs in bytes and takes
 off the harm is then the same. Within a direction, ``rows * log2(1 / bound)`` bits are fewest for a
 given sum of costs where a table's cost is in proportion to the rows that it sends. That is the
@@ -17,10 +17,11 @@ share of the budget that a table gets; what some cannot use, others get.
 
 Besides, errors stay small beside their signal (``MOST_ROWS_ERROR``, ``MOST_GRADIENTS_ERROR``).
 
-A run begins at bounds that do no harm (those of ``Compression()``), or the plan's if they are
-finer. Evidence narrows them at once, and widens them by at most two times at a review: rows from
-step 32 on, which can be narrowed again, gradients from step 256 on, whose noise stays. What is not
-a number is no evidence, and narrows. All ranks feed it the same figures and so decide alike.
+A run begins at bounds that do no harm (those of ``Compression()``, half of them for gradients), or
+the plan's if they are finer. Evidence narrows them at once, and widens them by at most two times at
+a review: rows from step 32 on, which can be narrowed again, gradients from step 256 on, whose noise
+stays. What is not a number is no evidence, and narrows. All ranks feed it the same figures and so
+decide alike.
 
 Shape legend: ``T`` tables.
 """

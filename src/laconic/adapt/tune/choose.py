@@ -30,7 +30,7 @@ _WORTH_MENTIONING = 0.005  # share of bytes: less would read as 0 %
 def choose(measured: Measured, title: str, budget: float = BUDGET) -> TuneResult:
     """Choose bounds for a ``budget``, the increase of the loss that is allowed, as a share of it.
 
-    What is predicted is no more than 70 % of it (``AIM``).
+    What is predicted is no more than 60 % of it (``AIM``).
 
     Returns everything that was measured and chosen; ``title`` says what for.
     """
