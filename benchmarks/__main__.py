@@ -151,8 +151,10 @@ def accuracy(
     data: Path | None = _DATA,
     pairs: int = typer.Option(10, min=1, help="Pairs of each policy and data set."),
     policies: str = typer.Option(
-        "default,auto,tuned", help="What is compared with exact runs, separated by commas."
+        "default,auto,tuned",
+        help="What is compared with exact runs, separated by commas; also levels, large, and bad: ten bad ones.",
     ),
+    optimizer: str = typer.Option("adagrad", help="What trains the dense part: adagrad or adam."),
     json_file: Path | None = typer.Option(
         None,
         "--json",
@@ -160,14 +162,27 @@ def accuracy(
         help="A line of JSON is appended for each pair; pairs that the file has are not run again.",
     ),
 ) -> None:
-    """Log loss and AUC of compressed runs against paired exact ones; hours in all."""
+    """Log loss and AUC of compressed runs against paired exact ones; an hour in all."""
     from benchmarks.accuracy.benchmark import render, run_accuracy_benchmark
 
     names = [name.strip() for name in policies.split(",") if name.strip()]
-    out = _Output(None, 120)
+    out = _Output(None, 150)
     with out.status() as say:
-        rows = run_accuracy_benchmark(data=data, pairs=pairs, policies=names, file=json_file, say=say)
+        rows = run_accuracy_benchmark(
+            data=data, pairs=pairs, policies=names, file=json_file, say=say, optimizer=optimizer
+        )
     out.console.print(render(rows))
+
+
+@app.command("sets")
+def sets(
+    out: Path = typer.Option(Path("public-sets"), help="Folder to write to."),
+) -> None:
+    """Write two public data sets as Parquet files, for --data of the others; needs PyPI."""
+    from benchmarks.public_sets import write_public_sets
+
+    for file in write_public_sets(out):
+        typer.echo(file)
 
 
 @app.command("placement")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from rich.console import Console, RenderableType
@@ -196,6 +196,9 @@ class TrainingRecipe:
 
     rows: float = 0.02
     dense: float = 0.02
+    """Of Adagrad."""
+    adam: float = 0.001
+    """Of dense parameters where Adam trains them."""
     warmup: int = 0
 
 
@@ -215,14 +218,16 @@ def run_settings(
     *,
     batch: int,
     seed: int,
+    optimizer: Literal["adagrad", "adam"] = "adagrad",
 ) -> RunSettings:
-    """Return the settings of a run on a data set, by its recipe."""
+    """Return the settings of a run on a data set, by its recipe; the dense part's ``optimizer``."""
     recipe = recipe_for(name)
+    dense_lr = {"adagrad": recipe.dense, "adam": recipe.adam}[optimizer]
     return RunSettings(
         data=data,
         model=model,
         embeddings=EmbeddingSettings(lr=recipe.rows),
-        dense=DenseSettings(lr=recipe.dense),
+        dense=DenseSettings(optimizer=optimizer, lr=dense_lr),
         compression=compression,
         train=TrainSettings(batch=batch, seed=seed, lr_warmup=recipe.warmup),
     )

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -37,12 +37,13 @@ from laconic.adapt.tune.choose import choose
 from laconic.adapt.tune.measure import measure, work_of
 from laconic.adapt.tune.policy_file import policy_text
 from laconic.config import parse
-from laconic.data import DataSettings, SyntheticSettings, open_source
+from laconic.data import SyntheticSettings, open_source
 from laconic.errors import ConfigError
 from laconic.train.rehearse import rehearse
 
 _GENERATED = SyntheticSettings(kind="synthetic", cap=100_000, samples=1 << 19, eval_samples=1 << 17)
 _EXACT = CompressionSettings.model_validate(EXACT)
+OPTIMIZERS: Mapping[str, Literal["adagrad", "adam"]] = {"adagrad": "adagrad", "adam": "adam"}
 Say = Callable[[str], None]
 Row = dict[str, Any]
 
@@ -54,18 +55,27 @@ def run_accuracy_benchmark(
     policies: Sequence[str],
     file: Path | None,
     say: Say,
+    optimizer: str = "adagrad",
     processes: int | None = None,
 ) -> list[Row]:
-    """Run the pairs that ``file`` lacks; return all that it has of these policies."""
+    """Run the pairs that ``file`` lacks; return all that it has of these policies.
+
+    ``optimizer``: what trains the dense part, Adagrad or Adam.
+    """
     policies = expand_policies(policies)
+    if optimizer not in OPTIMIZERS:
+        raise ConfigError(f"--optimizer: expected {' or '.join(OPTIMIZERS)}, got {optimizer!r}")
     rows = _read(file)
     with data_sets(data, generated=_GENERATED) as sets:
         for name, settings in sets.items():
-            for row in _pairs(name, settings, pairs, policies, rows, processes, say):
+            base = AccuracyRun(name, settings, "exact", _EXACT, 0, optimizer=OPTIMIZERS[optimizer])
+            mine = [row for row in rows if (row["data"], row["optimizer"]) == (name, optimizer)]
+            for row in _pairs(base, pairs, policies, mine, processes, say):
                 append_line(file, row)
                 rows.append(row)
         names = list(sets)
-    return [row for row in rows if row["policy"] in policies and row["data"] in names]
+    asked = [row for row in rows if row["policy"] in policies and row["data"] in names]
+    return [row for row in asked if row["optimizer"] == optimizer]
 
 
 def _read(file: Path | None) -> list[Row]:
@@ -74,7 +84,8 @@ def _read(file: Path | None) -> list[Row]:
         return []
     try:
         rows = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
-        return [{**row, "data": row["data"], "policy": row["policy"], "seed": row["seed"]} for row in rows]
+        needed = ("data", "policy", "seed")
+        return [{"optimizer": "adagrad", **row, **{name: row[name] for name in needed}} for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"--json: {str(file)!r} has lines that are no pairs of this benchmark ({error}); name another file"
@@ -82,8 +93,7 @@ def _read(file: Path | None) -> list[Row]:
 
 
 def _pairs(
-    name: str,
-    settings: DataSettings,
+    first: AccuracyRun,
     pairs: int,
     policies: Sequence[str],
     done: Sequence[Row],
@@ -91,7 +101,7 @@ def _pairs(
     say: Say,
 ) -> Iterator[Row]:
     """Yield pairs that are not done yet, seed by seed; exact and null runs serve all policies."""
-    there = {(row["policy"], row["seed"]): row for row in done if row["data"] == name}
+    there = {(row["policy"], row["seed"]): row for row in done}
     runs: list[AccuracyRun] = []
     compressions = {policy: settings_of(policy) for policy in policies if policy != "tuned"}
     for seed in range(pairs):
@@ -99,16 +109,16 @@ def _pairs(
         if not missing:
             continue
         if "tuned" in missing and "tuned" not in compressions:
-            say(f"{name}: tuning")
-            compressions["tuned"] = _tuned(name, settings)
-        base = AccuracyRun(name, settings, "exact", _EXACT, seed)
+            say(f"{first.data}: tuning")
+            compressions["tuned"] = _tuned(first)
+        base = replace(first, seed=seed)
         known = any(key[1] == seed for key in there)
         runs += [] if known else [base, replace(base, policy="null", nudged=True)]
         runs += [replace(base, policy=policy, compression=compressions[policy]) for policy in missing]
     exact: dict[int, Mapping[str, Any]] = {seed: row for (_, seed), row in there.items()}
     waiting: dict[int, AccuracyFigures] = {}
     for number, figures in enumerate(in_processes(train_once, runs, processes), start=1):
-        say(f"{name}: {number} of {len(runs)} epochs")
+        say(f"{first.data}: {number} of {len(runs)} epochs")
         seed = figures.run.seed
         if figures.run.policy == "exact":
             waiting[seed] = figures
@@ -129,23 +139,27 @@ def _exact_part(exact: AccuracyFigures, null: AccuracyFigures) -> dict[str, Any]
     }
 
 
-def _tuned(name: str, data: DataSettings) -> CompressionSettings:
+def _tuned(run: AccuracyRun) -> CompressionSettings:
     """Return the bounds of ``laconic tune`` at its defaults, for the runs of this benchmark."""
-    settings = run_settings(name, data, MODEL, _EXACT, batch=BATCH, seed=0)
-    source = open_source(data)
+    settings = run_settings(
+        run.data, run.settings, MODEL, _EXACT, batch=BATCH, seed=0, optimizer=run.optimizer
+    )
+    source = open_source(run.settings)
     steps, _ = work_of(source, BATCH, RANKS, None)
     found = choose(measure(rehearse(settings, source, RANKS), steps), "the benchmark")
     return parse(policy_text(found), PolicyFile).compression
 
 
 def render(rows: Sequence[Row]) -> RenderableType:
-    """Make a table for each data set."""
-    return Group(*(_table(data, here) for data, here in grouped(rows, lambda row: row["data"]).items()))
+    """Make a table for each data set and optimizer."""
+    groups = grouped(rows, lambda row: (row["data"], row["optimizer"]))
+    return Group(*(_table(f"{data}, {optimizer}", here) for (data, optimizer), here in groups.items()))
 
 
-def _table(data: str, rows: Sequence[Row]) -> Table:
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    dense = ("dense", lambda mine: _ratio(mine, "ratio_dense"))
     return table_of(
-        f"{data}: log loss against exact runs, mean of pairs (95 % interval)",
+        f"{title}: log loss against exact runs, mean of pairs (95 % interval)",
         [_null(rows), *grouped(rows, lambda row: row["policy"]).values()],
         ("policy", lambda mine: mine[0]["policy"]),
         ("pairs", lambda mine: str(len(mine))),
@@ -156,7 +170,7 @@ def _table(data: str, rows: Sequence[Row]) -> Table:
         ("believed", _believed),
         ("rows + ids", lambda mine: _ratio(mine, "ratio_rows_ids")),
         ("gradients", lambda mine: _ratio(mine, "ratio_gradients")),
-        ("dense", lambda mine: _ratio(mine, "ratio_dense")),
+        *([dense] if any("ratio_dense" in row for row in rows) else []),
     )
 
 

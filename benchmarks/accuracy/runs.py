@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -54,6 +54,8 @@ class AccuracyRun:
     seed: int
     nudged: bool = False
     """Whether the first dense weights are moved: a null run."""
+    optimizer: Literal["adagrad", "adam"] = "adagrad"
+    """What trains the dense part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def train_once(run: AccuracyRun) -> AccuracyFigures:
     """Train an epoch, then evaluate."""
     torch.set_num_threads(1)
     source = open_source(run.settings)
-    settings = run_settings(run.data, run.settings, MODEL, run.compression, batch=BATCH, seed=run.seed)
+    how: dict[str, Any] = {"batch": BATCH, "seed": run.seed, "optimizer": run.optimizer}
+    settings = run_settings(run.data, run.settings, MODEL, run.compression, **how)
     names = [feature.name for feature in source.schema.categorical]
     # an economy needs a link to measure; ``ranks=1`` has none
     policy = make_adaptive_policy(run.compression.effective(), names, ranks=1)
@@ -146,6 +149,7 @@ def row_of(ours: AccuracyFigures, exact: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pair as it is written down; ``exact``: what its exact and null runs came to."""
     return {
         "data": ours.run.data,
+        "optimizer": ours.run.optimizer,
         "policy": ours.run.policy,
         "seed": ours.run.seed,
         "log_loss": ours.log_loss,

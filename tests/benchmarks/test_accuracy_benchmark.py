@@ -16,7 +16,7 @@ from benchmarks.accuracy.benchmark import render, run_accuracy_benchmark  # noqa
 from laconic.errors import ConfigError  # noqa: E402
 
 FIELDS = {
-    *("data", "policy", "seed", "log_loss", "exact_log_loss", "null_log_loss"),
+    *("data", "optimizer", "policy", "seed", "log_loss", "exact_log_loss", "null_log_loss"),
     *("progressive", "exact_progressive", "null_progressive", "auc", "exact_auc"),
     *("estimate_low", "estimate_high", "ratio_rows_ids", "ratio_gradients"),
 }
