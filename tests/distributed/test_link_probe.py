@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from laconic.exchange.ranks.heads import Head
 from laconic.exchange.ranks.link_probe import probe_link
-from laconic.exchange.ranks.transport import Head, Message, Transport
+from laconic.exchange.ranks.transport import Message, Transport
 from laconic.exchange.ranks.world import GroupWorld, one_rank
 from laconic.lab import Lab
 from tests.distributed.ranks import run_ranks
@@ -98,7 +99,8 @@ LIMITED = """
 import json
 
 from laconic.exchange.ranks.link_probe import probe_link
-from laconic.exchange.ranks.transport import Head, Message, Transport
+from laconic.exchange.ranks.heads import Head
+from laconic.exchange.ranks.transport import Message, Transport
 from laconic.exchange.ranks.world import GroupWorld
 from laconic.train.ranks import process_group
 with process_group(60):

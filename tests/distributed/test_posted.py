@@ -7,7 +7,8 @@ import pytest
 import torch.distributed as dist
 
 from laconic.errors import CommError
-from laconic.exchange.ranks.transport import Head, Message
+from laconic.exchange.ranks.heads import Head
+from laconic.exchange.ranks.transport import Message
 from laconic.exchange.ranks.world import GroupWorld
 from tests.distributed.ranks import run_ranks
 

@@ -239,7 +239,9 @@ def test_the_ledger_counts_what_ranks_tell_each_other(ranks):
         train(embeddings, ids_once(step))
     accounts = embeddings.engines[0].ledger.accounts
     told = 2 * 12 * 8 * len(TABLES) * ranks * (ranks - 1)
-    assert accounts["backward"].sizes == accounts["forward"].sizes + told
+    heads = 3 * ranks * (ranks - 1)
+    more = accounts["backward"].sizes - accounts["forward"].sizes - told
+    assert abs(more) <= heads * len(TABLES)  # a size may have two bytes one way, and one the other
 
 
 def test_an_evaluation_is_not_measured():

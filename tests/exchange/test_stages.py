@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from laconic.errors import CommError
+from laconic.exchange.ranks.heads import Head
 from laconic.exchange.ranks.stages import finish, in_step
-from laconic.exchange.ranks.transport import Head, Message
+from laconic.exchange.ranks.transport import Message
 from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.ranks.world import LocalWorld
 

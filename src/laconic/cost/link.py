@@ -15,7 +15,6 @@ from laconic.errors import ConfigError
 
 __all__ = [
     "DENSE_SHARE",
-    "HEADER_NUMBERS",
     "CodecCost",
     "Link",
     "message_bytes",
@@ -24,9 +23,9 @@ __all__ = [
     "step_s",
 ]
 
-HEADER_NUMBERS = 3
-"""Numbers of a size message before its blocks: turn, plan digest, samples."""
-_NUMBER_BYTES = 8
+_HEAD_BYTES, _BLOCK_BYTES = 20.0, 2.2
+"""Of a head: its size, turn, plan digest, samples and checksum; and of a block in it, whose size
+has two bytes between 128 and 16,383. Of what is small a head has a byte, of nothing a bit."""
 
 DENSE_SHARE = {"bf16": 16 / 32, "levels": 6 / 32, "lossless": 27 / 32}
 """Share of a dense gradient's bytes that is sent, by ``compression.dense``. Other methods send
@@ -72,9 +71,13 @@ class CodecCost:
         return self.encode_s + self.decode_s
 
 
-def message_bytes(blocks: int, ranks: int) -> int:
-    """Return bytes of size messages that leave a rank: a header, count and size of each block."""
-    return _NUMBER_BYTES * (HEADER_NUMBERS + 2 * blocks) * (ranks - 1)
+def message_bytes(blocks: int, ranks: int) -> float:
+    """Return about the bytes of heads that leave a rank, one for each other rank.
+
+    Ids have two blocks a table, for the size and the number of its ids. How many rows or gradients
+    follow from them is known.
+    """
+    return (_HEAD_BYTES + _BLOCK_BYTES * blocks) * (ranks - 1)
 
 
 def ring_bytes(nbytes: float, ranks: int) -> float:

@@ -19,7 +19,8 @@ from laconic.exchange.ids import IdExchange, MaybeLookups, Routed, encode_lists,
 from laconic.exchange.ledger import Direction, Entry, Ledger
 from laconic.exchange.prefetched import PrefetchedRows
 from laconic.exchange.ranks.stages import Stages
-from laconic.exchange.rows import RowExchange, Turn
+from laconic.exchange.rows import RowExchange
+from laconic.exchange.sent_blocks import Turn
 from laconic.exchange.sent_rows import Blocks, SentRows
 
 __all__ = ["AllRemoteIds", "AllRemoteRows"]

@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from laconic import kernels
-from laconic.cost.link import message_bytes
 from laconic.errors import CommError, ConfigError
 from laconic.exchange.bags import Bags
 from laconic.exchange.ledger import Entry, Ledger
+from laconic.exchange.ranks.heads import Head, Heads
 from laconic.exchange.ranks.stages import Stages
-from laconic.exchange.ranks.transport import Head, Heads, Message, Transport, bounds_of
+from laconic.exchange.ranks.transport import Message, Transport, bounds_of
 from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.routing import IdLists, Request, Service
 from laconic.exchange.tables.copies import HotRows
@@ -102,7 +102,7 @@ class IdExchange:
 
         announced = np.where(others[:, None], sent_N2T, 0)
         head = Head(turn, digest, request.samples, announced, bytes_N2T)
-        self.transport.send(head, Message.each(payload, bytes_N2T.sum(axis=1)))
+        announced_bytes = self.transport.send(head, Message.each(payload, bytes_N2T.sum(axis=1)))
         yield
         heard = self.transport.hear()
         arrived = self._receive(heard, turn)
@@ -117,9 +117,8 @@ class IdExchange:
             before_T, after_T = (
                 (sent[:, :tables] + sent[:, tables:]).sum(axis=0) for sent in (8 * announced, bytes_N2T)
             )
-            sizes_sent = message_bytes(2 * tables, self._layout.ranks)
             times = (encoded - start, waited, perf_counter() - decoding)
-            ledger.record("ids", Entry(turn, before_T, after_T, sizes_sent, *times))
+            ledger.record("ids", Entry(turn, before_T, after_T, announced_bytes, *times))
         return Routed(turn, request, service, order_C, int(samples_N.sum()))
 
     def _receive(self, heard: Heads, turn: int) -> NDArray[np.uint8]:

@@ -28,7 +28,7 @@ from laconic.exchange.rank import Rank, bounds_state, load_bounds
 from laconic.exchange.ranks.stages import Stages, in_step
 from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.routing import checked_lookups
-from laconic.exchange.rows import Turn
+from laconic.exchange.sent_blocks import Turn
 from laconic.exchange.sent_rows import Observer
 from laconic.lookups import Lookups
 

@@ -39,7 +39,6 @@ __all__ = [
     "Service",
     "block_starts",
     "checked_lookups",
-    "expect_counts",
     "sent_order",
 ]
 
@@ -122,17 +121,6 @@ def sent_order(layout: Layout, answers_NT: Ints, sent_NT: Ints) -> Ints:
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     index: Ints = np.repeat(starts_NT, counts) + within
     return index
-
-
-def expect_counts(where: str, turn: int, layout: Layout, heard_NT: Ints, expected_NT: Ints) -> None:
-    """Raise ``CommError`` if another rank announced more or fewer rows than it was asked for."""
-    wrong_NT = heard_NT != expected_NT
-    wrong_NT[layout.rank] = False
-    for rank, t in np.argwhere(wrong_NT)[:1]:
-        raise CommError(
-            f"{where}: rank {rank} announced {heard_NT[rank, t]} rows of table {layout.tables[t].name!r} "
-            f"at turn {turn}, expected {expected_NT[rank, t]}; the peer is out of step"
-        )
 
 
 def checked_lookups(lookups: Lookups, of: Sequence[Table]) -> tuple[Ints, Ints]:

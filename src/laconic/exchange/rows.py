@@ -9,7 +9,6 @@ tables, ``R`` rows, ``D`` dimensions, ``C`` ids in all lists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -17,13 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.cost.link import message_bytes
 from laconic.errors import CommError
 from laconic.exchange.coder import Coder
 from laconic.exchange.contributions import Contributions, HeldGradients, UpdateObserver
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
-from laconic.exchange.ledger import Direction, Entry, Ledger
+from laconic.exchange.ledger import Direction, Entry
 from laconic.exchange.noise import RoundedContributions
 from laconic.exchange.owner_sums import OwnerSums
 from laconic.exchange.prefetched import (
@@ -35,47 +33,19 @@ from laconic.exchange.prefetched import (
     unchanged,
     without,
 )
+from laconic.exchange.ranks.heads import Head, Heads
 from laconic.exchange.ranks.stages import Stages
-from laconic.exchange.ranks.transport import Buffers, Head, Heads, Message, Transport
-from laconic.exchange.routing import block_starts, expect_counts, sent_order
+from laconic.exchange.ranks.transport import Buffers, Message, Transport
+from laconic.exchange.routing import block_starts, sent_order
 from laconic.exchange.scales import TableScales
+from laconic.exchange.sent_blocks import SentBlocks, Turn
 from laconic.exchange.sent_rows import Blocks, Observer, SentRows, seed_of
 from laconic.exchange.tables.shards import Shards
 
-__all__ = ["RowExchange", "Turn"]
+__all__ = ["RowExchange"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Turn:
-    """A batch on its way: where its rows are, how they travel, and who counts."""
-
-    routed: Routed
-    plan: ExchangePlan
-    """Of all parts."""
-    step: int
-    ledger: Ledger | None
-    """None: nobody counts, as in an evaluation."""
-    trains: bool = True
-    """Whether gradients will follow."""
-
-
-@dataclass(slots=True, eq=False)
-class _Sent:
-    """What has left in one direction of a turn, and what is known of it."""
-
-    turn: Turn
-    coder: Coder
-    counts_NT: Ints
-    bytes_NT: Ints
-    encode_s: float
-    prefetched: PrefetchedRows | None = None
-    """Of rows."""
-    own: Rows | None = None
-    """Gradients of rows that this rank asked of itself."""
-    owner_sums: OwnerSums | None = None
 
 
 class RowExchange:
@@ -133,7 +103,7 @@ class RowExchange:
         theirs = np.empty(int(theirs_N.sum()), np.uint8)
         sent, payload = self._encode(turn, coder, rows, sent_NT, start)
         self._show("forward", sent, rows, payload)
-        self._send(sent, payload, Message.each(mine, mine_N))
+        self._send(sent, payload, Message.each(mine, mine_N), counts_known=False)
         yield
         heard = self.transport.hear()
         coming_MT = heard.counts_NK[others]
@@ -158,7 +128,7 @@ class RowExchange:
         came_NT = np.zeros_like(answers_NT)
         came_NT[others] = coming_MT
         if turn.ledger is not None:
-            entry = self._entry(sent, waited, perf_counter() - decoding, more=int(mine_N.sum()))
+            entry = sent.entry(waited, perf_counter() - decoding, more=int(mine_N.sum()))
             turn.ledger.accounts["forward"].add(entry, steps=0)
         return PrefetchedRows(received, sent_R, sent_NT, came_R, came_NT)
 
@@ -187,7 +157,7 @@ class RowExchange:
         held = self.held.take()
         return 0 if held is None else self._update(held)
 
-    def _send_rows(self, turn: Turn, prefetched: PrefetchedRows | None) -> _Sent:
+    def _send_rows(self, turn: Turn, prefetched: PrefetchedRows | None) -> SentBlocks:
         """Send the rows that were asked for, but for those that have left."""
         start, service = perf_counter(), turn.routed.service
         remote, sent_NT = service.remote, service.answers_NT
@@ -202,7 +172,7 @@ class RowExchange:
         self._send(sent, payload)
         return sent
 
-    def _receive_rows(self, sent: _Sent) -> torch.Tensor:
+    def _receive_rows(self, sent: SentBlocks) -> torch.Tensor:
         routed, prefetched = sent.turn.routed, sent.prefetched
         own, coming_NT = routed.service.own, routed.request.answers_NT
         received = self._empty(int(coming_NT.sum())) if prefetched is None else prefetched.received
@@ -217,7 +187,7 @@ class RowExchange:
         remote[~prefetched.came_R] = out
         return received
 
-    def _send_gradients(self, turn: Turn, gradient_RD: torch.Tensor) -> _Sent:
+    def _send_gradients(self, turn: Turn, gradient_RD: torch.Tensor) -> SentBlocks:
         start, gradient = perf_counter(), gradient_RD.numpy()
         request, coder = turn.routed.request, self._coder(turn.plan)[1]
         owner_sums = self._owner_sums(turn.routed, coder)
@@ -237,7 +207,7 @@ class RowExchange:
         self._send(sent, payload)
         return sent
 
-    def _receive_gradients(self, sent: _Sent) -> Stages[Contributions]:
+    def _receive_gradients(self, sent: SentBlocks) -> Stages[Contributions]:
         """Receive what rows are to be updated by; the memory is used again by the next."""
         turn, own, owner_sums = sent.turn, sent.own, sent.owner_sums
         assert own is not None, "_send_gradients comes first"
@@ -264,7 +234,9 @@ class RowExchange:
         rounded = self._rounded(sent, part_C, gradient_C >= end - len(own))
         return Contributions(rows_C, order_C, coming, gradient_C, rounded)
 
-    def _rounded(self, sent: _Sent, part_C: Ints, own_C: NDArray[np.bool_]) -> RoundedContributions | None:
+    def _rounded(
+        self, sent: SentBlocks, part_C: Ints, own_C: NDArray[np.bool_]
+    ) -> RoundedContributions | None:
         """Return how gradients had been rounded, where the plan rounds; own ones have not been."""
         if not self.scales.needed(sent.turn.plan):
             return None
@@ -280,31 +252,37 @@ class RowExchange:
 
     def _encode(
         self, turn: Turn, coder: Coder, rows: Rows, sent_NT: Ints, start: float
-    ) -> tuple[_Sent, NDArray[np.uint8]]:
+    ) -> tuple[SentBlocks, NDArray[np.uint8]]:
         """Encode blocks of ``sent_NT`` rows for the others; the next call overwrites the bytes."""
         others, counts_NT, bytes_NT = self._others, np.zeros_like(sent_NT), np.zeros_like(sent_NT)
         counts_NT[others] = sent_NT[others]
         payload, bytes_NT[others] = coder.encode(rows, sent_NT[others], self._seed(turn.step))
-        return _Sent(turn, coder, counts_NT, bytes_NT, perf_counter() - start), payload
+        return SentBlocks(turn, coder, counts_NT, bytes_NT, perf_counter() - start), payload
 
-    def _send(self, sent: _Sent, payload: NDArray[np.uint8], *more: Message) -> None:
-        """Announce and send encoded blocks, and ``more`` messages."""
+    def _send(
+        self, sent: SentBlocks, payload: NDArray[np.uint8], *more: Message, counts_known: bool = True
+    ) -> None:
+        """Announce and send encoded blocks, and ``more`` messages.
+
+        Ids say how many rows are to come, unless some have come before.
+        """
         routed = sent.turn.routed
-        head = Head(routed.turn, sent.turn.plan.digest, routed.samples, sent.counts_NT, sent.bytes_NT)
-        self.transport.send(head, Message.each(payload, sent.bytes_NT.sum(axis=1)), *more)
+        numbers = routed.turn, sent.turn.plan.digest, routed.samples
+        head = Head(*numbers, sent.counts_NT, sent.bytes_NT, counts_known)
+        message = Message.each(payload, sent.bytes_NT.sum(axis=1))
+        sent.head_bytes = self.transport.send(head, message, *more)
 
-    def _take(self, direction: Direction, sent: _Sent, coming_NT: Ints, out: Rows) -> None:
+    def _take(self, direction: Direction, sent: SentBlocks, coming_NT: Ints, out: Rows) -> None:
         """Fill ``out`` with the blocks of the others."""
         coming_MT = coming_NT[self._others]
-        heard = self.transport.hear()
-        expect_counts(self.transport.name, sent.turn.routed.turn, self.layout, heard.counts_NK, coming_NT)
+        heard = self.transport.hear(coming_NT)
         arrived = self._receive(sent, heard, out)
         waited, decoding = self.transport.take_time(), perf_counter()
         sent.coder.decode(arrived, heard.bytes_NK[self._others], coming_MT, out)
         if sent.turn.ledger is not None:
-            sent.turn.ledger.record(direction, self._entry(sent, waited, perf_counter() - decoding))
+            sent.turn.ledger.record(direction, sent.entry(waited, perf_counter() - decoding))
 
-    def _receive(self, sent: _Sent, heard: Heads, out: Rows) -> NDArray[np.uint8]:
+    def _receive(self, sent: SentBlocks, heard: Heads, out: Rows) -> NDArray[np.uint8]:
         """Return the bytes of announced blocks: those of ``out`` itself, where nothing is coded."""
         coming_N = heard.bytes_NK.sum(axis=1)
         total = int(coming_N.sum())
@@ -319,12 +297,6 @@ class RowExchange:
         )
         self.transport.receive(arrived, coming_N)
         return arrived
-
-    def _entry(self, sent: _Sent, waited: float, decode_s: float, more: int = 0) -> Entry:
-        before_T = sent.counts_NT.sum(axis=0) * (self._dim * sent.coder.item_bytes)
-        sizes = message_bytes(len(self.layout.tables), self.layout.ranks) + more
-        times = (sent.encode_s, waited, decode_s)
-        return Entry(sent.turn.step, before_T, sent.bytes_NT.sum(axis=0), sizes, *times)
 
     def _owner_sums(self, routed: Routed, coder: Coder) -> OwnerSums | None:
         """Find replicated tables whose gradients owners sum; none while somebody observes."""
@@ -342,15 +314,17 @@ class RowExchange:
         mine = owner_sums.rank_K == self.layout.rank
         rows_KD[mine] = coming[gradient_C[owner_sums.at_K[mine]]]
         out_VD = coming[len(coming) - len(owner_sums.rows_V) :]
-        yield from owner_sums.exchange(self.transport, rows_KD, out_VD, turn.routed.turn, turn.plan.digest)
+        sizes = yield from owner_sums.exchange(
+            self.transport, rows_KD, out_VD, turn.routed.turn, turn.plan.digest
+        )
         waited = self.transport.take_time()
         if turn.ledger is not None:
             sent_T = owner_sums.sent_rows_T(self.layout.rank) * (self._dim * coming.itemsize)
-            sizes, spent = message_bytes(1, self.layout.ranks), perf_counter() - start - waited
+            spent = perf_counter() - start - waited
             entry = Entry(turn.step, sent_T, sent_T, sizes, 0.0, waited, spent)
             turn.ledger.accounts["backward"].add(entry, steps=0)
 
-    def _show(self, direction: Direction, sent: _Sent, rows: Rows, payload: NDArray[np.uint8]) -> None:
+    def _show(self, direction: Direction, sent: SentBlocks, rows: Rows, payload: NDArray[np.uint8]) -> None:
         """Show what this rank sends to whoever observes it."""
         if self._observer is not None:
             who = (self.layout.rank, self.layout.ranks)

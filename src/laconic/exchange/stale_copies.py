@@ -26,7 +26,8 @@ from laconic.exchange.ids import IdExchange
 from laconic.exchange.ledger import Ledger
 from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.ranks.transport import Transport
-from laconic.exchange.rows import RowExchange, Turn
+from laconic.exchange.rows import RowExchange
+from laconic.exchange.sent_blocks import Turn
 from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.shards import Shards

@@ -5,10 +5,9 @@ counted; state belongs to parameters by name, because DDP rebuilds its buckets.
 """
 
 # DDP reads the hook's annotations, so they must not become strings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from time import perf_counter, thread_time
@@ -25,8 +24,9 @@ from laconic.errors import ConfigError
 from laconic.exchange.ranks.worker import Worker
 from laconic.exchange.ranks.world import GroupWorld, World, one_rank
 from laconic.exchange.traffic_report import Bypass, FlowTotal, Traffic, TrafficReport
+from laconic.integrations.ddp_bucket import Account, Bucket
 from laconic.integrations.divided_steps import DividedSteps
-from laconic.reduce import Choice, Exact, LargeFirst, LayerMemory, Levels, Reducer, Rounded
+from laconic.reduce import Choice, Exact, LargeFirst, Levels, Reducer, Rounded
 from laconic.reduce.gradient_method import GradientMethod
 from laconic.reduce.ways.large_first import HeldBack
 
@@ -61,42 +61,6 @@ def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor
     return state.reduce(bucket)  # type: ignore[no-any-return]
 
 
-@dataclass(slots=True)
-class _Account:
-    """What was sent of the parameters of a bucket, since the start or the last ``begin``."""
-
-    name: str
-    before: int = 0
-    """Bytes that a ring all-reduce would have sent, so far."""
-    sent: int = 0
-    """Bytes that were sent, those that DDP itself sends for a bypassed bucket included."""
-    messages: int = 0
-    """Number of times that the bucket was summed."""
-    bypassed: Counter[str] = field(default_factory=Counter)
-    """Number of times that it traveled as DDP would send it, by reason."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """What is known of the parameters that DDP sends together."""
-
-    account: _Account
-    ring: int
-    """Bytes that a rank sends of it when DDP sums it along a ring."""
-    chosen: list[bool]
-    """Whether each parameter travels by the method."""
-    parameters: list[Tensor]
-    """The chosen parameters."""
-    layers: Any
-    """Where its chosen parameters begin, side by side, and end."""
-    memory: LayerMemory | None
-    """What its chosen parameters hold back, where large entries go first."""
-    choice: Choice | None = None
-    """How it travels, once somebody looked."""
-    looked: int = 0
-    """Step of the last look."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Lane:
     """A wire, and the thread that uses it."""
@@ -129,11 +93,11 @@ class Compressor:
         ]
         self._measured: Future[tuple[Any, Any]] | None = None
         self._counting = Lock()
-        self._buckets: dict[tuple[int, ...], _Bucket] = {}
-        self._accounts: dict[str, _Account] = {}
+        self._buckets: dict[tuple[int, ...], Bucket] = {}
+        self._accounts: dict[str, Account] = {}
         # by index: values of a bucket, the step until which DDP's way is best, and the bucket; the
         # same on every rank, as choices must be
-        self._dense: dict[int, tuple[int, int, _Bucket]] = {}
+        self._dense: dict[int, tuple[int, int, Bucket]] = {}
         self._sum = dist.AllreduceOptions()
         self._held_back = HeldBack(self._rank, self._ranks)
         self.step = 0
@@ -260,7 +224,7 @@ class Compressor:
         if self._settings.divided is not None:
             self._settings.divided.close()
 
-    def _why_plain(self, state: _Bucket, buffer: Tensor, step: int) -> str | None:
+    def _why_plain(self, state: Bucket, buffer: Tensor, step: int) -> str | None:
         """Why a bucket travels as DDP would send it; None: it does not."""
         if buffer.is_sparse:
             return "sparse gradients"
@@ -285,7 +249,7 @@ class Compressor:
     def _work(
         self,
         reducer: Reducer,
-        state: _Bucket,
+        state: Bucket,
         gradients: list[Tensor],
         buffer: Tensor,
         step: int,
@@ -323,7 +287,7 @@ class Compressor:
         if self._failure is not None:
             raise self._failure
 
-    def _look(self, reducer: Reducer, x: Any, state: _Bucket) -> Choice:
+    def _look(self, reducer: Reducer, x: Any, state: Bucket) -> Choice:
         if self._rounded:
             return Choice("rounded")
         assert self._measured is not None, "asked for before the first bucket"
@@ -340,7 +304,7 @@ class Compressor:
         zeros = reducer.choose(x)
         return coded if zeros.method == "dense" or coded.seconds < zeros.seconds else zeros
 
-    def _sum_chosen(self, reducer: Reducer, x: Any, state: _Bucket, step: int) -> None:
+    def _sum_chosen(self, reducer: Reducer, x: Any, state: Bucket, step: int) -> None:
         """Sum parameters that need not be exact, side by side."""
         if self._large is not None and state.memory is not None:
             self._sum_large(reducer, x, state, self._large, step)
@@ -349,7 +313,7 @@ class Compressor:
         else:
             reducer.sum_coded(x, state.layers, self._codec, step)
 
-    def _sum_large(self, reducer: Reducer, x: Any, state: _Bucket, how: LargeFirst, step: int) -> None:
+    def _sum_large(self, reducer: Reducer, x: Any, state: Bucket, how: LargeFirst, step: int) -> None:
         """Sum what ranks send of their gradients, or of an optimizer's steps."""
         memory, divided = state.memory, self._settings.divided
         assert memory is not None, "of a bucket whose entries may wait"
@@ -365,7 +329,7 @@ class Compressor:
             memory.squares[:] = 0
         divided.restore(x, state.parameters, scale)
 
-    def _sum_parts(self, reducer: Reducer, gradients: list[Tensor], state: _Bucket, step: int) -> None:
+    def _sum_parts(self, reducer: Reducer, gradients: list[Tensor], state: Bucket, step: int) -> None:
         """Sum the parameters of a bucket that need not be exact together, and then the others."""
         for chosen in (True, False):
             part = [g for g, mine in zip(gradients, state.chosen, strict=True) if mine is chosen]
@@ -380,7 +344,7 @@ class Compressor:
             for gradient, total in zip(part, torch.split(flat, [g.numel() for g in part]), strict=True):
                 gradient.copy_(total.view_as(gradient))
 
-    def _state_of(self, bucket: Any) -> _Bucket:
+    def _state_of(self, bucket: Any) -> Bucket:
         """Find what is known of a bucket, or begin to know it.
 
         DDP makes other buckets after the first step, and memory moves with its parameter.
@@ -397,13 +361,13 @@ class Compressor:
         ends = np.cumsum([0, *(size for _, size in layers)])
         account = self._account_of(_name_of([name for name in self._names.values() if name in names]))
         ring = 0 if buffer.is_sparse else int(ring_bytes(buffer.nbytes, self._ranks))
-        state = _Bucket(account, ring, chosen, taken, ends, memory)
+        state = Bucket(account, ring, chosen, taken, ends, memory)
         self._buckets = {k: b for k, b in self._buckets.items() if not set(k) & set(key)}
         self._buckets[key] = state
         return state
 
-    def _account_of(self, name: str) -> _Account:
-        return self._accounts.setdefault(name, _Account(name))
+    def _account_of(self, name: str) -> Account:
+        return self._accounts.setdefault(name, Account(name))
 
 
 def _name_of(parameters: Sequence[str]) -> str:

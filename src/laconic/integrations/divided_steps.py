@@ -76,8 +76,9 @@ class DividedSteps:
                 "know; pass the optimizer of the whole model, or exclude the parameter"
             )
         self._ready: set[int] = set()
-        self._marked: list[Tensor] = []
-        """Parameters whose next gradient is a step that is divided already."""
+        self._marked: dict[int, Tensor] = {}
+        """Parameters whose next gradient is a step that is divided already, by their identity; of
+        two threads, each has parameters of its own."""
         self._kept: dict[Tensor, Tensor] = {}
         self._hooks = (
             optimizer.register_step_pre_hook(self._before),
@@ -120,13 +121,12 @@ class DividedSteps:
             rule = self._rules[id(parameter)]
             np.clip(part, -_MOST, _MOST, out=part)  # NaN stays
             part *= scale * self._root(self._squares(parameter, rule), parameter, rule)  # noqa: PLW2901
-        self.forget(parameters)
-        self._marked += parameters
+            self._marked[id(parameter)] = parameter
 
     def forget(self, parameters: Sequence[Tensor]) -> None:
         """Let the optimizer take the next gradients of these as it would without this."""
-        gone = {id(parameter) for parameter in parameters}
-        self._marked = [parameter for parameter in self._marked if id(parameter) not in gone]
+        for parameter in parameters:
+            self._marked.pop(id(parameter), None)
 
     def close(self) -> None:
         """Leave the optimizer as it was; again, it does nothing."""
@@ -149,7 +149,7 @@ class DividedSteps:
 
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Take off what the optimizer is about to add to its squares."""
-        for parameter in self._marked:
+        for parameter in self._marked.values():
             rule, squares = self._rules[id(parameter)], optimizer.state[parameter]
             if parameter.grad is None:
                 continue

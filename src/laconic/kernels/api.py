@@ -63,6 +63,18 @@ class Kernels(Protocol):
         """Return the number of ids that a block says it has; nothing has verified it yet."""
         ...
 
+    def encode_heads(self, numbers: Array, out: Array, offsets: Array) -> None:
+        """Encode the heads of messages: a row of the int64 matrix ``numbers`` for each.
+
+        Head ``i`` becomes ``out[offsets[i]:offsets[i + 1]]``. For each, ``out`` needs a bit and ten
+        bytes a number.
+        """
+        ...
+
+    def decode_heads(self, block: Array, offsets: Array, numbers: Array) -> None:
+        """Undo ``encode_heads``; raises ``FormatError`` that names the first bad head."""
+        ...
+
     def sparse_index_room(self, words: int, unit: int) -> int:
         """Return the most bytes that the index of a sparse tensor can take."""
         ...

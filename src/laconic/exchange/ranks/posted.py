@@ -47,7 +47,6 @@ class PostedTransport(Transport):
         self._sources = [(rank - distance) % ranks for distance in range(1, ranks)]
         self._outgoing = {target: np.empty(_LEAST, np.uint8) for target in self._targets}
         self._incoming = {source: np.empty(_LEAST, np.uint8) for source in self._sources}
-        self._heads_NH: Ints = np.empty((ranks, 0), np.int64)
         self._receives: dict[int, Any] = {}
         self._taken: dict[int, int] = {}  # bytes of this turn, so far
         self._sends: list[Any] = []
@@ -58,15 +57,13 @@ class PostedTransport(Transport):
         with suppress(ValueError):  # the whole job has left, and torch no longer knows it
             dist.destroy_process_group(self._group)
 
-    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
+    def _send(self, messages: tuple[Message, ...]) -> None:
         if not self._receives:
             self._post_receives()
-        self._heads_NH = heads_NH
-        every = (Message.each(heads_NH.reshape(-1), self._head_sizes_N), *messages)
-        self._rests = deque([] for _ in every)
+        self._rests = deque([] for _ in messages)
         self._taken = dict.fromkeys(self._sources, 0)
         for target in self._targets:
-            self._send_to(target, [message.part(target).view(np.uint8) for message in every])
+            self._send_to(target, [message.part(target).view(np.uint8) for message in messages])
 
     def _send_to(self, target: int, parts: Sequence[Bytes]) -> None:
         """Send what a rank is ready for, and note what goes beyond."""
@@ -80,12 +77,9 @@ class PostedTransport(Transport):
         self._sends.append(self._group.send([torch.from_numpy(buffer[:at])], target, _FIRST))
         self._outgoing[target] = self._grown(buffer, sum(map(len, parts)))
 
-    def _hear(self) -> Ints:
+    def _arrive(self) -> None:
         for source in self._sources:
             self._receives[source].wait()
-        heard_NH = self._heads_NH.copy()
-        self._receive(heard_NH.reshape(-1), self._head_sizes_N)
-        return heard_NH
 
     def _receive(self, out: Values, sizes_N: Ints) -> None:
         works = []
@@ -143,10 +137,6 @@ class PostedTransport(Transport):
                 work.wait()
 
         return end
-
-    @property
-    def _head_sizes_N(self) -> Ints:
-        return np.full(self.ranks, self._heads_NH.shape[1])
 
     def _grown(self, buffer: Bytes, total: int) -> Bytes:
         """Return memory for the next message, if one like the last would not fit well.

@@ -1,12 +1,9 @@
 """Messages between all ranks for one purpose: rows, ids or sums.
 
-In a turn a rank sends each other rank a head, int64, and with it any number of messages::
-
-    turn   plan digest   samples   counts of K blocks   bytes of K blocks
-
-Heads are checked before anything else is used: ranks that disagree about the turn or the plan all
-raise, none hangs. Messages leave with their heads, so that nobody's bytes wait for the sizes of a
-slower rank. One thread uses a transport, which keeps the order of messages the same on every rank.
+In a turn a rank sends each other rank a head (``heads``), and with it any number of messages. Heads
+are checked before anything else is used: ranks that disagree about the turn or the plan all raise,
+none hangs. Messages leave with their heads, so that nobody's bytes wait for the sizes of a slower
+rank. One thread uses a transport, which keeps the order of messages the same on every rank.
 What carries them is in ``world`` and ``posted``.
 """
 
@@ -26,8 +23,8 @@ import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from laconic.cost.link import HEADER_NUMBERS as _HEADER
 from laconic.errors import CommError
+from laconic.exchange.ranks.heads import Head, Heads, decode_heads, encode_heads
 from laconic.exchange.ranks.worker import Worker
 
 __all__ = [
@@ -92,27 +89,6 @@ class Message:
         return int(self.sizes_N.sum() - self.sizes_N[rank]) * self.values.itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What one rank announces in a turn."""
-
-    turn: int
-    digest: int
-    """Stands for all that must be the same on every rank."""
-    samples: int
-    counts_NK: Ints
-    bytes_NK: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """What all ranks announced to this one."""
-
-    samples_N: Ints
-    counts_NK: Ints
-    bytes_NK: Ints
-
-
 class Transport(ABC):
     """All ranks, as one of them reaches the others for one purpose."""
 
@@ -122,36 +98,38 @@ class Transport(ABC):
         """By this rank, so far."""
         self._waited_s = 0.0
         self._head: Head | None = None
+        self._buffers = Buffers()
         self._own: deque[Values] = deque()  # what this rank has for itself of each message under way
 
-    def send(self, head: Head, *messages: Message) -> None:
-        """Begin a turn: tell each rank what it will get, and send it."""
-        blocks = head.counts_NK.shape[1]
-        heads_NH = np.empty((self.ranks, _HEADER + 2 * blocks), np.int64)
-        heads_NH[:, :_HEADER] = (head.turn, head.digest, head.samples)
-        heads_NH[:, _HEADER : _HEADER + blocks] = head.counts_NK
-        heads_NH[:, _HEADER + blocks :] = head.bytes_NK
+    def send(self, head: Head, *messages: Message) -> int:
+        """Begin a turn: tell each rank what it will get, and send it; returns the heads' bytes."""
+        heads = Message.each(*encode_heads(head, self.rank))
+        sizes = Message.each(heads.sizes_N.astype(np.int32), np.ones(self.ranks, np.int64))
         self._head = head
         self._own.extend(message.part(self.rank) for message in messages)
-        self.bytes_sent += heads_NH.nbytes - heads_NH[self.rank].nbytes
-        self.bytes_sent += sum(message.sent_bytes(self.rank) for message in messages)
+        announced = sizes.sent_bytes(self.rank) + heads.sent_bytes(self.rank)
+        self.bytes_sent += announced + sum(message.sent_bytes(self.rank) for message in messages)
         with self._waiting():
-            self._send(heads_NH, messages)
+            self._send((sizes, heads, *messages))
+        return announced
 
-    def hear(self) -> Heads:
-        """Hear what all ranks announce in this turn; ``CommError`` if one is elsewhere."""
+    def hear(self, expected_NK: Ints | None = None) -> Heads:
+        """Hear what all ranks announce in this turn; ``CommError`` if one is elsewhere.
+
+        ``expected_NK``: counts that the others announce, where these are known and do not travel.
+        """
         head = self._head
         assert head is not None, "send comes first"
+        assert (expected_NK is not None) == head.counts_known, "either they travel or they are known"
+        sizes_N = np.zeros(self.ranks, np.int32)
         with self._waiting():
-            heard_NH = self._hear()
-        for rank in np.flatnonzero((heard_NH[:, 0] != head.turn) | (heard_NH[:, 1] != head.digest)):
-            raise CommError(
-                f"{self.name}: rank {rank} is at turn {heard_NH[rank, 0]} with plan {heard_NH[rank, 1]:016x}, "
-                f"rank {self.rank} at turn {head.turn} with plan {head.digest:016x}; the ranks are out of step"
-            )
-        blocks = head.counts_NK.shape[1]
-        counts_NK, bytes_NK = heard_NH[:, _HEADER : _HEADER + blocks], heard_NH[:, _HEADER + blocks :]
-        return Heads(heard_NH[:, 2].copy(), counts_NK, bytes_NK)
+            self._arrive()
+            self._receive(sizes_N, np.ones(self.ranks, np.int64))
+            sizes_N[self.rank] = 0
+            data = self._buffers.reserve("heads", int(sizes_N.sum()), np.uint8)
+            self._receive(data, sizes_N.astype(np.int64))
+        expected_NK = head.counts_NK if expected_NK is None else expected_NK
+        return decode_heads(self.name, self.rank, head, data, sizes_N.astype(np.int64), expected_NK)
 
     def announce(self, head: Head, *messages: Message) -> Heads:
         """Send and hear; ``receive`` the messages of the others in the same order."""
@@ -204,12 +182,11 @@ class Transport(ABC):
             self._waited_s += perf_counter() - start
 
     @abstractmethod
-    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
-        """Send every rank its head and its part of each message."""
+    def _send(self, messages: tuple[Message, ...]) -> None:
+        """Begin a turn: send every rank its part of each message."""
 
-    @abstractmethod
-    def _hear(self) -> Ints:
-        """Return the heads of all ranks, this one's own included."""
+    def _arrive(self) -> None:  # noqa: B027  # most receive one message after the other
+        """Wait for the others to have begun the turn."""
 
     @abstractmethod
     def _receive(self, out: Values, sizes_N: Ints) -> None:

@@ -158,20 +158,11 @@ class _LocalTransport(Transport):
     ) -> None:
         super().__init__(name, rank, 1 + len(outgoing))
         self._outgoing, self._incoming, self._patience_s = outgoing, incoming, patience_s
-        self._own_heads: Ints = np.empty(0, np.int64)
 
-    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
-        self._own_heads = heads_NH
+    def _send(self, messages: tuple[Message, ...]) -> None:
         for other, queue in self._outgoing.items():
-            queue.put(heads_NH[other])
             for message in messages:
                 queue.put(message.part(other).copy())  # the memory is used again before it is read
-
-    def _hear(self) -> Ints:
-        heard_NH = self._own_heads.copy()
-        for other in self._incoming:
-            heard_NH[other] = self._next(other)
-        return heard_NH
 
     def _receive(self, out: Values, sizes_N: Ints) -> None:
         parts = np.split(out, np.cumsum(sizes_N)[:-1])
@@ -198,7 +189,7 @@ class _LocalTransport(Transport):
 
 
 class _CollectiveTransport(Transport):
-    """Heads first, then every message, by torch's own all-to-all."""
+    """Every message by torch's own all-to-all."""
 
     def __init__(self, name: str, rank: int, ranks: int, group: Any) -> None:
         super().__init__(name, rank, ranks)
@@ -210,15 +201,8 @@ class _CollectiveTransport(Transport):
         with suppress(ValueError):  # torch no longer knows it
             dist.destroy_process_group(self._group)
 
-    def _send(self, heads_NH: Ints, messages: tuple[Message, ...]) -> None:
-        head_sizes_N = np.full(self.ranks, heads_NH.shape[1])
-        self._under_way = [Message.each(heads_NH.reshape(-1), head_sizes_N), *messages]
-
-    def _hear(self) -> Ints:
-        heads = self._under_way[0]
-        heard = heads.values.copy()
-        self._receive(heard, heads.sizes_N)
-        return heard.reshape(self.ranks, -1)
+    def _send(self, messages: tuple[Message, ...]) -> None:
+        self._under_way = list(messages)
 
     def _receive(self, out: Values, sizes_N: Ints) -> None:
         self._all_to_all(out, self._under_way.pop(0), sizes_N)

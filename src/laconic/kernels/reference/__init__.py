@@ -8,7 +8,7 @@ The C++ kernels produce the same bytes and the same values. Read the files from 
     blocks/      batch: many blocks; rows_block  sc24_blocks  lossless  cast: their kinds;
                  quantized_block  code_section  code_counts  deduplicate: their sections
     quantize/    grid  quantize  levels
-    sequence/    id_list  numbers  sequence  coding  huffman  static_code  bits
+    sequence/    heads  id_list  numbers  sequence  coding  huffman  static_code  bits
     byte_io
 
 ``describe_block`` and ``describe_ids`` explain a given block byte by byte.
@@ -20,6 +20,7 @@ from laconic.kernels.api import Kernels
 from laconic.kernels.reference.blocks import batch
 from laconic.kernels.reference.quantize import levels
 from laconic.kernels.reference.rows import bit_rows, rows, threshold_rows
+from laconic.kernels.reference.sequence import heads
 from laconic.kernels.reference.serving import dense, embedding_bag, quantize_rows
 from laconic.kernels.reference.sparse import sketch, sparse
 
@@ -37,6 +38,8 @@ class Reference:
     encode_ids = staticmethod(batch.encode_ids)
     decode_ids = staticmethod(batch.decode_ids)
     count_ids = staticmethod(batch.count_ids)
+    encode_heads = staticmethod(heads.encode_heads)
+    decode_heads = staticmethod(heads.decode_heads)
 
     sparse_index_room = staticmethod(sparse.sparse_index_room)
     compact = staticmethod(sparse.compact)
