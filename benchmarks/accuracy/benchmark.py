@@ -211,7 +211,7 @@ def _difference(rows: Sequence[Row]) -> str:
 
 def _believed(rows: Sequence[Row]) -> str:
     """Return the mean of the intervals in which runs believe their harm to be."""
-    known = [row for row in rows if row.get("estimate_high") is not None]
+    known = [row for row in rows if math.isfinite(row.get("estimate_high", math.nan))]
     if not known:
         return ""
     low, high = (statistics.fmean(row[f"estimate_{end}"] for row in known) for end in ("low", "high"))

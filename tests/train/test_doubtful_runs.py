@@ -83,20 +83,19 @@ def test_a_bound_of_dense_gradients_that_is_all_noise_is_refused(tmp_path):
         ran(tmp_path / "run", "compression.dense={method='bounded', bound=20.0}", "dense.optimizer=sgd")
 
 
-@pytest.mark.parametrize("send", ["large", "bounded"])
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path, send, optimizer):
-    result, text = ran(tmp_path / "run", f"compression.dense={send}", f"dense.optimizer={optimizer}")
+def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path, optimizer):
+    result, text = ran(tmp_path / "run", "compression.dense=bounded", f"dense.optimizer={optimizer}")
     (warning,) = result.warnings
     assert warning.startswith(
-        f"compression.dense: {send!r} is meant for dense.optimizer 'sgd', got {optimizer!r}"
+        f"compression.dense: 'bounded' is meant for dense.optimizer 'sgd', got {optimizer!r}"
     )
     assert "levels" in warning
     assert warning in text
     assert warning in render(read_any(tmp_path / "run")).replace("&#x27;", "'")
 
 
-@pytest.mark.parametrize(("send", "optimizer"), [("large", "sgd"), ("levels", "adam"), ("exact", "adagrad")])
+@pytest.mark.parametrize(("send", "optimizer"), [("large", "adagrad"), ("levels", "adam"), ("exact", "adagrad")])
 def test_dense_gradients_that_suit_their_optimizer_are_not(tmp_path, send, optimizer):
     result, _ = ran(tmp_path / "run", f"compression.dense={send}", f"dense.optimizer={optimizer}")
     assert result.warnings == []
