@@ -174,6 +174,34 @@ def accuracy(
     out.console.print(render(rows))
 
 
+@app.command("scale")
+def scale(
+    real: str = typer.Option("2,8", help="Numbers of real ranks on this machine, separated by commas."),
+    echoed: str = typer.Option(
+        "32,128,512", help="Numbers of ranks of which one is real, and its wire echoes what it sends."
+    ),
+    tables: int = typer.Option(26, min=1, help="Number of tables."),
+    batch: int = typer.Option(1024, min=1, help="Samples a rank."),
+    replicate_below: int = typer.Option(0, min=0, help="Tables of fewer rows are on every rank."),
+    json_file: JsonFile = None,
+) -> None:
+    """Bytes, announcements, CPU, descriptors and memory of a rank as ranks become many."""
+    from benchmarks.scale import render, run_scale_benchmark
+
+    counts = {name: _counts(name, text) for name, text in (("real", real), ("echoed", echoed))}
+    out = _Output(json_file, 130)
+    with out.status() as say:
+        rows = run_scale_benchmark(
+            real=counts["real"],
+            echoed=counts["echoed"],
+            tables=tables,
+            batch=batch,
+            replicate_below=replicate_below,
+            say=say,
+        )
+    out.show(render(rows), [row.model_dump() for row in rows])
+
+
 @app.command("sets")
 def sets(
     out: Path = typer.Option(Path("public-sets"), help="Folder to write to."),
@@ -278,6 +306,16 @@ def _rates(text: str, *words: str) -> list[Any]:
     except ValueError as error:
         allowed = " or ".join(("numbers", *words)) + ("," if words else "")
         raise ConfigError(f"--mbps: expected {allowed} separated by commas, got {text!r}") from error
+
+
+def _counts(name: str, text: str) -> list[int]:
+    """Read numbers of ranks."""
+    from laconic.errors import ConfigError
+
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdecimal() and int(part) >= 2 for part in parts):
+        raise ConfigError(f"--{name}: expected numbers from 2 on, separated by commas, got {text!r}")
+    return [int(part) for part in parts]
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class ScaleFigures(Settings):
     """Those of them that announce sizes."""
     cpu_ms: float | None
     descriptors: int | None
-    """Files and sockets of a rank."""
+    """Files and sockets of the last rank; rank 0 has one more a rank where it serves torch's store."""
     memory_mb: float | None
     """Largest memory of its process."""
 
@@ -251,7 +251,8 @@ def _table_of(key: tuple[int, int, int], rows: Sequence[ScaleFigures]) -> Consol
 
 
 def _real(ranks: Ranks, job: Scale) -> list[ScaleFigures]:
-    return [_measure(job, GroupWorld(), real=True)]
+    figures = _measure(job, GroupWorld(), real=True)
+    return [figures.model_copy(update={"descriptors": ranks.gather(figures.descriptors)[-1]})]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A training loop of your own over the compressed exchange.
 
-    python examples/own_loop.py                                   # one rank
-    torchrun --nproc-per-node 2 examples/own_loop.py              # two
-    laconic lab --hosts 2 --mbps 200 -- python examples/own_loop.py   # two, over a slow wire
+python examples/own_loop.py                                   # one rank
+torchrun --nproc-per-node 2 examples/own_loop.py              # two
+laconic lab --hosts 2 --mbps 200 -- python examples/own_loop.py   # two, over a slow wire
 """
 
 import os
@@ -38,9 +38,7 @@ class Scorer(torch.nn.Module):
 def make_batch(step: int, rank: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """One id for every table and sample; people like items of their own parity."""
     generator = torch.Generator().manual_seed(1000 * step + rank)
-    ids = {
-        table.name: (torch.rand(BATCH, generator=generator) ** 3 * table.rows).long() for table in TABLES
-    }
+    ids = {table.name: (torch.rand(BATCH, generator=generator) ** 3 * table.rows).long() for table in TABLES}
     label = ((ids["user"] + ids["item"]) % 2 == 0).float()
     return ids, label
 

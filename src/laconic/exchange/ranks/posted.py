@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 
+from laconic.exchange.ranks.mesh import TAGS
 from laconic.exchange.ranks.transport import Message, Transport
 
 __all__ = ["PostedTransport"]
@@ -31,31 +31,34 @@ __all__ = ["PostedTransport"]
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
-_SWAPPED, _FIRST, _REST = 0, 1, 2  # tags
-_LEAST, _MOST = 1 << 16, 1 << 22  # bytes of a receive, and of those from all ranks together
+_SWAPPED, _FIRST, _REST = range(TAGS)
+_LEAST, _USUAL, _MOST = 1 << 12, 1 << 16, 1 << 22
+"""Bytes of a receive: the least, the usual least, and the most of those from all ranks together."""
 
 
 class PostedTransport(Transport):
-    """The ranks of a process group of its own, by sends and receives."""
+    """The ranks of a process group, by sends and receives whose tags nobody else uses."""
 
-    def __init__(self, name: str, rank: int, ranks: int, group: Any) -> None:
+    def __init__(self, name: str, rank: int, ranks: int, group: Any, tags: int) -> None:
+        """``tags``: the first of its own."""
         super().__init__(name, rank, ranks)
         self._group = group
+        self._swapped, self._first, self._rest = tags + _SWAPPED, tags + _FIRST, tags + _REST
         self._most = max(_LEAST, _MOST // ranks)
+        self._unit = min(_USUAL, self._most)
         # everybody sends to somebody else first
         self._targets = [(rank + distance) % ranks for distance in range(1, ranks)]
         self._sources = [(rank - distance) % ranks for distance in range(1, ranks)]
-        self._outgoing = {target: np.empty(_LEAST, np.uint8) for target in self._targets}
-        self._incoming = {source: np.empty(_LEAST, np.uint8) for source in self._sources}
+        self._outgoing = {target: np.empty(self._unit, np.uint8) for target in self._targets}
+        self._incoming = {source: np.empty(self._unit, np.uint8) for source in self._sources}
         self._receives: dict[int, Any] = {}
         self._taken: dict[int, int] = {}  # bytes of this turn, so far
         self._sends: list[Any] = []
         self._rests: deque[list[tuple[int, Bytes]]] = deque()  # of every message, what is still to be sent
 
     def close(self) -> None:
-        """Leave the process group."""
-        with suppress(ValueError):  # the whole job has left, and torch no longer knows it
-            dist.destroy_process_group(self._group)
+        """Wait for no more messages; the connections are there for other transports."""
+        self._receives.clear()
 
     def _send(self, messages: tuple[Message, ...]) -> None:
         if not self._receives:
@@ -74,12 +77,12 @@ class PostedTransport(Transport):
             at += len(first)
             if len(first) < len(part):
                 rest.append((target, part[len(first) :]))
-        self._sends.append(self._group.send([torch.from_numpy(buffer[:at])], target, _FIRST))
+        self._sends.append(self._group.send([torch.from_numpy(buffer[:at])], target, self._first))
         self._outgoing[target] = self._grown(buffer, sum(map(len, parts)))
 
     def _arrive(self) -> None:
         for source in self._sources:
-            self._receives[source].wait()
+            self._wait(self._receives[source])
 
     def _receive(self, out: Values, sizes_N: Ints) -> None:
         works = []
@@ -92,18 +95,18 @@ class PostedTransport(Transport):
             part[:here] = buffer[at : at + here]
             self._taken[source] = at + len(part)
             if here < len(part):  # before the send, or gloo uses the link in one direction at a time
-                works.append(self._group.recv([torch.from_numpy(part[here:])], source, _REST))
+                works.append(self._group.recv([torch.from_numpy(part[here:])], source, self._rest))
         for target, left in self._rests.popleft():
-            works.append(self._group.send([torch.from_numpy(left)], target, _REST))
+            works.append(self._group.send([torch.from_numpy(left)], target, self._rest))
         for work in works:
-            work.wait()
+            self._wait(work)
         if not self._rests:
             self._end()
 
     def _end(self) -> None:
         """Be ready for the next turn."""
         for work in self._sends:
-            work.wait()
+            self._wait(work)
         self._sends.clear()
         for source in self._sources:
             self._incoming[source] = self._grown(self._incoming[source], self._taken[source])
@@ -116,7 +119,7 @@ class PostedTransport(Transport):
     def _post_receives(self) -> None:
         for source in self._sources:
             buffer = torch.from_numpy(self._incoming[source])
-            self._receives[source] = self._group.recv([buffer], source, _FIRST)
+            self._receives[source] = self._group.recv([buffer], source, self._first)
 
     def _begin_swap(self, out: Values, message: Message, sizes_N: Ints) -> Callable[[], None]:
         """Empty parts do not travel.
@@ -128,20 +131,26 @@ class PostedTransport(Transport):
         heard = np.split(out, np.cumsum(sizes_N)[:-1])
         for source, target in zip(self._sources, self._targets, strict=True):
             if heard[source].size:
-                works.append(self._group.recv([torch.from_numpy(heard[source])], source, _SWAPPED))
+                works.append(self._group.recv([torch.from_numpy(heard[source])], source, self._swapped))
             if (part := message.part(target)).size:
-                works.append(self._group.send([torch.from_numpy(part)], target, _SWAPPED))
+                works.append(self._group.send([torch.from_numpy(part)], target, self._swapped))
 
         def end() -> None:
             for work in works:
-                work.wait()
+                self._wait(work)
 
         return end
+
+    def _wait(self, work: Any) -> None:
+        if self.patience_s is None:
+            work.wait()
+        else:
+            work.wait(timedelta(seconds=self.patience_s))
 
     def _grown(self, buffer: Bytes, total: int) -> Bytes:
         """Return memory for the next message, if one like the last would not fit well.
 
         Both ends come to the same size.
         """
-        size = min(-(-total * 5 // 4 // _LEAST) * _LEAST, self._most)
+        size = min(-(-total * 5 // 4 // self._unit) * self._unit, self._most)
         return np.empty(size, np.uint8) if size > len(buffer) else buffer

@@ -96,6 +96,8 @@ class Transport(ABC):
         self.name, self.rank, self.ranks = name, rank, ranks
         self.bytes_sent = 0
         """By this rank, so far."""
+        self.patience_s: float | None = None
+        """Longest wait for a message; None: as long as the process group waits."""
         self._waited_s = 0.0
         self._head: Head | None = None
         self._buffers = Buffers()

@@ -1,7 +1,4 @@
-"""Who the ranks are: those of a process group, or one or several in this process.
-
-Every transport of a process group has a group of its own, so that directions may overlap.
-"""
+"""Who the ranks are: those of a process group, or one or several in this process."""
 
 from __future__ import annotations
 
@@ -19,8 +16,9 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from laconic.errors import CommError, ConfigError
+from laconic.exchange.ranks.mesh import mesh_of, new_group
 from laconic.exchange.ranks.posted import PostedTransport
-from laconic.exchange.ranks.transport import Message, Transport, lost_peer
+from laconic.exchange.ranks.transport import Message, Transport
 
 __all__ = ["GroupWorld", "LocalWorld", "World", "one_rank"]
 
@@ -78,9 +76,11 @@ class GroupWorld:
         return dist.get_world_size(self.group)
 
     def transport(self, name: str) -> Transport:
-        """Open a process group; ``CommError`` if a rank is gone."""
-        kind = PostedTransport if self.pairwise else _CollectiveTransport
-        return kind(name, self.rank, self.ranks, _new_group(self.group))
+        """Open a way to the others; ``CommError`` if a rank is gone."""
+        if self.pairwise:
+            mesh = mesh_of(self.group)
+            return PostedTransport(name, self.rank, self.ranks, mesh.group, mesh.take_tags())
+        return _CollectiveTransport(name, self.rank, self.ranks, new_group(self.group))
 
 
 class LocalWorld:
@@ -214,22 +214,3 @@ class _CollectiveTransport(Transport):
         sent = np.concatenate([message.part(rank) for rank in range(self.ranks)])
         ours, theirs = torch.from_numpy(sent), torch.from_numpy(out)
         dist.all_to_all_single(theirs, ours, sizes_N.tolist(), message.sizes_N.tolist(), group=self._group)
-
-
-def _new_group(like: Any) -> Any:
-    """Return a process group of the same ranks for one transport; no other rank is needed.
-
-    It waits as long as that group does; torch would give it half an hour.
-    """
-    known = dist.distributed_c10d._get_default_group() if like is None else like
-    try:
-        timeout = known._get_backend(torch.device("cpu")).options._timeout
-    except RuntimeError:  # that group knows no CPU; torch's own timeout then
-        timeout = None
-    how: dict[str, Any] = {"timeout": timeout, "backend": "gloo"}
-    if like is not None and dist.get_world_size(like) < dist.get_world_size():
-        how |= {"ranks": dist.get_process_group_ranks(like), "use_local_synchronization": True}
-    try:
-        return dist.new_group(**how)
-    except RuntimeError as error:
-        raise lost_peer("process group", dist.get_rank(), error) from error
