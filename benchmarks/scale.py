@@ -116,7 +116,7 @@ class ScaleFigures(Settings):
     """Those of them that announce sizes."""
     cpu_ms: float | None
     descriptors: int | None
-    """Files and sockets of the last rank; rank 0 has one more a rank where it serves torch's store."""
+    """Files and sockets of the last rank; rank 0 has more, where it serves the store of torch."""
     memory_mb: float | None
     """Largest memory of its process."""
 
