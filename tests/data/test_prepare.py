@@ -219,7 +219,7 @@ def test_odd_values_are_counted_shown_and_written_down(tmp_path):
     assert summary["odd_values"] == [asdict(column) for column in COUNTED]
     source = open_source(ParquetSettings(kind="parquet", path=tmp_path / "out"))
     list(source.batches("train", global_batch=9, rank=0, ranks=1))
-    assert source.odd_values() == ()  # what was odd was counted, and is not any more
+    assert source.odd_values() == {}  # what was odd was counted, and is not any more
     shown = run(
         tmp_path / "odd.parquet", "--out", tmp_path / "shown", "--format", "parquet", "--columns", tmp_path / "columns.toml"
     )  # fmt: skip
@@ -280,7 +280,7 @@ def test_a_damaged_page_of_a_prepared_folder_is_refused(tmp_path, logs):
         chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
         last = chunk.dictionary_page_offset + chunk.total_compressed_size - 1  # of the values themselves
         path.write_bytes(good[:last] + bytes([good[last] ^ 1]) + good[last + 1 :])
-        with pytest.raises(FormatError, match=rf"{path.name}: .* cannot be read: .*CRC checksum"):
+        with pytest.raises(FormatError, match=rf"{path.name}: .* cannot be read.*: .*CRC checksum"):
             read(tmp_path / "out")
         path.write_bytes(good)
 

@@ -30,7 +30,7 @@ class _OneClass:
 
     def __init__(self, source, label):
         self._source, self._label = source, label
-        self.schema, self.samples_in = source.schema, source.samples_in
+        self.schema, self.samples_in, self.streams = source.schema, source.samples_in, source.streams
 
     def batches(self, split, **how):
         for samples in self._source.batches(split, **how):

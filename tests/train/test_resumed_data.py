@@ -68,6 +68,19 @@ def test_another_order_is_refused(tmp_path, parquet):
         parquet(folder, "data.seed=7", resume=True, steps=4)
 
 
+def test_a_checkpoint_of_before_there_were_streams_is_resumed_with_a_warning(tmp_path, parquet):
+    folder = tables.write(tmp_path / "here", rows=300)
+    assert parquet(folder).warnings == []
+    manifest = newest_checkpoint(tmp_path / "run" / "checkpoints") / "manifest.json"
+    written = json.loads(manifest.read_text())
+    assert written["position"].pop("streams") == 64
+    written["data"] = {name: of for name, of in written["data"].items() if name != "data.streams"}
+    written["data"]["data.window_rows"] = 1 << 20
+    manifest.write_text(json.dumps(written))
+    (warning,) = parquet(folder, resume=True, steps=4).warnings
+    assert "when epochs had another order" in warning
+
+
 def test_generated_data_may_change_only_in_what_is_evaluated(tmp_path):
     def go(*overrides, **how):
         return run(

@@ -28,7 +28,22 @@ class Dense:
 
     def __call__(self, values: Any) -> NDArray[np.float32]:
         """Transform a pyarrow array of numbers or booleans."""
+        whole_N = _whole_numbers(values)
+        if whole_N is not None:
+            return self._of_whole(whole_N)
         out_N = self._scaled(self.raw(values))
+        out_N[~np.isfinite(out_N)] = 0.0
+        return out_N
+
+    def _of_whole(self, x_N: NDArray[Any]) -> NDArray[np.float32]:
+        """Transform integers: the same, but each distinct value only once where they are small."""
+        if not self.log1p and self.mean == 0.0 and self.deviation == 1.0:
+            return x_N.astype(np.float32)
+        if int(x_N.min()) >= 0 and int(x_N.max()) < len(x_N) // 4:
+            every = self._scaled(self._logarithm(np.arange(int(x_N.max()) + 1, dtype=np.float64)))
+            every[~np.isfinite(every)] = 0.0
+            return every.take(x_N)
+        out_N = self._scaled(self._logarithm(x_N.astype(np.float64)))
         out_N[~np.isfinite(out_N)] = 0.0
         return out_N
 
@@ -38,6 +53,12 @@ class Dense:
 
     def odd(self, values: Any) -> tuple[int, int, int, int]:
         """Count values that the transform replaces: null, NaN, infinite or too large, negative."""
+        whole_N = _whole_numbers(values)
+        if whole_N is not None:
+            ends = np.array([whole_N.min(), whole_N.max()], np.float64)
+            fine = bool(np.isfinite(self._scaled(self._logarithm(ends))).all())
+            if fine and (ends[0] >= 0 or not self.log1p):
+                return 0, 0, 0, 0
         x_N = _floats(values)
         nan = int(np.count_nonzero(np.isnan(x_N)))
         negative = int(np.count_nonzero(x_N < 0)) if self.log1p else 0
@@ -57,6 +78,14 @@ class Dense:
             if self.mean != 0.0 or self.deviation != 1.0:
                 x_N = (x_N - self.mean) / self.deviation
             return x_N.astype(np.float32)
+
+
+def _whole_numbers(values: Any) -> NDArray[Any] | None:
+    """Return integers in place; None if these are none, or if some are missing."""
+    if values.null_count or not len(values):
+        return None
+    x_N: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return x_N if x_N.dtype.kind in "iu" else None
 
 
 def _floats(values: Any) -> NDArray[np.float64]:

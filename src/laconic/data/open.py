@@ -10,6 +10,7 @@ from pydantic import Field
 from laconic.config import Settings
 from laconic.data.source import Source
 from laconic.data.synthetic import Synthetic, SyntheticSettings
+from laconic.errors import ConfigError
 
 __all__ = ["DataSettings", "ParquetSettings", "SyntheticSettings", "open_source"]
 
@@ -19,15 +20,21 @@ class ParquetSettings(Settings):
 
     kind: Literal["parquet"]
 
-    path: Path | tuple[Path, ...]
-    """A file, a folder of ``*.parquet``, or a list of these; relative to the working directory."""
+    path: str | Path | tuple[str | Path, ...]
+    """A file, a folder of ``*.parquet``, a pattern such as ``days/2026-1*.parquet``, a URI of one
+    of these, such as ``s3://bucket/days``, or a list; relative to the working directory."""
 
     columns: Path | None = None
     """TOML file that describes the columns. If it is left out, it is ``schema.toml`` in the folder,
     as ``laconic prepare`` writes it."""
 
-    window_rows: int = Field(default=1 << 20, ge=1)
-    """Number of samples, nearly, that are held and shuffled at a time. The order depends on it."""
+    streams: int = Field(default=64, ge=1)
+    """Number of streams that an epoch is divided into, at least, from which every batch is taken.
+    All numbers of ranks that divide it train on the same batches."""
+
+    held_rows: int = Field(default=1 << 22, ge=1)
+    """Number of samples, nearly, that all ranks hold together; a row group for each stream. Where
+    row groups are so large that these would be more, there are fewer streams."""
 
     seed: int = 0
     """Seed of the order of samples. The split has its own seed, beside the columns."""
@@ -45,5 +52,15 @@ def open_source(settings: SyntheticSettings | ParquetSettings) -> Source:
     from laconic.data.parquet import Parquet  # noqa: PLC0415
 
     paths = settings.path if isinstance(settings.path, tuple) else (settings.path,)
-    columns = load_columns(settings.columns or paths[0] / "schema.toml")
-    return Parquet(paths, columns, seed=settings.seed, window_rows=settings.window_rows)
+    columns = load_columns(settings.columns or _own_columns(paths[0]))
+    return Parquet(paths, columns, seed=settings.seed, streams=settings.streams, held_rows=settings.held_rows)
+
+
+def _own_columns(path: str | Path) -> Path:
+    """Return the file that describes the columns of a folder."""
+    if "://" in str(path) or not Path(path).is_dir():
+        raise ConfigError(
+            f"data.columns: expected the TOML file that describes the columns of {str(path)!r}, got none; "
+            "only a folder on this machine may have its own, schema.toml"
+        )
+    return Path(path) / "schema.toml"

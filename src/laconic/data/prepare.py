@@ -30,11 +30,12 @@ from laconic.data.columns import (
 )
 from laconic.data.criteo import COLUMNS, CriteoFile
 from laconic.data.dense import Dense
-from laconic.data.odd_counts import OddCounts
+from laconic.data.odd_counts import OddCounts, total_counts
 from laconic.data.odd_values import OddValues
-from laconic.data.parquet import RowGroups, dense_features, id_map
+from laconic.data.parquet import dense_features, id_map
 from laconic.data.prepared import Parts, new_folder, schema_toml
 from laconic.data.raw_values import kind_of_values
+from laconic.data.row_groups import RowGroups
 from laconic.data.sample_block import SampleBlock
 from laconic.data.sample_decoder import SampleDecoder, flat
 from laconic.data.source import Schema
@@ -287,8 +288,8 @@ def _write(
     progress("write", 0, source.total)
     with Parts(folder, schema) as parts:
         for table, done in source.tables():
-            block = decoder.decode([table], table.num_rows)
-            odd.add(table)
+            block = decoder.decode(table)
+            odd.add(parts.rows, table)
             columns = _columns(block, decoder.schema)
             unknown += [
                 int(np.count_nonzero(ids == last)) for (ids, _), last in zip(columns, last_T, strict=True)
@@ -296,7 +297,7 @@ def _write(
             times = [table[time].combine_chunks()] if time else []
             parts.write(_table(block, columns, times, schema))
             progress("write", done, source.total)
-    return parts.rows, tuple(int(count) for count in unknown), odd.columns()
+    return parts.rows, tuple(int(count) for count in unknown), total_counts(odd.by_group())
 
 
 def _output_schema(source: _Input, decoder: SampleDecoder, time: str | None) -> Any:
@@ -312,7 +313,7 @@ def _output_schema(source: _Input, decoder: SampleDecoder, time: str | None) -> 
 
 def _columns(block: SampleBlock, schema: Schema) -> list[tuple[Any, Any]]:
     """Return the ids of every table and, for bags, their offsets."""
-    one_hot = iter(block.ids_NK.T)
+    one_hot = iter(block.ids_KN)
     return [
         (block.bags[t].ids, block.bags[t].offsets) if feature.bag else (next(one_hot), None)
         for t, feature in enumerate(schema.categorical)
@@ -320,7 +321,7 @@ def _columns(block: SampleBlock, schema: Schema) -> list[tuple[Any, Any]]:
 
 
 def _table(block: SampleBlock, columns: list[tuple[Any, Any]], times: list[Any], schema: Any) -> Any:
-    arrays = [pa.array(block.label_N).cast(pa.uint8()), *map(pa.array, block.dense_NF.T)]
+    arrays = [pa.array(block.label_N).cast(pa.uint8()), *map(pa.array, block.dense_FN)]
     for ids, offsets in columns:
         kind = schema.field(len(arrays)).type
         if offsets is None:

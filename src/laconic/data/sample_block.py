@@ -1,6 +1,7 @@
-"""Decoded samples in memory, from which batches are gathered.
+"""Decoded samples in memory, column by column, from which batches are gathered.
 
-Shape legend: ``N`` samples held, ``F`` dense features, ``K`` categorical features with one id each.
+Shape legend: ``N`` samples held, ``F`` dense features, ``K`` categorical features with one id each,
+``R`` runs of samples that follow each other.
 """
 
 from __future__ import annotations
@@ -45,25 +46,42 @@ class BagColumn:
         return cls(np.concatenate([part.ids for part in parts]), np.cumsum(np.concatenate(lengths)))
 
 
+_SHORT = 32  # samples: shorter runs are faster gathered one by one
+
+
 @dataclass(frozen=True, slots=True)
 class SampleBlock:
     """Decoded samples; ``bags`` has the number of their table as key."""
 
     label_N: NDArray[np.float32]
-    dense_NF: NDArray[np.float32]
-    ids_NK: NDArray[Any]
-    """Ids as int32 if all tables allow it, else as int64. They are stored sample by sample, so that
-    a sample takes one or two cache lines."""
+    dense_FN: NDArray[np.float32]
+    ids_KN: NDArray[Any]
+    """Ids as int32 if all tables allow it, else as int64."""
     bags: dict[int, BagColumn]
 
     def take(self, index: Ints) -> SampleBlock:
         """Copy some samples, in that order."""
         return SampleBlock(
             self.label_N.take(index),
-            self.dense_NF.take(index, axis=0),
-            self.ids_NK.take(index, axis=0),
+            self.dense_FN.take(index, axis=1),
+            self.ids_KN.take(index, axis=1),
             {table: bags.take(index) for table, bags in self.bags.items()},
         )
+
+    def runs(self, begin_R: Ints, count_R: Ints) -> SampleBlock:
+        """Copy runs of samples, without bags: those from ``begin`` on, so many."""
+        total = int(count_R.sum())
+        if total < _SHORT * len(count_R):
+            index = np.repeat(begin_R - np.cumsum(count_R) + count_R, count_R) + np.arange(total)
+            return SampleBlock(self.label_N, self.dense_FN, self.ids_KN, {}).take(index)
+        copied, at = self.like(total), 0
+        for begin, count in zip(begin_R.tolist(), count_R.tolist(), strict=True):
+            to, of = slice(at, at + count), slice(begin, begin + count)
+            copied.label_N[to] = self.label_N[of]
+            copied.dense_FN[:, to] = self.dense_FN[:, of]
+            copied.ids_KN[:, to] = self.ids_KN[:, of]
+            at += count
+        return copied
 
     @classmethod
     def join(cls, parts: Sequence[SampleBlock]) -> SampleBlock:
@@ -72,22 +90,38 @@ class SampleBlock:
             return parts[0]
         return cls(
             np.concatenate([part.label_N for part in parts]),
-            np.concatenate([part.dense_NF for part in parts]),
-            np.concatenate([part.ids_NK for part in parts]),
+            np.concatenate([part.dense_FN for part in parts], axis=1),
+            np.concatenate([part.ids_KN for part in parts], axis=1),
             {table: BagColumn.join([part.bags[table] for part in parts]) for table in parts[0].bags},
+        )
+
+    def like(self, samples: int) -> SampleBlock:
+        """Return memory for as many samples, without bags."""
+        return SampleBlock(
+            np.empty(samples, self.label_N.dtype),
+            np.empty((len(self.dense_FN), samples), self.dense_FN.dtype),
+            np.empty((len(self.ids_KN), samples), self.ids_KN.dtype),
+            {},
+        )
+
+    def part(self, begin: int, end: int) -> SampleBlock:
+        """Return samples in place, without bags."""
+        return SampleBlock(
+            self.label_N[begin:end], self.dense_FN[:, begin:end], self.ids_KN[:, begin:end], {}
         )
 
     def samples(self) -> Samples:
         """Return samples as models take them. They share the block's memory; ``take`` copies."""
-        return Samples(torch.from_numpy(self.label_N), torch.from_numpy(self.dense_NF), self._lookups())
+        dense_NF = np.ascontiguousarray(self.dense_FN.T)
+        return Samples(torch.from_numpy(self.label_N), torch.from_numpy(dense_NF), self._lookups())
 
     def _lookups(self) -> Lookups:
         if not self.bags:
-            return Lookups.single(torch.from_numpy(self.ids_NK.T.astype(np.int64, order="C")))
-        tables = self.ids_NK.shape[1] + len(self.bags)
+            return Lookups.single(torch.from_numpy(self.ids_KN.astype(np.int64, copy=False)))
+        tables = len(self.ids_KN) + len(self.bags)
         ids: list[Ints] = []
         lengths: list[Ints] = [np.zeros(1, dtype=np.int64)]
-        one_hot = iter(self.ids_NK.T)
+        one_hot = iter(self.ids_KN)
         ones = np.ones(self.label_N.size, dtype=np.int64)
         for table in range(tables):
             bags = self.bags.get(table)

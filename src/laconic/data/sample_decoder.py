@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from laconic.data.source import Categorical, Schema
 from laconic.data.vocabulary import IdMap
 from laconic.errors import FormatError
 
-__all__ = ["SampleDecoder", "flat", "is_bag"]
+__all__ = ["SampleDecoder", "flat", "is_bag", "whole"]
 
 
-_PIECE = 16384  # rows whose decoded columns stay in the cache while they are woven into rows
+Ints = NDArray[np.int64]
 
 
 def is_bag(kind: Any) -> bool:
@@ -27,9 +27,16 @@ def is_bag(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
+def whole(values: Any) -> Any:
+    """Return a column as one array, in place where it is one already."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
 def flat(values: Any) -> Any:
     """Return a column as one array without dictionaries; lists become their elements."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    array = whole(values)
     if is_bag(array.type):
         array = pc.list_flatten(array)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
@@ -57,41 +64,47 @@ class SampleDecoder:
         """Names of the columns that ``decode`` reads."""
         return [self._label, *(feature.column for feature in self.dense), *self._maps]
 
-    def decode(self, tables: Iterable[Any], rows: int) -> SampleBlock:
-        """Decode tables, which have ``rows`` rows together, into one block."""
+    def empty(self) -> SampleBlock:
+        """Return a block without samples."""
         one_hot = len(self._bag) - sum(self._bag)
-        block = SampleBlock(
-            np.empty(rows, dtype=np.float32),
-            np.empty((rows, len(self.dense)), dtype=np.float32),
-            np.empty((rows, one_hot), dtype=self._id_type),
-            {},
-        )
-        bags: dict[int, list[BagColumn]] = {t: [] for t, bag in enumerate(self._bag) if bag}
-        begin = 0
-        for table in tables:
-            for piece in range(0, table.num_rows, _PIECE):
-                self._decode_into(block, begin + piece, table.slice(piece, _PIECE), bags)
-            begin += table.num_rows
-        assert begin == rows
         nothing = BagColumn(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-        block.bags.update({t: BagColumn.join([nothing, *parts]) for t, parts in bags.items()})
+        return SampleBlock(
+            np.empty(0, dtype=np.float32),
+            np.empty((len(self.dense), 0), dtype=np.float32),
+            np.empty((one_hot, 0), dtype=self._id_type),
+            {t: nothing for t, bag in enumerate(self._bag) if bag},
+        )
+
+    def decode(self, table: Any, rows: Ints | None = None) -> SampleBlock:
+        """Decode a table into a block of its own; ``rows``: which ones, in that order."""
+        block = self.empty().like(table.num_rows if rows is None else len(rows))
+        block.bags.update(self.decode_into(block, table, rows))
         return block
 
-    def _decode_into(
-        self, block: SampleBlock, begin: int, table: Any, bags: dict[int, list[BagColumn]]
-    ) -> None:
-        end = begin + table.num_rows
-        block.label_N[begin:end] = _labels(table[self._label].combine_chunks(), self._label)
-        for f, feature in enumerate(self.dense):
-            block.dense_NF[begin:end, f] = feature(table[feature.column].combine_chunks())
-        k = 0
-        for t, (name, ids) in enumerate(self._maps.items()):
-            values = flat(table[name])
+    def decode_into(self, block: SampleBlock, table: Any, rows: Ints | None = None) -> dict[int, BagColumn]:
+        """Decode a table, or rows of it, into the first samples of a block; return its bags."""
+        _copy(_labels(whole(table[self._label]), self._label), rows, block.label_N)
+        for feature, out_N in zip(self.dense, block.dense_FN, strict=True):
+            _copy(feature(whole(table[feature.column])), rows, out_N)
+        bags: dict[int, BagColumn] = {}
+        one_hot = iter(block.ids_KN)
+        for t, (name, to_ids) in enumerate(self._maps.items()):
+            ids = to_ids(flat(table[name]))
             if self._bag[t]:
-                bags[t].append(BagColumn(ids(values), _bag_offsets(table[name])))
+                column = BagColumn(ids.astype(np.int64, copy=False), _bag_offsets(table[name]))
+                bags[t] = column if rows is None else column.take(rows)
             else:
-                block.ids_NK[begin:end, k] = ids(values)
-                k += 1
+                _copy(ids, rows, next(one_hot))
+        return bags
+
+
+def _copy(values_N: NDArray[Any], rows: Ints | None, out_N: NDArray[Any]) -> None:
+    """Copy values, or some of them in an order, to the front of an array."""
+    if rows is None:
+        out_N[: len(values_N)] = values_N
+    else:  # "clip": numpy would buffer all of it, to leave ``out`` as it was after an error
+        values_N = values_N.astype(out_N.dtype, copy=False)
+        np.take(values_N, rows, out=out_N[: len(rows)], mode="clip")
 
 
 def _labels(values: Any, name: str) -> NDArray[np.float32]:
@@ -105,5 +118,5 @@ def _labels(values: Any, name: str) -> NDArray[np.float32]:
 
 
 def _bag_offsets(values: Any) -> NDArray[np.int64]:
-    lengths = pc.list_value_length(values.combine_chunks()).fill_null(0).cast(pa.int64())
+    lengths = pc.list_value_length(whole(values)).fill_null(0).cast(pa.int64())
     return np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int64)

@@ -1,15 +1,19 @@
 """The interface that every source of samples fulfills.
 
-The order of an epoch's samples depends on the source, its seed and the epoch, never on the number
-of ranks. So any number of ranks trains on the same global batches; ``rank_slices`` divides them.
+The order of an epoch's samples depends on the source, its seed, the epoch and the number of
+streams that it is divided into (``streams``; a source that reads nothing has one). All numbers of
+ranks that have the same streams train on the same global batches. An epoch that was begun goes on
+with its streams on any number of ranks.
 
 A sample consists of dense features and categorical features. Each of the latter has its number of
 rows.
 
-Global batch ``k`` is samples ``[k * global_batch, (k + 1) * global_batch)`` in the epoch's order.
-The last one may be short. Rank ``r`` gets ``[r * n // ranks, (r + 1) * n // ranks)`` of the ``n``
-samples of a batch, which may be none. A ``start`` inside a batch yields the rest of that batch
-first, then whole batches. Shape legend: ``B`` samples, ``F`` dense features.
+Global batch ``k`` is samples ``[k * global_batch, (k + 1) * global_batch)`` in the epoch's order,
+those of each stream together. The last one may be short. Rank ``r`` gets
+``[r * n // ranks, (r + 1) * n // ranks)`` of the ``n`` samples of a batch, or, of streams, one more
+or less. A part may be empty. The parts of all ranks, one after the other, are the batch. A
+``start`` inside a batch yields the rest of that batch first, then whole batches.
+Shape legend: ``B`` samples, ``F`` dense features.
 """
 
 from __future__ import annotations
@@ -28,7 +32,18 @@ from laconic.data.hashing import Words, mix64
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 
-__all__ = ["SPLITS", "Categorical", "Samples", "Schema", "Source", "check_split", "permute", "rank_slices"]
+__all__ = [
+    "SPLITS",
+    "Categorical",
+    "Samples",
+    "Schema",
+    "Source",
+    "check_batches",
+    "check_split",
+    "permute",
+    "rank_slices",
+    "shuffled",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +125,26 @@ class Source(Protocol):
         """Count the samples of an epoch, over all ranks."""
         ...
 
+    def streams(self, split: str, ranks: int) -> int:
+        """Return the number of streams that an epoch is divided into for so many ranks."""
+        ...
+
     def batches(
-        self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
+        self,
+        split: str,
+        *,
+        global_batch: int,
+        rank: int,
+        ranks: int,
+        epoch: int = 0,
+        start: int = 0,
+        streams: int | None = None,
     ) -> Iterator[Samples]:
         """Yield this rank's slice of every global batch, from global sample ``start`` on.
 
         Every rank yields the same number of batches; a batch may be empty. ``start`` yields the
-        samples that follow there, bit for bit, without reading everything before them.
+        samples that follow there, bit for bit, without reading everything before them. ``streams``:
+        those that the epoch was begun with, if not those of so many ranks.
         """
         ...
 
@@ -161,6 +189,19 @@ def _rounds(x: Words, low_base: np.uint64, high_base: np.uint64, key: np.uint64)
     return high * low_base + low
 
 
+def shuffled(n: int, key: np.uint64) -> NDArray[np.int64]:
+    """Return all of ``[0, n)`` in an order that is drawn by the key, about as fast as a sort."""
+    bits = np.uint64(max(n - 1, 1).bit_length())
+    number = np.arange(n, dtype=np.uint64)
+    drawn = mix64(number ^ key)
+    drawn >>= bits
+    drawn <<= bits
+    drawn |= number
+    drawn.sort()
+    drawn &= (np.uint64(1) << bits) - np.uint64(1)
+    return drawn.view(np.int64)
+
+
 SPLITS = ("train", "eval")
 
 
@@ -170,6 +211,16 @@ def check_split(split: str) -> None:
         raise ConfigError(f"data: no split {split!r} (known: {', '.join(SPLITS)})")
 
 
+def check_batches(total: int, *, global_batch: int, rank: int, ranks: int, start: int) -> None:
+    """Refuse what cannot be asked of an epoch of so many samples."""
+    if global_batch < 1:
+        raise ConfigError(f"data: global_batch must be at least 1, got {global_batch}")
+    if not 0 <= rank < ranks:
+        raise ConfigError(f"data: rank must be in 0..{ranks - 1} of {ranks} ranks, got {rank}")
+    if not 0 <= start <= total:
+        raise ConfigError(f"data: start must be in 0..{total}, got {start}; the epoch has {total} samples")
+
+
 def rank_slices(
     total: int, *, global_batch: int, rank: int, ranks: int, start: int = 0
 ) -> Iterator[tuple[int, int]]:
@@ -177,12 +228,7 @@ def rank_slices(
 
     Every rank gets the same number of slices. Arguments are checked before the first one.
     """
-    if global_batch < 1:
-        raise ConfigError(f"data: global_batch must be at least 1, got {global_batch}")
-    if not 0 <= rank < ranks:
-        raise ConfigError(f"data: rank must be in 0..{ranks - 1} of {ranks} ranks, got {rank}")
-    if not 0 <= start <= total:
-        raise ConfigError(f"data: start must be in 0..{total}, got {start}; the epoch has {total} samples")
+    check_batches(total, global_batch=global_batch, rank=rank, ranks=ranks, start=start)
     return _slices(total, global_batch, rank, ranks, start)
 
 

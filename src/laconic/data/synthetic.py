@@ -136,8 +136,20 @@ class Synthetic:
         check_split(split)
         return self._samples[split]
 
+    def streams(self, split: str, ranks: int) -> int:
+        """Return 1: nothing is read."""
+        return 1
+
     def batches(
-        self, split: str, *, global_batch: int, rank: int, ranks: int, epoch: int = 0, start: int = 0
+        self,
+        split: str,
+        *,
+        global_batch: int,
+        rank: int,
+        ranks: int,
+        epoch: int = 0,
+        start: int = 0,
+        streams: int | None = None,
     ) -> Iterator[Samples]:
         """Yield this rank's slice of every global batch, from sample ``start`` of the epoch on."""
         total = self.samples_in(split)

@@ -24,7 +24,8 @@ from laconic.errors import ConfigError, FormatError
 
 __all__ = ["Counter", "Hashed", "IdMap", "Known", "Vocabulary", "read_vocabulary"]
 
-Ids = NDArray[np.int64]
+Ids = NDArray[Any]
+"""As int64, or as int32 where that is what a column has."""
 
 
 class IdMap(Protocol):
@@ -47,6 +48,11 @@ class Known:
 
     def __call__(self, values: Any) -> Ids:
         """Send negative and too large ones to the last row."""
+        if pa.types.is_int32(values.type) and not values.null_count and self._unknown < 1 << 31:
+            few: NDArray[np.uint32] = values.to_numpy().view(np.uint32)  # as below
+            if int(few.max(initial=0)) > self._unknown:
+                few = np.minimum(few, np.uint32(self._unknown))
+            return few.view(np.int32)
         words = _integers(values, fill=-1).view(np.uint64)  # negative ones are the largest
         return np.minimum(words, self._unknown).view(np.int64)
 

@@ -58,6 +58,8 @@ class Position:
     epoch: int = 0
     sample: int = 0
     """Samples of the epoch that all ranks have trained on."""
+    streams: int | None = None
+    """Streams that the epoch is divided into; None: those of the ranks that go on with it."""
 
 
 def save_checkpoint(

@@ -99,6 +99,8 @@ def _without_compression(tree: dict[str, Any]) -> dict[str, Any]:
     ):
         if isinstance(kept.get(part), dict):
             kept[part] = {new if name == old else name: value for name, value in kept[part].items()}
+    if isinstance(kept.get("data"), dict):
+        kept["data"] = {name: value for name, value in kept["data"].items() if name != "window_rows"}
     if isinstance(kept.get("dense"), dict):
         kept["dense"] = {name: kept["dense"][name] for name in ("optimizer", "lr") if name in kept["dense"]}
     return kept

@@ -18,7 +18,7 @@ from laconic.adapt.adaptive import AdaptivePolicy, make_adaptive_policy
 from laconic.adapt.evidence import Adaptation
 from laconic.adapt.guard import HarmEstimate
 from laconic.data import Samples, Source, open_source
-from laconic.data.odd_counts import odd_line
+from laconic.data.odd_counts import Odd, odd_line
 from laconic.errors import CommError, ConfigError
 from laconic.train.checkpoint import (
     Position,
@@ -143,6 +143,12 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+_OTHER_ORDER = (
+    "data: the checkpoint was written when epochs had another order; in what is left of this one, some samples "
+    "come again and others do not, and from the next epoch on every sample comes once"
+)
+
+
 class _Run:
     def __init__(
         self,
@@ -166,6 +172,8 @@ class _Run:
         self.warnings = warnings_of(settings, source)
         if (warning := self.limits.warning()) is not None:
             self.warnings.append(warning)
+        if settings.data.kind == "parquet" and begin.sample and begin.streams is None:
+            self.warnings.append(_OTHER_ORDER)
         for warning in self.warnings:
             self._say_warning(warning, begin.step)
 
@@ -195,7 +203,7 @@ class _Run:
                 self._save(position)
             if evaluation is None:
                 evaluation = self._evaluate(position)
-            if (odd := odd_line(self.source)) is not None:
+            if (odd := self._odd_line()) is not None:
                 self.warnings.append(odd)
                 self._say_warning(odd, position.step)
         finally:
@@ -227,6 +235,11 @@ class _Run:
             None if found is None else found.as_dict(),
             self.warnings,
         )
+
+    def _odd_line(self) -> str | None:
+        """Say what values of the data all ranks replaced, if any."""
+        mine = self.source.odd_values() if isinstance(self.source, Odd) else {}
+        return odd_line(*self.ranks.gather(mine))
 
     def _estimate(self, position: Position) -> HarmEstimate | None:
         """Write down what rounding is believed to have cost, if anything was rounded."""
@@ -303,10 +316,11 @@ class _Run:
     def _batches(self, position: Position) -> Iterator[tuple[Position, Samples]]:
         """Batches from a position on, each with the position after it."""
         per_epoch = self.source.samples_in("train")
-        step, first = position.step, position.sample
+        step, first, streams = position.step, position.sample, position.streams
         epochs = self.limits.epochs
         for epoch in count(position.epoch) if epochs is None else range(position.epoch, epochs):
             sample = first
+            streams = streams or self.source.streams("train", self.ranks.count)
             parts = self.source.batches(
                 "train",
                 global_batch=self.global_batch,
@@ -314,13 +328,14 @@ class _Run:
                 ranks=self.ranks.count,
                 epoch=epoch,
                 start=first,
+                streams=streams,
             )
             for samples in parts:
                 step += 1
                 # another number of ranks has another batch: the first ends at its next boundary
                 sample = min((sample // self.global_batch + 1) * self.global_batch, per_epoch)
-                yield Position(step, epoch, sample), samples
-            first = 0
+                yield Position(step, epoch, sample, streams), samples
+            first, streams = 0, None
 
     def _save(self, position: Position) -> None:
         settings = self.settings.train
