@@ -14,6 +14,7 @@ from laconic.data import open_source
 from laconic.errors import FormatError, PlanError
 from laconic.train import run as run_module
 from laconic.train.checkpoint import Position, load_checkpoint, newest_checkpoint, save_checkpoint
+from laconic.train.checkpoint_files import SavedFiles
 from laconic.train.ranks import Ranks
 from laconic.train.run import run
 from laconic.train.settings import RunSettings
@@ -129,11 +130,28 @@ def test_any_number_of_ranks_goes_on_with_what_another_number_saved(tmp_path):
         assert_equal(whole_tables(kept), whole_tables(again.folder / before.name))
         scales = [*agreed_scales(kept), *agreed_scales(again.folder / before.name)]
         assert scales == scales[:1] * len(scales)
+    _verifies_what_it_reads(tmp_path / "before-0", "tables-1-of-3.pt")
     places = [
         json.loads((path / "manifest.json").read_text())["position"] for path in sorted(folder.iterdir())
     ]
     # 2 steps to 96, 2 of 32 to 160, 3 of 16 to 208; batches of 48 then end at 240, 280
     assert [(place["step"], place["sample"]) for place in places] == [(7, 208), (9, samples)]
+
+
+def _verifies_what_it_reads(path, own):
+    """Damage the files of other ranks: whoever does not read them does not notice."""
+    for file in path.glob("tables-*.pt"):
+        if file.name != own:
+            data = bytearray(file.read_bytes())
+            data[len(data) // 2] ^= 1
+            file.write_bytes(data)
+    saved = SavedFiles(path)
+    for table in ("c0", "c3"):
+        first, *others = saved.shards_of(table, first=1)
+        assert len(first.read()["weight"]) == len(first.ids) > 0
+        for other in others:
+            with pytest.raises(FormatError, match="its checksum does not match the manifest"):
+                other.read()
 
 
 class _SaveAgain:
@@ -291,6 +309,15 @@ def test_a_damaged_file_is_named(saved, name):
     with pytest.raises(
         FormatError, match=rf"/{name}: the file is missing; remove this folder, an older one is used then$"
     ):
+        load_checkpoint(trainer, path)
+
+
+def test_what_the_manifest_does_not_know_is_not_read(saved):
+    trainer, path = saved
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["files"]["tables-0-of-1.pt"]
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FormatError, match=r"expected the checksum of 'tables-0-of-1.pt', got none$"):
         load_checkpoint(trainer, path)
 
 

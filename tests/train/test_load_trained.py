@@ -75,7 +75,7 @@ def test_shards_of_several_ranks_are_put_together(folder):
     path = next((folder / "checkpoints").glob("step-*"))
     parts = torch.load(path / "tables-0-of-1.pt", weights_only=True)
     manifest = (path / "manifest.json").read_text()
-    from laconic.train.checkpoint import _checksum
+    from laconic.train.checkpoint_files import _checksum
 
     old = _checksum(path / "tables-0-of-1.pt")
     for rank in range(2):

@@ -75,3 +75,8 @@ def test_an_override_wins_over_the_file_and_is_named_in_an_error():
         "--set: train.bacth: no such setting; did you mean 'batch'?"
     )
     assert refused("", "train") == "--set: expected name.of.setting=value, got 'train'"
+
+
+def test_rows_of_a_window_are_rows_that_are_held_now():
+    with pytest.raises(ConfigError, match=r"data\.window_rows: is data\.held_rows now$"):
+        parse('[data]\nkind = "parquet"\npath = "x"\nwindow_rows = 5\n', RunSettings)

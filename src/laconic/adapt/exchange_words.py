@@ -33,7 +33,6 @@ _NOW = {
     "dense.rate": "dense.lr",
     "embeddings.rate": "embeddings.lr",
     "train.rate_warmup": "train.lr_warmup",
-    "data.window_rows": "data.held_rows",
 }
 
 MOVED: Mapping[str, str] = {

@@ -13,18 +13,17 @@
         held-0-of-2.pt         dense gradients that a rank has not sent yet, where it holds any back
 
 Files are written to ``.partial`` and the folder renamed when all ranks are done, so a kill -9
-or a full disk leaves the one before. Any number of ranks can load what any number saved. What fails
-on one rank, to save or to load, is an error on all.
+or a full disk leaves the one before. Any number of ranks can load what any number saved. A rank
+reads the files that have rows of its own, and verifies them: its share, where the number of ranks
+is the same. What fails on one rank, to save or to load, is an error on all.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from laconic.adapt.adaptive import AdaptivePolicy
 from laconic.errors import FormatError, PlanError
 from laconic.exchange import Table
 from laconic.exchange.tables.shards import TableShards
+from laconic.train.checkpoint_files import VERSION, SavedFiles, sync_folder, write_file
 from laconic.train.data_identity import check_same_data
 from laconic.train.trainer import Trainer
 
@@ -46,8 +46,6 @@ __all__ = [
     "read_checkpoint",
     "save_checkpoint",
 ]
-
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def save_checkpoint(
         written = ranks.together(lambda: _write_part(trainer, partial))
         checksums = {name: checksum for part in ranks.gather(written) for name, checksum in part.items()}
         manifest = {
-            "version": _VERSION,
+            "version": VERSION,
             "ranks": ranks.count,
             "position": asdict(position),
             "kind": trainer.kind,
@@ -132,37 +130,22 @@ def load_checkpoint(
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], list[dict[str, dict[str, Any]]]]:
     """Read the dense part, and the shards of tables of every rank that saved; needs no trainer."""
-    manifest = _verified_manifest(path)
-    ranks = range(manifest["ranks"])
-    return _read(path / "dense.pt"), [_read(path / f"tables-{rank}-of-{len(ranks)}.pt") for rank in ranks]
-
-
-def _verified_manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest, once every file is there as it was written."""
-    manifest = _manifest(path / "manifest.json")
-    for name, checksum in manifest["files"].items():
-        if not (path / name).is_file():
-            raise FormatError(
-                f"{path / name}: the file is missing; remove this folder, an older one is used then"
-            )
-        if _checksum(path / name) != checksum:
-            raise FormatError(
-                f"{path / name}: its checksum does not match the manifest; remove this folder, an older one is used then"
-            )
-    return manifest
+    saved = SavedFiles(path)
+    return saved.read("dense.pt"), [saved.tables(rank) for rank in range(saved.ranks)]
 
 
 def _load(
     trainer: Trainer, path: Path, policy: AdaptivePolicy | None, data: dict[str, Any] | None
 ) -> Position:
-    manifest = _verified_manifest(path)
+    saved = SavedFiles(path)
+    manifest = saved.manifest
     for name, mine in trainer.kind.items():
-        saved = manifest["kind"].get(name)
-        if saved != json.loads(json.dumps(mine)):
-            raise FormatError(f"{path}: it is of another model: {name} is {saved!r} there and {mine!r} here")
+        theirs = manifest["kind"].get(name)
+        if theirs != json.loads(json.dumps(mine)):
+            raise FormatError(f"{path}: it is of another model: {name} is {theirs!r} there and {mine!r} here")
     if data is not None:
         check_same_data(str(path), manifest.get("data"), data)
-    dense = _read(path / "dense.pt")
+    dense = saved.read("dense.pt")
     try:
         trainer.model.load_state_dict(dense["model"])
     except RuntimeError as error:
@@ -171,26 +154,12 @@ def _load(
     trainer.optimizer.load_state_dict(dense["optimizer"])
     for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate  # a setting, not a state: those of the tables are not in the checkpoint either
-    _load_tables(trainer, path, manifest["ranks"])
-    _load_held_back(trainer, path, manifest)
-    _load_bounds(trainer, path, manifest)
+    _load_tables(trainer, saved)
+    _load_held_back(trainer, saved)
+    _load_bounds(trainer, saved)
     if policy is not None:
         policy.restore(manifest.get("policy", {}))
     return Position(**manifest["position"])
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads(path.read_text())
-        version = manifest["version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{path}: expected the manifest of a checkpoint, got {error}") from error
-    if version != _VERSION:
-        raise FormatError(f"{path}: expected checkpoint version {_VERSION}, got {version!r}")
-    missing = {"ranks", "position", "kind", "files"} - set(manifest)
-    if missing:
-        raise FormatError(f"{path}: expected {min(missing)!r} in the manifest, got none")
-    return manifest  # type: ignore[no-any-return]
 
 
 def _begin(folder: Path, partial: Path) -> None:
@@ -208,18 +177,18 @@ def _write_part(trainer: Trainer, partial: Path) -> dict[str, str]:
             "put train.out on a file system that all ranks share"
         )
     name = f"tables-{ranks.rank}-of-{ranks.count}.pt"
-    checksums = {name: _write(partial / name, _tables(trainer))}
+    checksums = {name: write_file(partial / name, _tables(trainer))}
     bounds = trainer.rows.bounds_state()
     if any(state["scales"]["agreed"] for state in bounds):
         name = f"bounds-{ranks.rank}-of-{ranks.count}.pt"
-        checksums[name] = _write(partial / name, bounds)
+        checksums[name] = write_file(partial / name, bounds)
     held = {} if trainer.compressor is None else trainer.compressor.state_dict()
     if held.get("memory"):
         name = f"held-{ranks.rank}-of-{ranks.count}.pt"
-        checksums[name] = _write(partial / name, held)
+        checksums[name] = write_file(partial / name, held)
     if ranks.leads:
         dense = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
-        checksums["dense.pt"] = _write(partial / "dense.pt", dense)
+        checksums["dense.pt"] = write_file(partial / "dense.pt", dense)
     return checksums
 
 
@@ -228,9 +197,9 @@ def _finish(partial: Path, final: Path, manifest: dict[str, Any]) -> None:
         json.dump(manifest, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
-    _sync(partial)
+    sync_folder(partial)
     partial.rename(final)
-    _sync(final.parent)
+    sync_folder(final.parent)
 
 
 def _tables(trainer: Trainer) -> dict[str, dict[str, Any]]:
@@ -255,83 +224,83 @@ def _apart(rows: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(rows.numpy())
 
 
-def _load_tables(trainer: Trainer, path: Path, saved_ranks: int) -> None:
-    saved = [_read(path / f"tables-{rank}-of-{saved_ranks}.pt") for rank in range(saved_ranks)]
+def _load_tables(trainer: Trainer, saved: SavedFiles) -> None:
+    first = trainer.ranks.rank if trainer.ranks.count == saved.ranks else 0
     for shards in trainer.rows.shards():
         shards.noise.reset()
         for table in trainer.rows.layout.tables:
-            parts = [each[table.name] for each in saved if table.name in each]
-            _load_table(shards, table, parts, path)
-            _load_copies(shards, table.name, parts)
+            _load_table(shards, table, saved, first)
+            _load_copies(shards, table.name, saved, first)
 
 
-def _load_table(shards: TableShards, table: Table, parts: list[dict[str, Any]], path: Path) -> None:
+def _load_table(shards: TableShards, table: Table, saved: SavedFiles, first: int) -> None:
     ids, weight, state = shards.view(table.name)
     noise, loaded = shards.noise_view(table.name), 0
-    for part in parts:
-        saved = _ids_of(part)
-        if part["weight"].shape[1] != weight.shape[1] or saved[-1] >= table.rows:
+    for shard in saved.shards_of(table.name, first) if len(ids) else ():
+        overlap = _overlap(ids, shard.ids)
+        if not overlap:
+            continue
+        theirs = shard.read()
+        if theirs["weight"].shape[1] != weight.shape[1] or shard.ids[-1] >= table.rows:
             raise FormatError(
-                f"{path}: table {table.name!r} has {table.rows} rows of {weight.shape[1]}, "
-                f"the checkpoint row {saved[-1]} and rows of {part['weight'].shape[1]}"
+                f"{saved.path}: table {table.name!r} has {table.rows} rows of {weight.shape[1]}, "
+                f"the checkpoint row {shard.ids[-1]} and rows of {theirs['weight'].shape[1]}"
             )
-        for mine, theirs in _overlap(ids, saved):
-            weight[mine] = part["weight"][theirs]
+        for to, of in overlap:
+            weight[to] = theirs["weight"][of]
             if state is not None:
-                state[mine] = part["state"][theirs]
-            if "noise" in part:
-                noise[mine] = part["noise"][theirs]
-            loaded += len(range(len(ids))[mine])
+                state[to] = theirs["state"][of]
+            if "noise" in theirs:
+                noise[to] = theirs["noise"][of]
+            loaded += len(range(len(ids))[to])
+        if loaded == len(ids):
+            return
     if loaded != len(ids):
-        raise FormatError(f"{path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
+        raise FormatError(f"{saved.path}: expected {len(ids)} rows of table {table.name!r}, found {loaded}")
 
 
-def _load_copies(shards: TableShards, name: str, parts: list[dict[str, Any]]) -> None:
+def _load_copies(shards: TableShards, name: str, saved: SavedFiles, first: int) -> None:
     """Load the rows of which every rank has a copy; they were saved at their place in the table."""
     shards.take(name)
     ids_H, weight, state = shards.hot_rows(name)
     noise = shards.hot_noise(name)
-    for part in parts:
-        saved = _ids_of(part)
-        place_H, between_H = np.divmod(ids_H - saved.start, saved.step)
-        here = np.flatnonzero((between_H == 0) & (place_H >= 0) & (place_H < len(saved)))
-        weight[here] = part["weight"][place_H[here]]
+    for shard in saved.shards_of(name, first) if len(ids_H) else ():
+        place_H, between_H = np.divmod(ids_H - shard.ids.start, shard.ids.step)
+        here = np.flatnonzero((between_H == 0) & (place_H >= 0) & (place_H < len(shard.ids)))
+        if not len(here):
+            continue
+        theirs = shard.read()
+        weight[here] = theirs["weight"][place_H[here]]
         if state is not None:
-            state[here] = part["state"][place_H[here]]
-        if "noise" in part:
-            noise[here] = part["noise"][place_H[here]]
+            state[here] = theirs["state"][place_H[here]]
+        if "noise" in theirs:
+            noise[here] = theirs["noise"][place_H[here]]
 
 
-def _ids_of(part: dict[str, Any]) -> range:
-    return range(part["first"], part["first"] + part["stride"] * len(part["weight"]), part["stride"])
-
-
-def _load_bounds(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None:
+def _load_bounds(trainer: Trainer, saved: SavedFiles) -> None:
     """Load the scales that bounds are shares of; checkpoints of before there were any have none."""
-    rank, saved_ranks = trainer.ranks.rank, manifest["ranks"]
-    same = saved_ranks == trainer.ranks.count
-    name = f"bounds-{rank if same else 0}-of-{saved_ranks}.pt"
-    states = _read(path / name) if name in manifest["files"] else None
-    trainer.rows.load_bounds(states, same_ranks=same)
+    same = saved.ranks == trainer.ranks.count
+    name = f"bounds-{trainer.ranks.rank if same else 0}-of-{saved.ranks}.pt"
+    trainer.rows.load_bounds(saved.read(name) if name in saved else None, same_ranks=same)
 
 
-def _load_held_back(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None:
+def _load_held_back(trainer: Trainer, saved: SavedFiles) -> None:
     """Share out what ranks had held back: all of it is sent some day, by whoever is there."""
     if trainer.compressor is None:
         return
-    ranks, saved_ranks = trainer.ranks, manifest["ranks"]
-    files = [path / f"held-{rank}-of-{saved_ranks}.pt" for rank in range(saved_ranks)]
-    if not all(file.is_file() for file in files):
-        if "gradient_step" in manifest:  # otherwise it was trained with exact gradients
-            state = {"step": manifest["gradient_step"], "memory": {}, "thresholds": {}}
+    ranks = trainer.ranks
+    names = [f"held-{rank}-of-{saved.ranks}.pt" for rank in range(saved.ranks)]
+    if not all(name in saved for name in names):
+        if "gradient_step" in saved.manifest:  # otherwise it was trained with exact gradients
+            state = {"step": saved.manifest["gradient_step"], "memory": {}, "thresholds": {}}
             trainer.compressor.load_state_dict(state)
         return
-    mine = [_read(file) for file in files[ranks.rank :: ranks.count]]
-    held = dict(mine[0]) if mine else {**_read(files[0]), "memory": {}, "squares": {}}
+    mine = [saved.read(name) for name in names[ranks.rank :: ranks.count]]
+    held = dict(mine[0]) if mine else {**saved.read(names[0]), "memory": {}, "squares": {}}
     for kind in ("memory", "squares"):
         for other in mine[1:]:
             held[kind] = _added(held.get(kind, {}), other.get(kind, {}))
-    if saved_ranks != ranks.count:
+    if saved.ranks != ranks.count:
         held = {key: value for key, value in held.items() if key not in ("rank", "ranks")}  # of nobody now
     trainer.compressor.load_state_dict(held)
 
@@ -356,41 +325,5 @@ def _overlap(mine: range, theirs: range) -> list[tuple[slice, slice]]:
     return pieces
 
 
-def _read(path: Path) -> Any:
-    try:
-        return torch.load(path, weights_only=True, mmap=True)
-    except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        raise FormatError(f"{path}: torch cannot read it: {str(error).splitlines()[0]}") from error
-
-
-def _write(path: Path, value: Any) -> str:
-    with path.open("wb") as file:
-        try:
-            torch.save(value, file)
-        except RuntimeError as error:  # torch closes its archive after a failed write, and fails again
-            if isinstance(error.__context__, OSError):
-                raise error.__context__ from error
-            raise
-        file.flush()
-        os.fsync(file.fileno())
-    return _checksum(path)
-
-
-def _checksum(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
 def _finished(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob("step-*/manifest.json"))
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

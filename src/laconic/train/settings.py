@@ -128,7 +128,7 @@ class TrainSettings(Settings):
 class RunSettings(Settings):
     """All of a run."""
 
-    moved: ClassVar[Mapping[str, str]] = MOVED
+    moved: ClassVar[Mapping[str, str]] = {**MOVED, "data.window_rows": "is data.held_rows now"}
 
     data: DataSettings
     model: ModelSettings = ModelSettings()
