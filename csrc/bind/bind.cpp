@@ -225,6 +225,7 @@ NB_MODULE(_native, m) {
   define_sketch(kernels);
   define_threshold(kernels);
   define_packets(m);
+  define_first_rows(kernels);
   define_heads(kernels);
   define_levels(kernels);
   define_embedding_bag(m, kernels);

@@ -49,6 +49,7 @@ using KernelsClass = nb::class_<Kernels>;
 void define_bit_rows(KernelsClass& kernels);
 void define_dense(nb::module_& m, KernelsClass& kernels);
 void define_embedding_bag(nb::module_& m, KernelsClass& kernels);
+void define_first_rows(KernelsClass& kernels);
 void define_heads(KernelsClass& kernels);
 void define_levels(KernelsClass& kernels);
 void define_packets(nb::module_& m);

@@ -42,6 +42,9 @@ from laconic.exchange.tables.table import Table
 __all__ = ["RowEngine", "check_plan"]
 
 
+_PATIENCE_S = 600.0  # for a rank whose tables are larger, while it makes their first rows
+
+
 class RowEngine:
     """Tables of one dimension over all ranks; every rank calls it alike."""
 
@@ -54,7 +57,9 @@ class RowEngine:
         self.ranks = tuple(Rank.of(world, tuple(tables), settings) for world in worlds)
         """Those of this process: one, or all."""
         finish(in_step([rank.ids.meet() for rank in self.ranks]))
-        TableShards.initialize([rank.shards for rank in self.ranks], settings.seed)
+        for rank in self.ranks:
+            rank.shards.initialize(settings.seed)
+        finish(in_step([rank.ids.meet(_PATIENCE_S) for rank in self.ranks]))
         self._shards = self.ranks[0].shards
         parts = self._shards.layout.tables
         self._ledger = Ledger(tuple(part.name for part in parts))

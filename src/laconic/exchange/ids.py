@@ -67,15 +67,18 @@ class IdExchange:
         self._layout, self._hot, self._digest = layout, hot, digest
         self._others = np.arange(layout.ranks) != layout.rank
 
-    def meet(self) -> Stages[None]:
+    def meet(self, patience_s: float | None = None) -> Stages[None]:
         """Compare digests: ranks whose tables differ all raise.
 
-        Later messages have lengths that depend on the tables.
+        Later messages have lengths that depend on the tables. ``patience_s``: how long to wait for
+        the others, if not as long as for any message.
         """
         nothing = np.zeros((self._layout.ranks, 0), np.int64)
+        self.transport.patience_s = patience_s
         self.transport.send(Head(0, self._digest, 0, nothing, nothing))
         yield
         self.transport.hear()
+        self.transport.patience_s = None
 
     def route(self, lookups: MaybeLookups, turn: int, coded: bool, ledger: Ledger | None) -> Stages[Routed]:
         """Send this rank's ids, get those of the others; no ledger counts an evaluation.

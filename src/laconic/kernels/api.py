@@ -136,6 +136,13 @@ class Kernels(Protocol):
         """
         ...
 
+    def first_rows(self, out: Array, rows: Array, seed: int, table: int) -> None:
+        """Fill ``out[i]`` (float32) with the numbers in [0, 1) of row ``rows[i]`` of a table.
+
+        They are those that numpy's Philox generator draws for each chunk of 65,536 rows.
+        """
+        ...
+
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """Do ``out[index[i]] += source[source_index[i]]`` for every ``i`` in order.
 

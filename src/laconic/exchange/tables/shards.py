@@ -5,7 +5,6 @@ Shape legend: ``R`` rows of the rank's matrix, ``D`` dimensions, ``C`` contribut
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,12 +106,10 @@ class TableShards(Shards):
         self._hot_copies = Copies(hot_pairs(hot, parts), self.weight, self.state, self.noise.variance_R)
         self._warm_copies = Copies(warm_pairs(parts), self.weight, self.state, self.noise.variance_R)
 
-    @staticmethod
-    def initialize(ranks: Sequence[TableShards], seed: int) -> None:
-        """Give the rows of some ranks the first values of a seed."""
-        initialize_rows([(shards.weight_RD, shards.layout) for shards in ranks], ranks[0].hot, seed)
-        for shards in ranks:
-            shards._warm_copies.take(*range(len(shards.hot.tables)))
+    def initialize(self, seed: int) -> None:
+        """Give rows the first values of a seed."""
+        initialize_rows(self.weight_RD, self.layout, self.hot, seed)
+        self._warm_copies.take(*range(len(self.hot.tables)))
 
     def view(self, name: str) -> tuple[range, Tensor, Tensor | None]:
         """Ids of a table's rows on this rank, the rows, and their state.
