@@ -10,7 +10,7 @@ from tests.cases import each
 ROOT = Path(__file__).parents[2]
 
 FORMULAS = {
-    "bytes of heads": (r"_BLOCK_BYTES \* ", {"cost/link.py"}),
+    "bytes of heads": (r"_HEAD_BYTES \+ ", {"cost/link.py"}),
     "bytes of a ring": (
         r"2 \* \([\w.]*(ranks|count) - 1\) \* (?!float\()|2 \* \([\w.]*(ranks|count) - 1\) /",
         {"cost/link.py"},

@@ -49,7 +49,8 @@ def test_bytes_are_those_of_the_theory(ranks):
     messages = traffic.total - sum(
         flow.bytes_NN.sum() for flow in (traffic.ids, traffic.forward, traffic.backward)
     )
-    assert cost.ids_bytes == pytest.approx((traffic.ids.bytes_NN.sum() + messages) / ranks)
+    # the theory takes all sizes of blocks for two bytes, the simulator computes them
+    assert cost.ids_bytes == pytest.approx((traffic.ids.bytes_NN.sum() + messages) / ranks, rel=0.02)
     pooled = [
         replace(part, holding=Holding.whole(ranks, t % ranks), send="pooled") for t, part in enumerate(parts)
     ]

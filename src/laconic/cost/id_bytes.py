@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.cost.frequencies import Frequencies
+from laconic.cost.link import varint_bytes
 from laconic.kernels.reference.sequence.coding import Statistics, choose_coding
 from laconic.kernels.reference.sequence.huffman import entropy_q16
 
@@ -134,12 +135,12 @@ def _gap_classes(weight_G: Floats, needed_G: Floats) -> Floats:
 def _list_bytes(ids: float, numbers: float, chance_K: Floats, reference: float) -> float:
     """Return bytes of count, form, reference, coded classes and raw bits; or 8 bytes an id."""
     chance_K = chance_K / chance_K.sum()
-    header = _varint_bytes(ids) + 1 + _varint_bytes(2 * reference)
+    header = varint_bytes(ids) + 1 + varint_bytes(2 * reference)
     symbols = max(round(numbers), 0)
     bits = 0.0
     if symbols:
         bits = _class_bits(symbols, chance_K) * numbers / symbols + numbers * float(chance_K @ _RAW_BITS_K)
-    stored = _varint_bytes(ids) + 1 + _STORED_ID_BYTES * ids
+    stored = varint_bytes(ids) + 1 + _STORED_ID_BYTES * ids
     return min(header + math.ceil(bits / 8), stored)
 
 
@@ -153,7 +154,3 @@ def _class_bits(symbols: int, chance_K: Floats) -> int:
     mean_q8 = (int(counts @ np.arange(_CLASSES)) << 8) // symbols
     known = Statistics(histogram, entropy_q16(histogram), symbols, mean_q8)
     return choose_coding(known, 0, 0, centered=False).bits
-
-
-def _varint_bytes(value: float) -> int:
-    return max(math.ceil(math.log2(value + 1) / 7), 1)

@@ -17,15 +17,17 @@ __all__ = [
     "DENSE_SHARE",
     "CodecCost",
     "Link",
+    "head_bytes",
     "message_bytes",
     "owners_pay",
     "ring_bytes",
     "step_s",
+    "varint_bytes",
 ]
 
-_HEAD_BYTES, _BLOCK_BYTES = 20.0, 2.2
-"""Of a head: its size, turn, plan digest, samples and checksum; and of a block in it, whose size
-has two bytes between 128 and 16,383. Of what is small a head has a byte, of nothing a bit."""
+_HEAD_BYTES = 20.0
+"""Bytes of a head's size, turn, plan digest, samples and checksum: 22, and 18 where counts travel,
+which need no checksum. A step has two heads of rows and one of ids."""
 
 DENSE_SHARE = {"bf16": 16 / 32, "levels": 6 / 32, "lossless": 27 / 32}
 """Share of a dense gradient's bytes that is sent, by ``compression.dense``. Other methods send
@@ -71,13 +73,26 @@ class CodecCost:
         return self.encode_s + self.decode_s
 
 
+def varint_bytes(value: float) -> int:
+    """Return the bytes of a number: seven bits of it are in each."""
+    return max(math.ceil(math.log2(value + 1) / 7), 1)
+
+
+def head_bytes(numbers: float, varints: float) -> float:
+    """Return about the bytes of one head (``docs/formats/head.md``).
+
+    It has a bit for each of its ``numbers``, and ``varints`` bytes for those that are not 0.
+    """
+    return _HEAD_BYTES + numbers / 8 + varints
+
+
 def message_bytes(blocks: int, ranks: int) -> float:
-    """Return about the bytes of heads that leave a rank, one for each other rank.
+    """Return about the bytes of heads that leave a rank, if blocks have 128 to 16,383 bytes.
 
     Ids have two blocks a table, for the size and the number of its ids. How many rows or gradients
     follow from them is known.
     """
-    return (_HEAD_BYTES + _BLOCK_BYTES * blocks) * (ranks - 1)
+    return head_bytes(blocks, 2 * blocks) * (ranks - 1)
 
 
 def ring_bytes(nbytes: float, ranks: int) -> float:

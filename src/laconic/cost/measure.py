@@ -6,7 +6,7 @@ Shape legend: ``T`` tables, ``R`` rows, ``D`` dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from laconic import kernels
 from laconic.codecs import Bounded, BoundedRows
 from laconic.codecs.batch import Batch, BlockCodec
+from laconic.cost.blocks import BLOCK_BYTES
 from laconic.cost.link import CodecCost
 from laconic.cost.reduce_time import KernelSpeeds
 from laconic.errors import ConfigError
@@ -91,7 +92,9 @@ class CodecFigures:
     """Bytes and seconds of rows and blocks. The simulator scales them to any number of ranks."""
 
     row_bytes: float
+    """Bytes of a row in a large block."""
     block_bytes: float
+    """Bytes of a block beside those of its rows."""
     row_s: float
     """Seconds of encoding and decoding a row."""
     block_s: float
@@ -107,21 +110,31 @@ class CodecFigures:
 def measure_codec(dim: int, codec: BoundedRows) -> CodecFigures:
     """Encode and decode normal rows, a tenth of a second or so.
 
-    With many ranks blocks become small, so the price of a block counts as well as that of a row;
-    both are fitted to one call with few large blocks and one with many small ones. Trained rows and
-    gradients that repeat, or have few scales, become smaller than normal ones.
+    With many ranks blocks become small, so the price of a block counts as well as that of a row.
+    Seconds of both are fitted to one call with few large blocks and one with many small ones; bytes
+    of a row are those of the large ones (``cost.blocks``). A bound that is a share is one of all
+    rows, not of a block's, as in training. Trained rows and gradients that repeat, or have few
+    scales, become smaller than normal ones.
     """
     rows_RD = torch.from_numpy(np.random.default_rng(0).standard_normal((_ROWS, dim)).astype(np.float32))
-    (large_bytes, large_s), (small_bytes, small_s) = (_in_blocks(codec, rows_RD, n) for n in (_LARGE, _SMALL))
+    codec = _absolute(codec, rows_RD)
+    (large_bytes, large_s), (_, small_s) = (_in_blocks(codec, rows_RD, n) for n in (_LARGE, _SMALL))
     large, small = _ROWS // _LARGE, _ROWS // _SMALL
-    block_bytes = max(small_bytes - large_bytes, 0) / (small - large)
     block_s = max(small_s - large_s, 0.0) / (small - large)
     return CodecFigures(
-        row_bytes=max(large_bytes - large * block_bytes, 0.0) / _ROWS,
-        block_bytes=block_bytes,
+        row_bytes=max(large_bytes - large * BLOCK_BYTES, 0.0) / _ROWS,
+        block_bytes=BLOCK_BYTES,
         row_s=max(large_s - large * block_s, 0.0) / _ROWS,
         block_s=block_s,
     )
+
+
+def _absolute(codec: BoundedRows, rows_RD: torch.Tensor) -> BoundedRows:
+    """Return a codec whose bound is what the share of all rows' range or RMS comes to."""
+    if codec.relative_to is None:
+        return codec
+    scale = rows_RD.max() - rows_RD.min() if codec.relative_to == "range" else rows_RD.square().mean().sqrt()
+    return replace(codec, bound=codec.bound * float(scale), relative_to=None)
 
 
 def _in_blocks(codec: BoundedRows, rows_RD: torch.Tensor, block: int) -> tuple[int, float]:

@@ -15,6 +15,7 @@ flatters it. Each method changes that::
     step = compute + codecs + max(0, wire - overlap x compute)
     wire = ids + rows + gradients + max(0, sums - dense overlap x compute)
     each = latency of its rounds + bytes / bandwidth
+    rows = header of each block + rows x bytes of a row    (``cost.blocks``), and so gradients
 
 Sums of dense gradients and hot rows travel beside the backward pass and beside the gradients of
 rows. If an all-to-all gets only a share of the bandwidth, they take what it leaves.
@@ -31,9 +32,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
+from laconic.cost.blocks import blocks_bytes, filled_share
 from laconic.cost.frequencies import Frequencies, hottest_of_all
 from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes
-from laconic.cost.link import message_bytes, ring_bytes, step_s
+from laconic.cost.link import head_bytes, ring_bytes, step_s, varint_bytes
 from laconic.cost.measure import CodecFigures
 from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError
@@ -132,7 +134,9 @@ class StepCost:
     wire_s: float
     codec_s: float
     ids_bytes: float
-    """Bytes of coded ids and of all size messages."""
+    """Bytes of coded ids and of all announcements."""
+    announced_bytes: float
+    """Those of them that announce sizes."""
     rows_bytes: float
     """Bytes of rows and their gradients."""
     dense_bytes: float
@@ -225,16 +229,16 @@ def step_cost(model: ModelLoad, network: Fabric, ranks: int, methods: Methods) -
         raise ConfigError(f"simulate: expected at least one rank, got {ranks!r}")
     least = _least_hot_rate(model, network, methods) if methods.hot and ranks > 1 else math.inf
     traffic = _exchange(model, ranks, methods.dedup, least)
-    rows_bytes, codec_s = _rows_on_the_wire(model, traffic, methods.bounded)
+    sent, codec_s = _rows_on_the_wire(model, traffic, methods.bounded)
+    rows_bytes = sum(sent)
     dense_ratio = model.dense_ratio if methods.dense else 1.0
     dense_bytes = ring_bytes(model.dense_bytes, ranks) / dense_ratio
     summed = 4.0 * model.dim * traffic.hot_rows / model.sync_every
     hot_bytes = ring_bytes(summed, ranks) / dense_ratio
     if methods.dense and ranks > 1:
         codec_s += (model.dense_bytes + summed) * model.dense_s_per_byte / model.codec_threads
-    tables = len(model.frequencies_T)
-    messages = message_bytes(2 * tables, ranks) + 2 * message_bytes(tables, ranks)
-    ids_bytes = traffic.ids_bytes + messages
+    announced_bytes = _announced(len(model.frequencies_T), traffic, sent, ranks)
+    ids_bytes = traffic.ids_bytes + announced_bytes
     exchanged_s = (ids_bytes + rows_bytes) / (network.bytes_per_s * network.all_to_all)
     summed_s = (dense_bytes + hot_bytes) / network.bytes_per_s
     # gradients are about half of rows_bytes
@@ -247,6 +251,7 @@ def step_cost(model: ModelLoad, network: Fabric, ranks: int, methods: Methods) -
         wire_s=wire_s,
         codec_s=codec_s,
         ids_bytes=ids_bytes,
+        announced_bytes=announced_bytes,
         rows_bytes=rows_bytes,
         dense_bytes=dense_bytes,
         hot_bytes=hot_bytes,
@@ -263,19 +268,34 @@ def _rounds_s(network: Fabric, ranks: int, sums: float) -> float:
     return (exchanges + sums * steps) * network.latency_s + messages * network.message_s
 
 
-def _rows_on_the_wire(model: ModelLoad, traffic: _Exchange, bounded: bool) -> tuple[float, float]:
-    """Return bytes of rows and gradients, and seconds of coding; no block exceeds its rows."""
+def _announced(tables: int, traffic: _Exchange, sent: tuple[float, float], ranks: int) -> float:
+    """Return bytes of heads: sizes and counts of two lists of ids a table, sizes of blocks.
+
+    Where owners do not pool, the second list, the lengths of bags, is empty but for two bytes.
+    """
+    if ranks == 1:
+        return 0.0
+    filled = traffic.blocks / (ranks - 1)
+    list_bytes = traffic.ids_bytes / ((ranks - 1) * tables) - EMPTY_LIST_BYTES
+    sizes = tables * (varint_bytes(max(list_bytes, 0.0)) + 1)
+    heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / traffic.blocks))
+    heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / traffic.blocks)) for nbytes in sent)
+    return heads * (ranks - 1)
+
+
+def _rows_on_the_wire(
+    model: ModelLoad, traffic: _Exchange, bounded: bool
+) -> tuple[tuple[float, float], float]:
+    """Return bytes of rows and of gradients, and seconds of coding; no block exceeds its rows."""
     exact = 4.0 * model.dim * traffic.rows
     if not bounded:
-        return 2 * exact, 0.0
-    nbytes = seconds = 0.0
+        return (exact, exact), 0.0
+    nbytes, seconds = [], 0.0
     for codec in (model.forward, model.backward):
-        coded = (
-            traffic.distinct * codec.row_bytes + traffic.reference_bytes + traffic.blocks * codec.block_bytes
-        )
-        nbytes += min(coded, exact + 2 * traffic.blocks)
+        coded = traffic.distinct * codec.row_bytes + traffic.reference_bytes
+        nbytes.append(blocks_bytes(coded, exact, traffic.blocks, codec.block_bytes))
         seconds += traffic.rows * codec.row_s + traffic.blocks * codec.block_s
-    return nbytes, seconds / model.codec_threads
+    return (nbytes[0], nbytes[1]), seconds / model.codec_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +309,7 @@ class _Exchange:
     reference_bytes: float
     """Bytes of references to equal rows."""
     blocks: float
-    """Number of blocks that hold the rows of one direction."""
+    """Number of blocks that hold the rows of one direction; those without rows do not count."""
     ids_bytes: float
     hot_rows: int
 
@@ -297,7 +317,7 @@ class _Exchange:
 @lru_cache(maxsize=4096)
 def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) -> _Exchange:
     """Return the expected exchange, as ``TableCosts`` does, but for any number of devices."""
-    rows = distinct = references = ids = 0.0
+    rows = distinct = references = ids = blocks = 0.0
     tables, away = len(model.frequencies_T), (ranks - 1) / ranks
     budget = int(model.hot_bytes / (4 * model.dim)) if least_hot_rate < math.inf else 0
     hot_T = hottest_of_all(model.frequencies_T, budget, least_hot_rate)
@@ -307,9 +327,10 @@ def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) 
         needed = away * distinct_rows(cold, lookups)
         if dedup:
             rows, distinct = rows + needed, distinct + needed
-            held_G = cold.count_G / ranks
+            likely_G = needed_G(cold, lookups)
+            blocks += (ranks - 1) * filled_share(cold.count_G, likely_G, ranks)
             ids += (ranks - 1) * (
-                sorted_ids_bytes(held_G, needed_G(cold, lookups), "ranked") + EMPTY_LIST_BYTES
+                sorted_ids_bytes(cold.count_G / ranks, likely_G, "ranked") + EMPTY_LIST_BYTES
             )
             continue
         # a sample needs no vector only if all of its ids are hot
@@ -319,7 +340,8 @@ def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) 
         distinct += needed if repeats else vectors
         references += vectors * math.log2(max(needed, 2)) / 8 if repeats else 0.0
         ids += away * 8 * lookups * cold.share
-    blocks = (ranks - 1) * (tables if dedup else max(tables / ranks, 1.0))
+    if not dedup:
+        blocks = (ranks - 1) * max(tables / ranks, 1.0)
     return _Exchange(rows, distinct, references, blocks, ids, sum(hot.rows for hot in hot_T))
 
 
