@@ -51,7 +51,8 @@ from laconic.quantize.formats import (
 )
 from laconic.quantize.formats.quantize import quantize_layers
 from laconic.quantize.formats.trained_model import linear_layers
-from laconic.train.metrics import Evaluation, Predictions
+from laconic.train.metrics import Evaluation
+from laconic.train.score_histogram import ScoreHistogram
 
 _TIMED = 96  # batches to time with; all are evaluated on
 _TRAINING_STEPS = 100
@@ -161,11 +162,11 @@ def _calls(contender: LoadedEngine, parts: list[EngineBatch]) -> Callable[[int],
 
 
 def _evaluate(contender: LoadedEngine, case: ServedModel) -> Evaluation:
-    predictions = Predictions()
+    samples = ScoreHistogram()
     for part in case.batches:
         assert len(part.label_B) == BATCH
-        predictions.add(contender.logits(part).reshape(-1), part.label_B)
-    return predictions.evaluate()
+        samples.add(contender.logits(part).reshape(-1), part.label_B)
+    return Evaluation.of(samples)
 
 
 def flops(shape: ModelShape) -> int:

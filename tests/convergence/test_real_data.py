@@ -12,7 +12,7 @@ import pytest
 
 from laconic.config import parse
 from laconic.data import open_source
-from laconic.train.metrics import Predictions
+from laconic.train.metrics import evaluate
 from laconic.train.ranks import Ranks
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
@@ -42,21 +42,13 @@ def _train(rank, ranks, text, steps):
     source = open_source(parse(text, RunSettings).data)
     batches = source.batches("train", global_batch=512 * ranks, rank=rank, ranks=ranks)
     learned = list(islice(batches, steps))
-    held_out = list(source.batches("eval", global_batch=8192 * ranks, rank=rank, ranks=ranks))
     for kind in ("exact", "bounded"):
         settings = parse(text, RunSettings, (f"compression.rows={kind}", f"compression.gradients={kind}"))
-        trainer = Trainer(settings, source.schema, Ranks(rank, ranks))
+        trainer = Trainer(settings, source.schema, Ranks.joined())
         for samples in learned:
             trainer.step(samples)
-        found[kind] = (_auc(trainer, held_out), trainer.embeddings.report().ratio)
+        found[kind] = (evaluate(trainer, source, batch=8192).auc, trainer.embeddings.report().ratio)
     return found
-
-
-def _auc(trainer, held_out):
-    predictions = Predictions()
-    for samples in held_out:
-        predictions.add(trainer.predict(samples), samples.label_B)
-    return Predictions.merged(trainer.ranks.gather(predictions)).evaluate().auc
 
 
 def _every_twelfth_row(whole, part):

@@ -38,7 +38,7 @@ def _aucs(rank, ranks, kinds):
     for kind in kinds:
         settings = parse(SETTINGS, RunSettings, (f"compression.rows={kind}", f"compression.gradients={kind}"))
         source = open_source(settings.data)
-        trainer = Trainer(settings, source.schema, Ranks(rank, ranks))
+        trainer = Trainer(settings, source.schema, Ranks.joined())
         following = None
         batches = source.batches("train", global_batch=settings.train.batch * ranks, rank=rank, ranks=ranks)
         samples = next(batches)

@@ -24,9 +24,9 @@ from laconic.serve.refusal import Refusal
 from laconic.serve.settings import RequestLimits
 from laconic.serve.tensors import read_inference
 from laconic.train.load_trained import load_trained, run_settings
-from laconic.train.metrics import Predictions
 from laconic.train.ranks import Ranks
 from laconic.train.run import run
+from laconic.train.score_histogram import ScoreHistogram
 from laconic.train.settings import RunSettings
 from laconic.train.trainer import Trainer
 from tests.serve.served import load_from, running
@@ -248,9 +248,9 @@ def test_a_refreshed_artifact_scores_raw_values_within_its_budget(worlds, artifa
     served_B = answered(tmp_path / "new", here.inputs).astype(np.float64)
     entropy = []
     for logits_B in (here.logits_B, torch.from_numpy(np.log(served_B / (1 - served_B)))):
-        predictions = Predictions()
-        predictions.add(logits_B.float(), here.label_B)
-        entropy.append(predictions.evaluate().normalized_entropy)
+        samples = ScoreHistogram()
+        samples.add(logits_B.float(), here.label_B)
+        entropy.append(samples.normalized_entropy())
     assert 0 < abs(entropy[1] / entropy[0] - 1) < budget
 
 

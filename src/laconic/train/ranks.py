@@ -32,11 +32,16 @@ class Ranks:
     rank: int
     count: int
     gathering: Gathering | None = None
-    """How ranks tell each other values; None: by the default process group."""
+    """How ranks tell each other values; None where there is one rank."""
     rehearsed: int | None = None
     """Number of ranks that this process trains as, on whole batches; None: as one."""
     all_remote: bool = False
     """Whether ranks in rehearsal also encode what they ask of themselves, as on a large cluster."""
+
+    @classmethod
+    def joined(cls, patience_s: float = _PATIENCE_S) -> Ranks:
+        """Return those of torch's default process group, of which each calls this."""
+        return cls(dist.get_rank(), dist.get_world_size(), Gathering(GroupWorld(), patience_s))
 
     @property
     def leads(self) -> bool:
@@ -48,13 +53,20 @@ class Ranks:
 
         Not ``patient``: ranks come here at about the same time, so that one that does not is gone.
         """
-        if self.count == 1:
-            return [value]
-        if self.gathering is not None:
-            return self.gathering.gather(value, patient=patient)
-        values: list[Any] = [None] * self.count
-        dist.all_gather_object(values, value)
-        return values
+        return [value] if self.gathering is None else self.gathering.gather(value, patient=patient)
+
+    def merge(self, value: Result, merged: Callable[[Result, Result], Result]) -> Result | None:
+        """Make one of the values of all ranks, on the rank that leads; None on the others.
+
+        Values may be large: pairs of ranks make one of two, and so on, until one is left.
+        """
+        distance = 1
+        while self.gathering is not None and distance < self.count:
+            gives = self.rank % (2 * distance) == distance
+            for other in self.gathering.hand(value, self.rank - distance if gives else None):
+                value = merged(value, other)
+            distance *= 2
+        return value if self.leads else None
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -97,7 +109,7 @@ def process_group(timeout_s: float) -> Iterator[Ranks]:
             f"{os.environ['MASTER_PORT']} ({str(error).splitlines()[0]})"
         ) from error
     try:
-        yield Ranks(dist.get_rank(), ranks, Gathering(GroupWorld(), max(_PATIENCE_S, timeout_s)))
+        yield Ranks.joined(max(_PATIENCE_S, timeout_s))
     except RuntimeError as error:
         if isinstance(error, LaconicError) or not is_lost_peer(error):
             raise

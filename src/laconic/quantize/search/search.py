@@ -32,7 +32,8 @@ from laconic.quantize.search.choose import Chosen, choose, harm_figures
 from laconic.quantize.search.sensitivity import MeasuredCandidate
 from laconic.quantize.search.workbench import Progress, check_finite, labels, no_progress
 from laconic.serve import Engine
-from laconic.train.metrics import Evaluation, Predictions
+from laconic.train.metrics import Evaluation
+from laconic.train.score_histogram import ScoreHistogram
 
 __all__ = ["Drafts", "Found", "Half", "Scored", "search"]
 
@@ -120,9 +121,9 @@ def _evaluate(logits_B: Tensor, label_B: Tensor) -> Evaluation:
     if not bool(torch.isfinite(logits_B).all()):
         nothing = math.nan
         return Evaluation(samples=len(label_B), auc=nothing, log_loss=nothing, normalized_entropy=nothing)
-    predictions = Predictions()
-    predictions.add(logits_B, label_B)
-    return predictions.evaluate()
+    samples = ScoreHistogram()
+    samples.add(logits_B, label_B)
+    return Evaluation.of(samples)
 
 
 @dataclass(frozen=True, slots=True)
