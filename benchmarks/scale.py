@@ -210,9 +210,10 @@ def _cardinalities(tables: int) -> tuple[int, ...]:
 
 def _table(name: str, rows: int, job: Scale, *, plain: bool, many: bool) -> Table:
     """Return a table; where one rank stands for all, every rank has as many of its rows."""
-    if rows < job.replicate_below:
-        return Table(name, rows, DIM, sharding="replicated")
+    replicated = rows < job.replicate_below
     rows = -(-rows // job.ranks) * job.ranks if many else rows
+    if replicated:
+        return Table(name, rows, DIM, sharding="replicated")
     return (
         Table(name, rows, DIM, sharding="table", send="pooled")
         if plain

@@ -33,7 +33,6 @@ def part(frequencies: Frequencies, holding: Holding, **more) -> Part:
 HOLDINGS = {
     "whole": Holding.whole(5, 3),
     "dealt unequally": Holding.dealt(5, [3, 0, 1, 1, 5]),
-    "everywhere": Holding.everywhere(5),
     "a copy in each of two groups": Holding(
         np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 1 / 3, 1 / 3, 1 / 3]]), np.array([0, 0, 1, 1, 1])
     ),
@@ -45,7 +44,10 @@ HOLDINGS = {
 
 @each("name", HOLDINGS)
 def test_any_placement_sends_what_random_batches_do(name):
-    """Rows are placed at random as the holding says; each transfer is counted row by row."""
+    """Rows are placed at random as the holding says; each transfer is counted row by row.
+
+    Of what is on every rank, owners sum gradients: the next test.
+    """
     holding, samples_N, trials = HOLDINGS[name], [40, 5, 0, 100, 64], 150
     frequencies = Frequencies.zipf(200, 0.9, lookups_per_sample=2.0)
     probability_R = np.repeat(frequencies.probability_G, frequencies.count_G)
@@ -58,8 +60,7 @@ def test_any_placement_sends_what_random_batches_do(name):
             np.add.at(forward, (holder_CR[holding.reads_N[j], needed], j), 1)
             for holder_R in holder_CR:
                 np.add.at(backward, (j, holder_R[needed]), 1)
-    coded = part(frequencies, holding, backward_row_bytes=4.0 * DIM)  # exact ones of copies may go by owners
-    expected = expected_traffic([coded], samples_N)
+    expected = expected_traffic([part(frequencies, holding)], samples_N)
     for counted, flow in ((forward, expected.forward), (backward, expected.backward)):
         counted[np.arange(5), np.arange(5)] = 0
         mean = counted / trials
@@ -68,7 +69,7 @@ def test_any_placement_sends_what_random_batches_do(name):
         assert np.allclose(flow.bytes_NN, 4 * DIM * flow.rows_NN)
 
 
-def test_exact_gradients_of_copies_go_by_owners_where_that_is_less():
+def test_gradients_of_copies_go_to_owners_who_send_sums_to_all():
     samples_N, trials = [40, 5, 0, 100, 64], 150
     frequencies = Frequencies.zipf(60, 0.9, lookups_per_sample=2.0)
     probability_R = np.repeat(frequencies.probability_G, frequencies.count_G)
@@ -85,12 +86,8 @@ def test_exact_gradients_of_copies_go_by_owners_where_that_is_less():
     copies = part(frequencies, Holding.everywhere(5))
     expected = expected_traffic([copies], samples_N).backward.rows_NN
     assert (np.abs(counted / trials - expected) <= 5 * np.sqrt(2 * expected / trials) + 1e-9).all()
-    everyone = expected_traffic(
-        [part(frequencies, Holding.everywhere(5), backward_row_bytes=4.0 * DIM)], samples_N
-    )
-    assert expected.sum() < everyone.backward.rows_NN.sum()
     rare = part(Frequencies.uniform(10**6), Holding.everywhere(5))  # nobody needs what another does
-    assert expected_traffic([rare], 10).backward.rows_NN[0, 1] == pytest.approx(10, rel=1e-3)
+    assert expected_traffic([rare], 10).backward.rows_NN[0, 1] == pytest.approx((10 + 50) / 5, rel=1e-3)
 
 
 def test_a_table_in_two_parts_sends_in_all_what_its_rows_need():
@@ -99,7 +96,7 @@ def test_a_table_in_two_parts_sends_in_all_what_its_rows_need():
     whole = expected_traffic([part(frequencies, Holding.dealt(4))], 256).forward.rows_NN
     two = expected_traffic([part(piece, Holding.dealt(4)) for piece in (head, tail)], 256).forward.rows_NN
     assert np.allclose(whole, two)
-    hot_rows = part(head, Holding.everywhere(4), backward_row_bytes=4.0 * DIM)
+    hot_rows = part(head, Holding.everywhere(4))
     hot = expected_traffic([hot_rows, part(tail, Holding.dealt(4))], 256)
     assert hot.forward.total < whole.sum() * 4 * DIM
     assert (
@@ -150,10 +147,10 @@ def test_the_ledger_of_all_ranks_is_predicted_within_five_percent(ranks, placeme
     ):
         account = embeddings.engines[0].ledger.accounts[direction]
         assert account.steps == steps
-        # where a rank has nothing for another, a head is 20 bytes smaller than reckoned
-        assert flow.total == pytest.approx(account.sent / steps, rel=0.05, abs=20 * lists)
+        # where a rank has nothing for another, a head is 4 to 8 bytes a table smaller than reckoned
+        assert flow.total == pytest.approx(account.sent / steps, rel=0.05, abs=8 * len(made) * lists)
         assert flow.bytes_P == pytest.approx(
-            account.after_T / steps, rel=0.05, abs=8 * lists if direction == "ids" else 1
+            account.after_T / steps, rel=0.05, abs=10 * lists if direction == "ids" else 1
         )
 
 

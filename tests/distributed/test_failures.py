@@ -98,7 +98,7 @@ def _leave_at(place: str, rank: int) -> None:
         "laconic.train.run:_check_alike",
         "laconic.train.trainer:DistributedDataParallel",
         "laconic.exchange.pipeline:Pipeline.update",
-        "laconic.train.metrics:Predictions.merged",
+        "laconic.exchange.ranks.gathering:Gathering.hand",
         "laconic.train.checkpoint:_write_part",
     ],
 )

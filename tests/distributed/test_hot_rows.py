@@ -111,15 +111,24 @@ def _bytes(rank, ranks, ids_N):
     return embeddings.engines[0].ledger.rows()[2]["after"], changed, embeddings.engines[0].weight_RD
 
 
-def test_owners_sum_where_that_sends_less():
+def test_owners_sum_gradients_and_send_everyone_the_sums():
     row = 4 * DIM
     same, apart = [list(range(8))] * 3, [[0, 1], [2, 3], [4, 5, 6]]
     results = run_ranks(3, _bytes, same)
-    assert sum(sent for sent, *_ in results) == (2 * 8 + 2 * 8) * row  # to owners, to everyone; not 2 * 24
+    assert sum(sent for sent, *_ in results) == (2 * 8 + 2 * 8) * row  # not 2 * 24
     assert all(changed == list(range(8)) for _, changed, _ in results)
     results = run_ranks(3, _bytes, apart)
-    assert [sent for sent, *_ in results] == [2 * 2 * row, 2 * 2 * row, 2 * 3 * row]
+    # the rank of row k is k modulo 3, so that ranks send 1, 2 and 2 gradients, and 3, 2 and 2 sums
+    assert [sent for sent, *_ in results] == [(1 + 2 * 3) * row, (2 + 2 * 2) * row, (2 + 2 * 2) * row]
     assert all(torch.equal(rows, results[0][2]) for *_, rows in results)
+
+
+def test_two_ranks_send_each_other_gradients():
+    row = 4 * DIM
+    results = run_ranks(2, _bytes, [[0, 1, 2], [2, 3]])
+    assert [sent for sent, *_ in results] == [3 * row, 2 * row]
+    assert all(changed == [0, 1, 2, 3] for _, changed, _ in results)
+    assert torch.equal(results[0][2], results[1][2])
 
 
 @pytest.mark.parametrize("most", [0, 1 << 28], ids=["searched", "as bits"])

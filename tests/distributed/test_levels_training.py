@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 
+from laconic.train.checkpoint_files import write_file
 from tests.distributed.training import train, write_settings
 from tests.train.test_checkpoint import assert_same_checkpoint, checkpoint
 
@@ -34,8 +34,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(whole, tmp_path, written):
     if written == "before":  # the step was in a file of every rank
         manifest = json.loads((stopped / "manifest.json").read_text())
         assert manifest.pop("gradient_step") == AT
-        (stopped / "manifest.json").write_text(json.dumps(manifest))
         for rank in range(2):
             held = {"step": AT, "rank": rank, "ranks": 2, "memory": {}, "thresholds": {}}
-            torch.save(held, stopped / f"held-{rank}-of-2.pt")
+            name = f"held-{rank}-of-2.pt"
+            manifest["files"][name] = write_file(stopped / name, held)
+        (stopped / "manifest.json").write_text(json.dumps(manifest))
     assert_same_checkpoint(whole, checkpoint(run(tmp_path, "--resume"), STEPS))

@@ -32,11 +32,6 @@ BOUNDED = TableCodecs(ROWS, GRADIENTS)
 EXACT = TableCodecs()
 
 
-def to_owners(parts):
-    """Say of so many parts that none has its gradients sent to all ranks."""
-    return np.zeros(parts, bool)
-
-
 def plan_of(codecs, tables=2):
     return ExchangePlan((codecs,) * tables)
 
@@ -223,7 +218,7 @@ def test_exact_plans_measure_nothing_and_send_nothing(codec, ranks):
     embeddings = made(ranks, TableCodecs(codec, codec))
     for step in range(2):
         train(embeddings, ids_once(step))
-    empty = TableScales(to_owners(len(TABLES))).state()
+    empty = TableScales(len(TABLES)).state()
     for scales in scales_of(embeddings):
         assert scales.state() == empty
         assert scales.agreements == 0
@@ -278,10 +273,10 @@ def test_once_there_were_bounds_scales_are_kept_up_in_steps_without_any(codecs):
 class Agreeing:
     """Scales of some ranks that send rows which a test makes up."""
 
-    def __init__(self, ranks, parts=2, codecs=BOUNDED, *, to_all=()):
+    def __init__(self, ranks, parts=2, codecs=BOUNDED):
         world = LocalWorld(ranks, patience_s=0)
         self.plan = plan_of(codecs, parts)
-        self.each = [TableScales(np.isin(np.arange(parts), to_all)) for _ in range(ranks)]
+        self.each = [TableScales(parts) for _ in range(ranks)]
         self.transports = [world.of(rank).transport("scales") for rank in range(ranks)]
         self.noise = [NoiseCount(1, np.ones(parts, bool), np.dtype(np.float32)) for _ in range(ranks)]
 
@@ -301,10 +296,7 @@ class Agreeing:
         )
         states = [scales.state() for scales in self.each]
         assert all(state["agreed"] == states[0]["agreed"] for state in states)
-        assert all(
-            state["noted"] == TableScales(to_owners(len(self.plan.tables))).state()["noted"]
-            for state in states
-        )
+        assert all(state["noted"] == TableScales(len(self.plan.tables)).state()["noted"] for state in states)
         return sent
 
 
@@ -331,20 +323,6 @@ def test_a_rank_with_several_peers_notes_what_it_sends_to_all():
     assert scales.range_P.tolist() == [7, 14]
     assert scales.rows_P.tolist() == [2, 3]
     assert scales.rms_P.tolist() == [math.sqrt((1 + 64) / 2), math.sqrt((4 + 16 + 256) / 3)]
-
-
-@each("ranks", [2, 3, 4])
-def test_rows_that_go_to_all_ranks_count_once_and_not_once_a_destination(ranks):
-    """The first rank has 3 rows for everyone, and of the other part a row for each other rank."""
-    sums = Agreeing(ranks, to_all=[0])
-    to_each, others = [[1.0, 2], [3, 4], [5, 6], [7, 8]], ranks - 1
-    rows_RD, counts_MP = np.array(to_each * others, np.float32), np.array([[3, 1]] * others)
-    sums.each[0].note("backward", 0, sums.plan, rows_RD, counts_MP)
-    sums.agree()
-    scales = sums.each[-1].of("backward")
-    assert scales.rows_P.tolist() == [3, others]
-    assert scales.range_P.tolist() == [5, 1]
-    assert scales.rms_P.tolist() == [math.sqrt(91 / 6), math.sqrt((49 + 64) / 2)]
 
 
 def test_a_table_that_nobody_looked_up_keeps_what_was_known_of_it():
@@ -548,9 +526,9 @@ def test_whoever_has_not_agreed_yet_does_so_in_any_step():
 
 def test_without_parts_nothing_is_needed():
     """As for the copies of hot rows that differ between steps, which are summed up exactly."""
-    assert not TableScales(to_owners(0)).needed(plan_of(BOUNDED))
-    assert TableScales(to_owners(2)).needed(plan_of(BOUNDED))
-    assert not TableScales(to_owners(2)).needed(plan_of(EXACT))
+    assert not TableScales(0).needed(plan_of(BOUNDED))
+    assert TableScales(2).needed(plan_of(BOUNDED))
+    assert not TableScales(2).needed(plan_of(EXACT))
 
 
 # ---- states -------------------------------------------------------------------------------------
@@ -571,9 +549,9 @@ def test_a_state_brings_back_what_was_agreed_and_what_was_noted_if_it_is_asked_f
     ranks = agreed_and_noted()
     (scales,) = ranks.each
     scales.noise_2P[:] = [[1, 2], [3, 4]]
-    other = TableScales(to_owners(2))
+    other = TableScales(2)
     other.restore(scales.state(), noted=noted)
-    state, empty = scales.state(), TableScales(to_owners(2)).state()
+    state, empty = scales.state(), TableScales(2).state()
     assert state["noted"] != empty["noted"]
     assert other.state() == {**state, "noted": state["noted"] if noted else empty["noted"]}
     for direction in ("forward", "backward"):
@@ -597,6 +575,6 @@ def test_after_a_state_of_before_there_were_scales_everything_is_measured_anew()
     (scales,) = ranks.each
     before = scales.agreements
     scales.restore(None)
-    assert scales.state() == TableScales(to_owners(2)).state()
+    assert scales.state() == TableScales(2).state()
     assert scales.codecs(ranks.plan, "forward") == [ROWS] * 2
     assert scales.agreements > before

@@ -15,7 +15,7 @@ FORMULAS = {
         r"2 \* \([\w.]*(ranks|count) - 1\) \* (?!float\()|2 \* \([\w.]*(ranks|count) - 1\) /",
         {"cost/link.py"},
     ),
-    "owners' sums pay": (r"< \w+ \* \(ranks - 1\)", {"cost/link.py"}),
+    "when owners sum": (r"ranks > 2", {"cost/link.py"}),
     "what of the wire is exposed": (r"max(imum)?\((0\.0, )?(float\()?wire\w*\)? - ", {"cost/link.py"}),
     "bytes of coded dense gradients": (r"\b(6|27) / 32", {"cost/link.py"}),
     "the best of several timings": (r"min\(times\)", {"cost/measure.py"}),

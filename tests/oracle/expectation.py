@@ -5,9 +5,9 @@ What the exchange does (``laconic.exchange``), in expectation. A device with ``b
 
     rows      ids       requester -> holder    U x share ids, sorted; holders of every copy get them
               forward   holder -> requester    U x share rows
-              backward  requester -> holder    U x share gradients, to every copy; exact ones of a
-                                               replicated part by owners on three devices and more,
-                                               if that moves less
+              backward  requester -> holder    U x share gradients, to every copy; of a part that
+                                               is replicated on three devices and more to owners,
+                                               who send sums to all
     pooled    ids       requester -> holder    lookups x share ids, and lengths unless all are 1
               forward   holder -> requester    one vector for each sample, empty bags too
               backward  requester -> holder    the same
@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.cost.id_bytes import EMPTY_LIST_BYTES, pooled_bytes, sorted_ids_bytes
-from laconic.cost.link import message_bytes, owners_pay
-from laconic.cost.needed_rows import distinct_rows, needed_G
+from laconic.cost.id_bytes import pooled_bytes, sorted_ids_bytes
+from laconic.cost.link import message_bytes, owners_sum
+from laconic.cost.needed_rows import distinct_rows, needed_G, sum_count_bytes
 from laconic.errors import PlanError
 from tests.oracle.part import Part
 
@@ -123,10 +123,16 @@ def _part_flows(part: Part, samples_N: Floats, coded_ids: bool) -> Floats:
         distinct_N = _of_each(samples_N, lambda samples: distinct_rows(*_lookups(part, samples)))
         forward_NN, ids_NN = distinct_N[:, None] * served_NN, distinct_N[:, None] * updated_NN
         backward_NN = ids_NN
-        if _summed_by_owners(part, samples_N, distinct_N):
-            united = distinct_rows(*_lookups(part, float(samples_N.sum())))
-            backward_NN = (distinct_N[:, None] + united) / len(samples_N) * apart_NN
     id_bytes_NN = _id_bytes(part, samples_N, updated_NN, coded_ids) * apart_NN
+    if part.send != "pooled" and _summed_by_owners(part):
+        share = apart_NN / len(samples_N)
+        united = distinct_rows(*_lookups(part, float(samples_N.sum())))
+        ids_NN = backward_NN = (distinct_N[:, None] + united) * share
+        sums_N = np.full(len(samples_N), samples_N.sum())
+        sum_bytes_NN = (
+            _id_bytes(part, sums_N, share, coded_ids) + united * sum_count_bytes(len(samples_N)) * share
+        )
+        id_bytes_NN = _id_bytes(part, samples_N, share, coded_ids) + sum_bytes_NN
     return np.array(
         [
             [ids_NN, id_bytes_NN],
@@ -136,16 +142,10 @@ def _part_flows(part: Part, samples_N: Floats, coded_ids: bool) -> Floats:
     )
 
 
-def _summed_by_owners(part: Part, samples_N: Floats, distinct_N: Floats) -> bool:
+def _summed_by_owners(part: Part) -> bool:
     """Return whether gradients of a replicated part go to owners, and their sums to all."""
-    ranks = len(samples_N)
-    everywhere = (
-        bool((part.holding.share_CN == np.eye(ranks)).all()) if len(part.holding.share_CN) == ranks else False
-    )
-    if not everywhere or part.backward_row_bytes is not None:
-        return False
-    united = distinct_rows(*_lookups(part, float(samples_N.sum())))
-    return bool(owners_pay(distinct_N.sum(), united, ranks))
+    ranks, share_CN = part.holding.ranks, part.holding.share_CN
+    return owners_sum(ranks) and len(share_CN) == ranks and bool((share_CN == np.eye(ranks)).all())
 
 
 def _lookups(part: Part, samples: float) -> tuple[Any, float, float]:
@@ -166,7 +166,7 @@ def _id_bytes(part: Part, samples_N: Floats, share_NN: Floats, coded: bool) -> F
             nbytes.append(8 * share * distinct_rows(*_lookups(part, samples)))
         else:
             needed = needed_G(*_lookups(part, samples))
-            nbytes.append(sorted_ids_bytes(held, needed, part.id_order) + EMPTY_LIST_BYTES)
+            nbytes.append(sorted_ids_bytes(held, needed, part.id_order))
     return np.array(nbytes)[kind].reshape(share_NN.shape)
 
 

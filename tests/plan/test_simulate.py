@@ -50,7 +50,7 @@ def test_bytes_are_those_of_the_theory(ranks):
         flow.bytes_NN.sum() for flow in (traffic.ids, traffic.forward, traffic.backward)
     )
     # the theory takes all sizes of blocks for two bytes, the simulator computes them
-    assert cost.ids_bytes == pytest.approx((traffic.ids.bytes_NN.sum() + messages) / ranks, rel=0.02)
+    assert cost.ids_bytes == pytest.approx((traffic.ids.bytes_NN.sum() + messages) / ranks, rel=0.04)
     pooled = [
         replace(part, holding=Holding.whole(ranks, t % ranks), send="pooled") for t, part in enumerate(parts)
     ]

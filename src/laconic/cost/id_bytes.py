@@ -24,12 +24,10 @@ from laconic.cost.link import varint_bytes
 from laconic.kernels.reference.sequence.coding import Statistics, choose_coding
 from laconic.kernels.reference.sequence.huffman import entropy_q16
 
-__all__ = ["EMPTY_LIST_BYTES", "IdOrder", "pooled_bytes", "sorted_ids_bytes", "unsorted_ids_bytes"]
+__all__ = ["IdOrder", "pooled_bytes", "sorted_ids_bytes", "unsorted_ids_bytes"]
 
 Floats = NDArray[np.float64]
 IdOrder = Literal["ranked", "mixed"]
-EMPTY_LIST_BYTES = 2
-"""Bytes of a list without ids: its count and its form."""
 _CLASSES = 172  # numbers below 2^44; a table has fewer rows than 2^40
 _STORED_ID_BYTES = 8
 _OCTAVE = 8  # runs whose probabilities are within an eighth of an octave have differences of one kind
@@ -56,7 +54,7 @@ def sorted_ids_bytes(count_G: Floats, needed_G: Floats, order: IdOrder) -> float
     weight_G = count_G * needed_G
     ids = float(weight_G.sum())
     if ids <= 0:
-        return float(EMPTY_LIST_BYTES)
+        return 0.0
     if order == "mixed":
         weight_G, needed_G = np.array([ids]), np.array([min(ids / float(count_G.sum()), 1.0)])
     chance_K = _gap_classes(*_similar(weight_G, needed_G))
@@ -68,7 +66,7 @@ def unsorted_ids_bytes(ids: float, count_G: Floats, chance_G: Floats, order: IdO
     """Return bytes of ids in the order of samples; ``chance_G`` of them hit a row of each run."""
     rows = float(count_G.sum())
     if ids <= 0 or rows <= 0:
-        return float(EMPTY_LIST_BYTES)
+        return 0.0
     ends_G, mass_G = np.cumsum(count_G), count_G * chance_G
     scattered_K: Floats = np.zeros(_CLASSES)
     if order == "mixed":  # hot rows have places of their own, anywhere; all others are everywhere
@@ -99,7 +97,7 @@ def pooled_bytes(
 def _lengths_bytes(mean: float, samples: float, coded: bool) -> float:
     """Return bytes of the lengths of bags, which divide the ids into samples."""
     if mean == 0 or samples == 0 or math.isclose(mean, 1.0, rel_tol=1e-9):
-        return float(EMPTY_LIST_BYTES) if coded else 0.0
+        return 0.0
     if not coded:
         return 8 * samples
     length = np.arange(min(int(mean + 10 * math.sqrt(mean) + 10), _LONGEST_BAG) + 1)

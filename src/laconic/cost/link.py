@@ -19,7 +19,7 @@ __all__ = [
     "Link",
     "head_bytes",
     "message_bytes",
-    "owners_pay",
+    "owners_sum",
     "ring_bytes",
     "step_s",
     "varint_bytes",
@@ -100,18 +100,19 @@ def ring_bytes(nbytes: float, ranks: int) -> float:
     return 2 * (ranks - 1) * nbytes / ranks
 
 
-def owners_pay(rows: Any, union: Any, ranks: int) -> Any:
-    """Return whether owners should sum gradients of replicated rows and send everyone the sums.
+def owners_sum(ranks: int) -> bool:
+    """Return whether owners sum gradients of replicated rows, and send everyone the sums.
 
-    ``rows`` is the number of distinct rows of each rank, added up, and ``union`` the number of
-    distinct rows of all ranks together. Both are numbers or arrays::
+    ``rows`` is the number of distinct rows of each rank, ``union`` that of all ranks together, at
+    most ``N rows``. A rank sends ::
 
         everyone to everyone   (N - 1) rows
-        by owners              (N - 1) / N rows  +  (N - 1) union
+        by owners              (N - 1) / N (rows + union)
 
-    On two ranks it never pays: the union is no smaller than the rows of one of them.
+    So owners never send more than ``1 + 1 / N`` times as much, and an ``N / 2``-th where ranks look
+    up the same rows. On two ranks they never send less.
     """
-    return (ranks >= 3) & (union * ranks < rows * (ranks - 1))
+    return ranks > 2
 
 
 def step_s(busy_s: Any, wire_s: Any, overlap_s: float) -> Any:

@@ -16,10 +16,11 @@ row, rows        U (N - 1) / N out and in  U (N - 1) / N out and in  the same, t
 table, rows      U to the owner            U from the owner          U to the owner
 table, pooled    L to the owner            B from the owner          B to the owner
 row, pooled      L (N - 1) / N             B (N - 1)                 B (N - 1)
-replicated, hot  U (N - 1)                 nothing                   U (N - 1), or by owners
+replicated, hot  as backward               nothing                   (U + V) (N - 1) / N
 ===============  ========================  ========================  =======================
 
-Shape legend: ``K`` resources, in the order of ``Resource``.
+``V`` rows are those that any rank needs: owners send their sums to all. Two ranks send each other
+U. Shape legend: ``K`` resources, in the order of ``Resource``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.config import Bytes, Settings
-from laconic.cost.link import message_bytes, owners_pay
+from laconic.cost.link import message_bytes, owners_sum
 from laconic.cost.needed_rows import NeededRows
 from laconic.cost.speeds import EngineSpeeds
 from laconic.cost.workload import RowCoding, TableLoad, Workload
@@ -240,19 +241,21 @@ class TableCosts:
 
     def _copied(self, sum_: _Sum, needed: float, sent: float, united: float) -> tuple[float, float]:
         """Send gradients of copied rows to every other rank, or to owners, who send sums."""
-        backward = self.table.backward
-        lane, coded = sent / backward.ratio, (self.ranks - 1) * sent * self._codec_s(backward)
-        if not backward.lossless:  # a rank gives its own copies what the others decode
+        backward, ranks = self.table.backward, self.ranks
+        id_bytes, updated = self.needed.id_bytes(row_wise=owners_sum(ranks)), ranks * sent
+        lane, id_lane = sent / backward.ratio, sent * id_bytes
+        coded = (ranks - 1) * sent * self._codec_s(backward)
+        if owners_sum(ranks):
+            lane, updated = (sent + united) / (ranks * backward.ratio), united
+            id_lane = (sent * id_bytes + united * self.needed.sum_id_bytes) / ranks
+            coded = sent * self._codec_s(backward) + united * self._decode_s(backward)
+            coded += united / ranks * self._encode_s(backward)
+        elif not backward.lossless:  # a rank gives its own copies what the others decode
             coded += sent * self._codec_s(backward)
-        exact = backward.ratio == 1 or backward.lossless
-        if exact and owners_pay(self.ranks * sent, united, self.ranks):
-            lane, coded = (sent + united) / self.ranks, 0.0  # as they are
-        ids = sum_.spread(Resource.IDS_OUT, sent * self.needed.id_bytes(row_wise=False))
+        ids = sum_.spread(Resource.IDS_OUT, id_lane)
         vectors = sum_.spread(Resource.BACKWARD_OUT, lane * self._vector)
         speeds = self._speeds
-        sum_.even[Resource.CPU] += coded + 1e-9 * (
-            needed * speeds.gather_ns + self.ranks * sent * speeds.update_ns
-        )
+        sum_.even[Resource.CPU] += coded + 1e-9 * (needed * speeds.gather_ns + updated * speeds.update_ns)
         return ids, vectors
 
     def _exchange(self, sum_: _Sum, row_wise: bool, ids: float, vectors: float) -> dict[str, float]:

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.cost.frequencies import Frequencies
-from laconic.cost.id_bytes import EMPTY_LIST_BYTES, pooled_bytes, sorted_ids_bytes
+from laconic.cost.id_bytes import pooled_bytes, sorted_ids_bytes
 from laconic.cost.workload import TableLoad, Workload
 from laconic.errors import ConfigError
 
-__all__ = ["NeededRows", "distinct_rows", "needed_G"]
+__all__ = ["NeededRows", "distinct_rows", "needed_G", "sum_count_bytes"]
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +51,14 @@ def needed_G(frequencies: Frequencies, lookups: float, correlation: float = 1.0)
 def distinct_rows(frequencies: Frequencies, lookups: float, correlation: float = 1.0) -> float:
     """Return E[U], the expected number of distinct rows."""
     return float(np.sum(frequencies.count_G * needed_G(frequencies, lookups, correlation)))
+
+
+def sum_count_bytes(ranks: int) -> float:
+    """Return about the bytes of how many ranks' gradients a sum has.
+
+    Where half of them have one, it is as random as a toss of as many coins.
+    """
+    return (1.5 + 0.5 * math.log2(ranks)) / 8
 
 
 class NeededRows:
@@ -77,11 +85,16 @@ class NeededRows:
         self.distinct = float(self._needed[-1])
         """Rows that a batch needs."""
         order, coded = table.id_order, workload.coded_ids
+        summed, summed_ids = float(self._touched[-1]) / ranks, count_G / ranks
+        self.sum_id_bytes = 0.0
+        """Bytes of the id of a row whose gradients were summed, and of how many they are."""
+        if summed:
+            self.sum_id_bytes = sorted_ids_bytes(summed_ids, touched, order) / summed + sum_count_bytes(ranks)
         self._id_bytes, self._pooled_bytes = {}, {}
         for row_wise, share in ((True, 1 / ranks), (False, 1.0)):
             # lists of hot rows, and of rows that are left, are coded about as well as that of all
             ids = self.distinct * share
-            nbytes = sorted_ids_bytes(count_G * share, needed, order) + EMPTY_LIST_BYTES if coded else 8 * ids
+            nbytes = sorted_ids_bytes(count_G * share, needed, order) if coded else 8 * ids
             self._id_bytes[row_wise] = nbytes / ids if ids else 0.0
             self._pooled_bytes[row_wise] = (
                 pooled_bytes(frequencies, order, workload.batch, share, coded=coded) if self.lookups else 0.0

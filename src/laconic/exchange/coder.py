@@ -54,20 +54,26 @@ class Coder:
         """
         if self.exact:
             return np.zeros(len(self.exact_T))
-        known_T = (self._longs_T6[:, 0] == Kind.ROWS) & (
-            self._longs_T6[:, 3] & (RELATIVE | RMS_RELATIVE) == 0
-        )
         # to the nearest, errors are even within the bound: a third of its square
-        return np.where(known_T, self._doubles_T3[:, 0] * np.where(self._dithered_T, 1.0, np.sqrt(2.0)), 0.0)
+        return np.where(
+            self._absolute_T, self._doubles_T3[:, 0] * np.where(self._dithered_T, 1.0, np.sqrt(2.0)), 0.0
+        )
 
-    def encode(self, rows: NDArray[np.float32], counts_MT: Ints, seeds: Ints | int) -> tuple[Bytes, Ints]:
+    def encode(
+        self,
+        rows: NDArray[np.float32],
+        counts_MT: Ints,
+        seeds: Ints | int,
+        scale_MT: NDArray[np.float64] | None = None,
+    ) -> tuple[Bytes, Ints]:
         """Return the bytes of M ranks' blocks, back to back, and how many each block has.
 
-        ``seeds`` is one number for all ranks, or one for each.
+        ``seeds`` is one number for all ranks, or one for each. ``scale_MT`` widens the bound of
+        each block, where it is the same for all blocks of a table.
         """
         if self.exact:
             return rows.reshape(-1).view(np.uint8), counts_MT * (self.dim * self.item_bytes)
-        table = self._table(counts_MT, seeds)
+        table = self._table(counts_MT, seeds, scale_MT)
         active = kernels.active()
         out = self._buffers.reserve("encoded", active.max_bytes(table), np.uint8)
         if len(self._offsets) != len(table) + 1:
@@ -83,7 +89,16 @@ class Coder:
         offsets = np.concatenate([[0], np.cumsum(bytes_MT)])
         kernels.active().decode_blocks(table, data, offsets, out.reshape(-1), torch.get_num_threads())
 
-    def _table(self, counts_MT: Ints, seeds: Ints | int) -> BlockTable:
+    @property
+    def _absolute_T(self) -> NDArray[np.bool_]:
+        """Tables whose blocks all have one bound."""
+        bounded_T: NDArray[np.bool_] = self._longs_T6[:, 0] == Kind.ROWS
+        bounded_T &= self._longs_T6[:, 3] & (RELATIVE | RMS_RELATIVE) == 0
+        return bounded_T
+
+    def _table(
+        self, counts_MT: Ints, seeds: Ints | int, scale_MT: NDArray[np.float64] | None = None
+    ) -> BlockTable:
         ranks, tables = counts_MT.shape
         if counts_MT.size and int(counts_MT.max()) * self.dim > MAX_VALUES:
             raise ConfigError(
@@ -95,4 +110,6 @@ class Coder:
         seeds_MT = np.broadcast_to(np.reshape(seeds, (-1, 1)) + np.arange(tables), counts_MT.shape)
         longs[:, 4] = np.where(self._dithered_T, seeds_MT, 0).ravel()
         doubles = np.tile(self._doubles_T3, (ranks, 1))
+        if scale_MT is not None:
+            doubles[:, 0] *= np.where(self._absolute_T, scale_MT, 1.0).ravel()
         return BlockTable(torch.from_numpy(longs), torch.from_numpy(doubles), (longs, doubles))

@@ -27,7 +27,7 @@ from laconic.exchange.tables.copies import HotRows
 from laconic.exchange.tables.layout import Layout
 from laconic.lookups import Lookups
 
-__all__ = ["IdExchange", "MaybeLookups", "Routed", "encode_lists", "lists_for"]
+__all__ = ["IdExchange", "MaybeLookups", "Routed", "decode_lists", "encode_lists", "lists_for"]
 
 Ints = NDArray[np.int64]
 _REFUSED = -1
@@ -110,7 +110,7 @@ class IdExchange:
         heard = self.transport.hear()
         arrived = self._receive(heard, turn)
         waited, decoding = self.transport.take_time(), perf_counter()
-        ids = _decode(arrived, heard.bytes_NK[others].ravel(), heard.counts_NK[others].ravel(), coded)
+        ids = decode_lists(arrived, heard.bytes_NK[others].ravel(), heard.counts_NK[others].ravel(), coded)
         merged = _merge(ids, heard.counts_NK, lists, self._layout)
         samples_N = heard.samples_N
         samples_N[self._layout.rank] = request.samples
@@ -174,22 +174,31 @@ def lists_for(lists: IdLists, rank: int | np.int64) -> tuple[Ints, Ints]:
 
 
 def encode_lists(values: Ints, counts: Ints, coded: bool) -> tuple[NDArray[np.uint8], Ints]:
-    """Bytes of lists of these lengths, back to back, and how many each has."""
+    """Bytes of lists of these lengths, back to back, and how many each has; none if it is empty."""
     if not coded:
         return values.view(np.uint8), 8 * counts
-    out = np.empty(8 * len(values) + 16 * len(counts), np.uint8)
-    offsets = np.empty(len(counts) + 1, np.int64)
-    kernels.active().encode_ids(counts, values, out, offsets, torch.get_num_threads())
-    return out[: offsets[-1]], np.diff(offsets)
+    filled = np.flatnonzero(counts)
+    out = np.empty(8 * len(values) + 16 * len(filled), np.uint8)
+    offsets = np.empty(len(filled) + 1, np.int64)
+    kernels.active().encode_ids(counts[filled], values, out, offsets, torch.get_num_threads())
+    sizes = np.zeros_like(counts)
+    sizes[filled] = np.diff(offsets)
+    return out[: offsets[-1]], sizes
 
 
-def _decode(data: NDArray[np.uint8], sizes: Ints, counts: Ints, coded: bool) -> Ints:
+def decode_lists(data: NDArray[np.uint8], sizes: Ints, counts: Ints, coded: bool) -> Ints:
+    """Return lists of these lengths, back to back, from bytes of these sizes."""
     if not coded:
         if len(data) != 8 * counts.sum():
             raise CommError(f"exchange: expected {8 * counts.sum()} bytes of ids, got {len(data)}")
         return data.view(np.int64)
     out = np.empty(int(counts.sum()), np.int64)
-    kernels.active().decode_ids(counts, data, bounds_of(sizes), out, torch.get_num_threads())
+    filled = np.flatnonzero(counts)
+    if sizes.sum() != sizes[filled].sum():
+        raise CommError(
+            f"exchange: expected no bytes for empty lists, got {sizes.sum() - sizes[filled].sum()}"
+        )
+    kernels.active().decode_ids(counts[filled], data, bounds_of(sizes[filled]), out, torch.get_num_threads())
     return out
 
 

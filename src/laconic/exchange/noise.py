@@ -64,6 +64,14 @@ class RoundedContributions:
         """Make it of the grids of all parts, and of which contributions are exact all the same."""
         return cls(part_C, np.where(exact_C, step_P.dtype.type(0), step_P[part_C]), samples)
 
+    def replaced(self, kept: Ints, part_V: Ints, grid_step_V: Floats) -> RoundedContributions:
+        """Return it for some of the contributions, and for others after them."""
+        return RoundedContributions(
+            np.concatenate([self.part_C[kept], part_V]),
+            np.concatenate([self.grid_step_C[kept], grid_step_V.astype(self.grid_step_C.dtype)]),
+            self.samples,
+        )
+
     def scale(self, factor: float) -> None:
         """Scale what gradients were rounded to, because these were multiplied."""
         np.multiply(self.grid_step_C, self.grid_step_C.dtype.type(abs(factor)), out=self.grid_step_C)

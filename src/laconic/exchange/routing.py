@@ -39,7 +39,6 @@ __all__ = [
     "Service",
     "block_starts",
     "checked_lookups",
-    "sent_order",
 ]
 
 Ints = NDArray[np.int64]
@@ -66,7 +65,10 @@ class Request:
     answers_NT: Ints
     """Rows that each rank answers for each table."""
     gradients_NT: Ints
-    """Rows of gradients that each rank gets; more, for replicated tables, than it answers."""
+    """Rows of gradients that each rank gets; this one gets all that it answers itself."""
+    sent_G: Ints | None
+    """Which rows of gradients the others get, in the order in which they are sent; None: all that
+    they answer."""
     bags: Bags
 
     @classmethod
@@ -95,12 +97,20 @@ class Request:
         position_L[which] = (start_NT.ravel()[lists] + within)[inverse]
 
         pooled = _PooledLookups.of(layout, samples, list_L, table_L, offsets)
+        gradients_NT, sent_G = answers_NT, None
+        if layout.replicated_T.any() and ranks > 1:
+            copied, at_K = _to_sum(layout, lists, locals_)
+            gradients_NT = answers_NT + np.bincount(copied[0], minlength=ranks * tables).reshape(
+                ranks, tables
+            )
+            positions = start_NT.ravel()[lists] + within
+            sent_G = _sent_order(layout, start_NT, gradients_NT, positions[at_K])
+            lists, locals_ = _joined((lists, locals_), copied)
         to_send = _lists_of(layout, (lists, locals_), (list_L, local_L), pooled)
-        gradients_NT = np.where(layout.replicated_T, answers_NT[layout.rank], answers_NT)
         bags = Bags.of(layout, hot.tables, offsets, position_L, start_NT)
         if lookups.weights_L is not None:
             bags = bags.weighted(lookups.weights_L, hot.tables)
-        return cls(samples, to_send, answers_NT, gradients_NT, bags)
+        return cls(samples, to_send, answers_NT, gradients_NT, sent_G, bags)
 
 
 def block_starts(counts_NT: Ints, rank: int) -> Ints:
@@ -112,14 +122,42 @@ def block_starts(counts_NT: Ints, rank: int) -> Ints:
     return starts
 
 
-def sent_order(layout: Layout, answers_NT: Ints, sent_NT: Ints) -> Ints:
-    """Rows of a gradient in the order in which they are sent; those of replicas go to everyone."""
-    rank, others = layout.rank, np.arange(layout.ranks) != layout.rank
-    starts_NT = block_starts(answers_NT, rank)
-    starts_NT = np.where(layout.replicated_T, starts_NT[rank], starts_NT)[others].ravel()
+def _to_sum(layout: Layout, lists: Ints, ids: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+    """Find ids of replicated tables that other ranks get, to sum gradients: lists, and the ids.
+
+    Ids are numbers among the rows that a rank sums. Returns also which of the given ids they are.
+    On two ranks the other one gets all.
+    """
+    tables = len(layout.tables)
+    at_K = np.flatnonzero(layout.replicated_T[lists % tables])
+    table_K, id_K = lists[at_K] % tables, ids[at_K]
+    if layout.summed_T.any():
+        rank_K, id_K = layout.sums_of(table_K, id_K)
+        away = rank_K != layout.rank
+        at_K, rank_K, table_K, id_K = (values[away] for values in (at_K, rank_K, table_K, id_K))
+    else:
+        rank_K = np.full(len(at_K), 1 - layout.rank)
+    order = np.argsort(rank_K, kind="stable")
+    return ((rank_K * tables + table_K)[order], id_K[order]), at_K[order]
+
+
+def _joined(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Join lists, and their ids, which keep their order."""
+    lists = np.concatenate([one[0], other[0]])
+    order = np.argsort(lists, kind="stable")
+    return lists[order], np.concatenate([one[1], other[1]])[order]
+
+
+def _sent_order(layout: Layout, start_NT: Ints, sent_NT: Ints, copied_K: Ints) -> Ints:
+    """Rows of a gradient in the order in which they are sent.
+
+    They are those that others answer, where they are, and ``copied_K`` of replicated tables.
+    """
+    others = np.arange(layout.ranks) != layout.rank
     counts = sent_NT[others].ravel()
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    index: Ints = np.repeat(starts_NT, counts) + within
+    index: Ints = np.repeat(start_NT[others].ravel(), counts) + within
+    index[np.repeat(np.tile(layout.replicated_T, layout.ranks - 1), counts)] = copied_K
     return index
 
 
@@ -187,23 +225,7 @@ def _lists_of(
         lists, locals_ = lists[order], locals_[order]
     ranks, tables = layout.ranks, len(layout.tables)
     counts_NT = np.bincount(lists, minlength=ranks * tables).reshape(ranks, tables)
-    if layout.replicated_T.any() and ranks > 1:  # every rank gets the ids, to apply the gradients
-        counts_NT, locals_ = _to_everyone(layout, counts_NT, locals_)
     return IdLists(counts_NT, locals_, pooled.length_counts_NT, pooled.lengths)
-
-
-def _to_everyone(layout: Layout, counts_NT: Ints, ids: Ints) -> tuple[Ints, Ints]:
-    """Repeat this rank's lists of replicated tables for every other rank."""
-    own = np.flatnonzero(layout.replicated_T)
-    ends = np.cumsum(counts_NT.ravel()).reshape(counts_NT.shape)
-    pieces: list[Ints] = []
-    for rank in range(layout.ranks):
-        for t in range(len(layout.tables)):
-            source = layout.rank if t in own else rank
-            end = ends[source, t]
-            pieces.append(ids[end - counts_NT[source, t] : end])
-    counts = np.where(layout.replicated_T, counts_NT[layout.rank], counts_NT)
-    return counts, np.concatenate(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +257,8 @@ class Service:
     """Row of the gradients that it gets."""
     list_C: Ints
     """List that it is of: rank x T + table."""
+    id_C: Ints
+    """Its number in this rank's shard of the table."""
 
     @classmethod
     def of(cls, lists: IdLists, samples_N: Ints, layout: Layout) -> Service:
@@ -243,7 +267,11 @@ class Service:
         rank_C = np.repeat(np.arange(ranks), lists.counts_NT.sum(axis=1))
         list_C = np.repeat(np.arange(ranks * tables), lists.counts_NT.ravel())
         table_C = list_C - rank_C * tables
-        _check_ids(lists.ids, table_C, rank_C, layout)
+        ids_C = lists.ids
+        if layout.summed_T.any():
+            of_others_C = layout.summed_T[table_C] & (rank_C != layout.rank)
+            ids_C = np.where(of_others_C, layout.summed_ids(table_C, layout.rank, ids_C), ids_C)
+        _check_ids(ids_C, table_C, rank_C, layout)
         held_T = layout.holds(layout.rank)
         bags_NT = np.where(layout.pooled_T & held_T, samples_N[:, None], 0)
         _check_bags(lists, bags_NT, layout)
@@ -251,7 +279,7 @@ class Service:
         foreign_NT = layout.replicated_T & (np.arange(ranks)[:, None] != layout.rank)
         answers_NT = np.where(foreign_NT, 0, gradients_NT)
 
-        rows_C = layout.rows_of(table_C, lists.ids)
+        rows_C = layout.rows_of(table_C, ids_C)
         before_C = (np.cumsum(lists.counts_NT.ravel()) - lists.counts_NT.ravel())[list_C]
         bag_C = np.arange(len(rows_C)) - before_C
         lengths = None
@@ -264,7 +292,7 @@ class Service:
         if answered_C is not None and lengths is not None:
             lengths = lengths[np.repeat(~foreign_NT.ravel(), gradients_NT.ravel())]
         remote, own = _parts(rows_C, rank_C, answered_C, lengths, answers_NT, layout.rank)
-        return cls(answers_NT, gradients_NT, remote, own, rows_C, gradient_C, list_C)
+        return cls(answers_NT, gradients_NT, remote, own, rows_C, gradient_C, list_C, ids_C)
 
 
 def _check_ids(ids: Ints, table_C: Ints, rank_C: Ints, layout: Layout) -> None:

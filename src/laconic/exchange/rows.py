@@ -23,7 +23,7 @@ from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Direction, Entry
 from laconic.exchange.noise import RoundedContributions
-from laconic.exchange.owner_sums import OwnerSums
+from laconic.exchange.owner_sums import OwnSums, ReplicaSums
 from laconic.exchange.prefetched import (
     ChangingRows,
     PrefetchedRows,
@@ -36,7 +36,6 @@ from laconic.exchange.prefetched import (
 from laconic.exchange.ranks.heads import Head, Heads
 from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.ranks.transport import Buffers, Message, Transport
-from laconic.exchange.routing import block_starts, sent_order
 from laconic.exchange.scales import TableScales
 from laconic.exchange.sent_blocks import SentBlocks, Turn
 from laconic.exchange.sent_rows import Blocks, Observer, SentRows, seed_of
@@ -46,6 +45,7 @@ __all__ = ["RowExchange"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
+_SUMS = 1 << 19  # added to the seed of gradients, whose rounding that of sums shall not repeat
 
 
 class RowExchange:
@@ -68,7 +68,7 @@ class RowExchange:
         self._observer: Observer | None = None
         self._dtype, self._dim = shards.weight_RD.dtype, shards.weight_RD.shape[1]
         self._others = np.arange(self.layout.ranks) != self.layout.rank
-        self.scales = TableScales(self.layout.replicated_T[: None if scaled else 0])
+        self.scales = TableScales(len(self.layout.tables) if scaled else 0)
         self._coders: tuple[ExchangePlan, int, Coder, Coder] | None = None
         self._buffers = Buffers()
         self._changing = ChangingRows(len(shards.weight))
@@ -190,49 +190,65 @@ class RowExchange:
     def _send_gradients(self, turn: Turn, gradient_RD: torch.Tensor) -> SentBlocks:
         start, gradient = perf_counter(), gradient_RD.numpy()
         request, coder = turn.routed.request, self._coder(turn.plan)[1]
-        owner_sums = self._owner_sums(turn.routed, coder)
         sent_NT = request.gradients_NT
-        if owner_sums is not None:
-            sent_NT = np.where(owner_sums.tables_T, 0, sent_NT)
         remote = len(gradient) - int(request.answers_NT[self.layout.rank].sum())
-        rows, own = gradient[:remote], gradient[remote:]
-        if self.layout.replicated_T.any():
-            rows = gradient[sent_order(self.layout, request.answers_NT, sent_NT)]
-        if (self.layout.replicated_T & ~coder.exact_T).any():
+        rows = gradient[:remote] if request.sent_G is None else gradient[request.sent_G]
+        own = gradient[remote:]
+        if (self.layout.replicated_T & ~self.layout.summed_T & ~coder.exact_T).any():
             own = self._round_trip(turn, coder, own)
-        self._note("backward", turn, rows, sent_NT[self._others])
+        self._note_gradients(turn, rows, sent_NT[self._others], gradient[remote:])
         sent, payload = self._encode(turn, coder, rows, sent_NT, start)
-        sent.own, sent.owner_sums = own, owner_sums
+        sent.own = own
         self._show("backward", sent, rows, payload)
         self._send(sent, payload)
         return sent
 
     def _receive_gradients(self, sent: SentBlocks) -> Stages[Contributions]:
         """Receive what rows are to be updated by; the memory is used again by the next."""
-        turn, own, owner_sums = sent.turn, sent.own, sent.owner_sums
+        turn, own = sent.turn, sent.own
         assert own is not None, "_send_gradients comes first"
-        service, rank = turn.routed.service, self.layout.rank
-        coming_NT, gradient_C = service.gradients_NT, service.gradient_C
-        if owner_sums is not None:
-            coming_NT = np.where(owner_sums.tables_T & self._others[:, None], 0, coming_NT)
-            moved_NT = block_starts(coming_NT, rank) - block_starts(service.gradients_NT, rank)
-            gradient_C = gradient_C + moved_NT.ravel()[service.list_C]
-        sums = 0 if owner_sums is None else len(owner_sums.rows_V)
-        coming = self._rows("gradients", int(coming_NT.sum()) + sums)
-        end = len(coming) - sums
-        coming[end - len(own) : end] = own
-        self._take("backward", sent, coming_NT, coming[: end - len(own)])
-        rows_C, order_C = service.rows_C, turn.routed.order_C
-        part_C = service.list_C % len(self.layout.tables)
-        if owner_sums is not None:
-            yield from self._sum_by_owners(owner_sums, turn, coming, gradient_C)
-            kept = np.flatnonzero(~owner_sums.tables_T[part_C])
-            part_C = np.concatenate([part_C[kept], owner_sums.table_V])
-            rows_C = np.concatenate([rows_C[kept], owner_sums.rows_V])
-            gradient_C = np.concatenate([gradient_C[kept], np.arange(end, len(coming))])
-            order_C = np.argsort(rows_C, kind="stable")
-        rounded = self._rounded(sent, part_C, gradient_C >= end - len(own))
-        return Contributions(rows_C, order_C, coming, gradient_C, rounded)
+        service = turn.routed.service
+        coming = self._rows("gradients", int(service.gradients_NT.sum()))
+        end = len(coming) - len(own)
+        coming[end:] = own
+        self._take("backward", sent, service.gradients_NT, coming[:end])
+        part_C, gradient_C = service.list_C % len(self.layout.tables), service.gradient_C
+        rounded = self._rounded(sent, part_C, gradient_C >= end)
+        came = Contributions(service.rows_C, turn.routed.order_C, coming, gradient_C, rounded)
+        if not self.layout.summed_T.any():
+            return came
+        return (yield from self._sum_replicas(sent, came, part_C))
+
+    def _sum_replicas(self, sent: SentBlocks, came: Contributions, part_C: Ints) -> Stages[Contributions]:
+        """Send sums of what came for replicated rows; put those of all ranks in its place."""
+        turn, start = sent.turn, perf_counter()
+        own = OwnSums.of(came, part_C, turn.routed.service.id_C, self.layout)
+        nothing = np.zeros((self.layout.ranks, 0), np.int64)
+        head = Head(turn.routed.turn, turn.plan.digest, turn.routed.samples, nothing, nothing)
+        seed = self._seed(turn.step) + _SUMS
+        sums = yield from ReplicaSums.exchange(own, self.layout, sent.coder, self.transport, head, seed)
+        if turn.ledger is not None:
+            waited, others = self.transport.take_time(), self.layout.ranks - 1
+            before_T = own.counts_P * others
+            ids = Entry(turn.step, 8 * before_T, sums.id_bytes_P, 0, 0.0, 0.0, 0.0)
+            turn.ledger.accounts["ids"].add(ids, steps=0)
+            before_T = before_T * (self._dim * sent.coder.item_bytes)
+            times = (0.0, waited, perf_counter() - start - waited)
+            entry = Entry(turn.step, before_T, sums.sum_bytes_P, sums.announced, *times)
+            turn.ledger.accounts["backward"].add(entry, steps=0)
+        kept = np.flatnonzero(~self.layout.summed_T[part_C])
+        rounded = came.rounded
+        if rounded is not None:
+            step_V = sent.coder.grid_step_T[sums.part_V] * np.sqrt(sums.roundings_V)
+            rounded = rounded.replaced(kept, sums.part_V, step_V)
+        rows_C = np.concatenate([came.rows_C[kept], sums.rows_V])
+        return Contributions(
+            rows_C,
+            np.argsort(rows_C, kind="stable"),
+            np.concatenate([came.gradients, sums.sums_VD]),
+            np.concatenate([came.gradient_C[kept], len(came.gradients) + np.arange(len(sums.rows_V))]),
+            rounded,
+        )
 
     def _rounded(
         self, sent: SentBlocks, part_C: Ints, own_C: NDArray[np.bool_]
@@ -298,32 +314,6 @@ class RowExchange:
         self.transport.receive(arrived, coming_N)
         return arrived
 
-    def _owner_sums(self, routed: Routed, coder: Coder) -> OwnerSums | None:
-        """Find replicated tables whose gradients owners sum; none while somebody observes."""
-        if self._observer is not None:
-            return None
-        may_T = self.layout.replicated_T & coder.exact_T
-        return OwnerSums.choose(routed.service.list_C, routed.service.rows_C, may_T, self.layout.ranks)
-
-    def _sum_by_owners(
-        self, owner_sums: OwnerSums, turn: Turn, coming: Rows, gradient_C: Ints
-    ) -> Stages[None]:
-        """Fill the last rows of ``coming`` with sums of all ranks' gradients of replicated rows."""
-        start = perf_counter()
-        rows_KD = np.empty((len(owner_sums.at_K), self._dim), coming.dtype)
-        mine = owner_sums.rank_K == self.layout.rank
-        rows_KD[mine] = coming[gradient_C[owner_sums.at_K[mine]]]
-        out_VD = coming[len(coming) - len(owner_sums.rows_V) :]
-        sizes = yield from owner_sums.exchange(
-            self.transport, rows_KD, out_VD, turn.routed.turn, turn.plan.digest
-        )
-        waited = self.transport.take_time()
-        if turn.ledger is not None:
-            sent_T = owner_sums.sent_rows_T(self.layout.rank) * (self._dim * coming.itemsize)
-            spent = perf_counter() - start - waited
-            entry = Entry(turn.step, sent_T, sent_T, sizes, 0.0, waited, spent)
-            turn.ledger.accounts["backward"].add(entry, steps=0)
-
     def _show(self, direction: Direction, sent: SentBlocks, rows: Rows, payload: NDArray[np.uint8]) -> None:
         """Show what this rank sends to whoever observes it."""
         if self._observer is not None:
@@ -348,6 +338,20 @@ class RowExchange:
     def _note(self, direction: Direction, turn: Turn, rows: Rows, counts_MT: Ints) -> None:
         if turn.trains:
             self.scales.note(direction, turn.step, turn.plan, rows, counts_MT)
+
+    def _note_gradients(self, turn: Turn, sent: Rows, counts_MT: Ints, own: Rows) -> None:
+        """Note what is sent; of replicated tables this rank's gradients, whoever gets them.
+
+        So bounds do not depend on how many ranks there are.
+        """
+        copied_T = self.layout.replicated_T
+        if copied_T.any() and len(counts_MT) and self.scales.listens(turn.step, turn.plan):
+            answers_T = turn.routed.request.answers_NT[self.layout.rank]
+            copies = own[np.repeat(copied_T, answers_T)]
+            self._note("backward", turn, copies, np.where(copied_T, answers_T, 0)[None])
+            sent = sent[np.repeat(np.tile(~copied_T, len(counts_MT)), counts_MT.ravel())]
+            counts_MT = np.where(copied_T, 0, counts_MT)
+        self._note("backward", turn, sent, counts_MT)
 
     def _agree(self, turn: Turn) -> Stages[None]:
         """Let all ranks know what tables' bounds are shares of."""

@@ -89,9 +89,9 @@ class Scales:
 class TableScales:
     """Measures what one rank sends, and knows what all ranks sent when they last added it up."""
 
-    def __init__(self, to_all_P: Bits) -> None:
-        """``to_all_P``: parts whose gradients go to all ranks; of no parts, nothing is measured."""
-        self._parts, self._to_all_P = len(to_all_P), to_all_P
+    def __init__(self, parts: int) -> None:
+        """``parts``: how many there are; of no parts, nothing is measured."""
+        self._parts = parts
         self._agreed_KP: dict[Direction, Floats] = {}
         self._noted_KP = self._nothing()
         self.noise_2P = np.zeros((2, self._parts))
@@ -113,15 +113,15 @@ class TableScales:
         """Return what all ranks sent in one direction; None before they first added it up."""
         return Scales.of(self._agreed_KP[direction]) if direction in self._agreed_KP else None
 
+    def listens(self, step: int, plan: ExchangePlan) -> bool:
+        """Whether ranks add up soon, so that this step is measured."""
+        return self.needed(plan) and any(self._due(step + k) for k in range(_WINDOW))
+
     def note(
         self, direction: Direction, step: int, plan: ExchangePlan, rows_RD: Rows, counts_MP: Ints
     ) -> None:
         """Measure rows that this rank sends, if ranks add up soon."""
-        if (
-            not counts_MP.size
-            or not self.needed(plan)
-            or not any(self._due(step + k) for k in range(_WINDOW))
-        ):
+        if not counts_MP.size or not self.listens(step, plan):
             return
         low_R, high_R, squares_R, values_R = _of_rows(rows_RD)
         figures_KP = self._noted_KP[direction]
@@ -131,8 +131,7 @@ class TableScales:
         figures_KP[_HIGH] = np.maximum(figures_KP[_HIGH], high_P)
         figures_KP[_SQUARES] += _by_part(np.add, squares_R, counts_MP, 0.0)
         figures_KP[_VALUES] += _by_part(np.add, values_R, counts_MP, 0.0)
-        # what goes to everyone counts once, or bounds would depend on the number of ranks
-        figures_KP[_ROWS] += counts_MP.sum(axis=0) / np.where(self._to_all_P, max(len(counts_MP), 1), 1)
+        figures_KP[_ROWS] += counts_MP.sum(axis=0)
 
     def agree(self, step: int, plan: ExchangePlan, noise: NoiseCount, transport: Transport) -> Stages[int]:
         """Add up what all ranks noted and counted, if it is time; returns the bytes sent."""

@@ -15,7 +15,6 @@ from laconic.exchange.coder import Coder
 from laconic.exchange.exchange_plan import ExchangePlan
 from laconic.exchange.ids import Routed
 from laconic.exchange.ledger import Entry, Ledger
-from laconic.exchange.owner_sums import OwnerSums
 from laconic.exchange.prefetched import PrefetchedRows
 
 __all__ = ["SentBlocks", "Turn"]
@@ -53,7 +52,6 @@ class SentBlocks:
     """Of rows."""
     own: Rows | None = None
     """Gradients of rows that this rank asked of itself."""
-    owner_sums: OwnerSums | None = None
 
     def entry(self, waited: float, decode_s: float, more: int = 0) -> Entry:
         """Return what a ledger counts of it; ``more``: bytes of messages beside the blocks."""

@@ -34,7 +34,7 @@ from itertools import product
 
 from laconic.cost.blocks import blocks_bytes, filled_share
 from laconic.cost.frequencies import Frequencies, hottest_of_all
-from laconic.cost.id_bytes import EMPTY_LIST_BYTES, sorted_ids_bytes
+from laconic.cost.id_bytes import sorted_ids_bytes
 from laconic.cost.link import head_bytes, ring_bytes, step_s, varint_bytes
 from laconic.cost.measure import CodecFigures
 from laconic.cost.needed_rows import distinct_rows, needed_G
@@ -271,13 +271,13 @@ def _rounds_s(network: Fabric, ranks: int, sums: float) -> float:
 def _announced(tables: int, traffic: _Exchange, sent: tuple[float, float], ranks: int) -> float:
     """Return bytes of heads: sizes and counts of two lists of ids a table, sizes of blocks.
 
-    Where owners do not pool, the second list, the lengths of bags, is empty but for two bytes.
+    Where owners do not pool, the second list, the lengths of bags, is empty.
     """
     if ranks == 1:
         return 0.0
     filled = traffic.blocks / (ranks - 1)
-    list_bytes = traffic.ids_bytes / ((ranks - 1) * tables) - EMPTY_LIST_BYTES
-    sizes = tables * (varint_bytes(max(list_bytes, 0.0)) + 1)
+    list_bytes = traffic.ids_bytes / ((ranks - 1) * tables)
+    sizes = tables * varint_bytes(max(list_bytes, 0.0))
     heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / traffic.blocks))
     heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / traffic.blocks)) for nbytes in sent)
     return heads * (ranks - 1)
@@ -329,9 +329,7 @@ def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) 
             rows, distinct = rows + needed, distinct + needed
             likely_G = needed_G(cold, lookups)
             blocks += (ranks - 1) * filled_share(cold.count_G, likely_G, ranks)
-            ids += (ranks - 1) * (
-                sorted_ids_bytes(cold.count_G / ranks, likely_G, "ranked") + EMPTY_LIST_BYTES
-            )
+            ids += (ranks - 1) * (sorted_ids_bytes(cold.count_G / ranks, likely_G, "ranked"))
             continue
         # a sample needs no vector only if all of its ids are hot
         vectors = away * model.samples * (1 - (1 - cold.share) ** frequencies.lookups_per_sample)

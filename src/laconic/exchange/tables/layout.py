@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.cost.link import owners_sum
 from laconic.errors import ConfigError, PlanError
 from laconic.exchange.tables.keys import RowSet
 from laconic.exchange.tables.memory import ALIGNMENT
@@ -70,6 +71,11 @@ class Layout:
         return np.array(
             [table.sharding == "replicated" and t < shared for t, table in enumerate(self.tables)]
         )
+
+    @cached_property
+    def summed_T(self) -> NDArray[np.bool_]:
+        """Replicated tables whose gradients owners sum (``owner_sums``): not on two ranks."""
+        return self.replicated_T & owners_sum(self.ranks)
 
     @cached_property
     def pooled_T(self) -> NDArray[np.bool_]:
@@ -196,6 +202,15 @@ class Layout:
         split_L = self.split_T[table_L]
         rank_L = np.where(split_L, (first_L + ids_L) % self.ranks, first_L)
         return rank_L, np.where(split_L, ids_L // self.ranks, ids_L)
+
+    def sums_of(self, table_L: Ints, ids_L: Ints) -> tuple[Ints, Ints]:
+        """Rank that sums gradients of each row of a replicated table; its number among those."""
+        return (table_L + ids_L) % self.ranks, ids_L // self.ranks
+
+    def summed_ids(self, table_L: Ints, rank_L: Ints | int, number_L: Ints) -> Ints:
+        """Return ids of rows from what ``sums_of`` returns."""
+        ids_L: Ints = number_L * self.ranks + (rank_L - table_L) % self.ranks
+        return ids_L
 
     def shard_ids(self, t: int, rank: int) -> slice:
         """Ids of table ``t`` in the order of a rank's shard."""
