@@ -1,4 +1,6 @@
-"""Decoded samples in memory, column by column, from which batches are gathered.
+"""Decoded samples in memory, from which batches are gathered.
+
+Ids are held column by column, and dense features sample by sample, as models take them.
 
 Shape legend: ``N`` samples held, ``F`` dense features, ``K`` categorical features with one id each,
 ``R`` runs of samples that follow each other.
