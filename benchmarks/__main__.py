@@ -202,6 +202,26 @@ def scale(
     out.show(render(rows), [row.model_dump() for row in rows])
 
 
+@app.command("read")
+def read(
+    rows: int = typer.Option(1 << 21, min=64, help="Samples, in 16 files."),
+    row_group: int = typer.Option(65536, min=1, help="Samples of a row group."),
+    batch: int = typer.Option(8192, min=1, help="Samples of a global batch."),
+    compression: str = typer.Option("zstd", help="Codec of the files: zstd, snappy or none."),
+    repeats: int = typer.Option(5, min=1, help="Turns; medians count."),
+    json_file: JsonFile = None,
+) -> None:
+    """Bytes and CPU time of reading Parquet on 1, 2, 4 and 8 ranks, against plain PyArrow."""
+    from benchmarks.reading import render, run_reading_benchmark
+
+    out = _Output(json_file, 100)
+    with out.status() as say:
+        readings = run_reading_benchmark(
+            rows=rows, row_group=row_group, batch=batch, compression=compression, repeats=repeats, say=say
+        )
+    out.show(render(readings), readings)
+
+
 @app.command("sets")
 def sets(
     out: Path = typer.Option(Path("public-sets"), help="Folder to write to."),

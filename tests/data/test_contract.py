@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 
 from laconic.data import Synthetic, SyntheticSettings
 from laconic.data.columns import TimeSplit
+from laconic.data.hashing import key64, mix64
 from laconic.data.parquet import Parquet
+from laconic.data.source import shuffled
 from laconic.errors import ConfigError
 from tests.cases import each
 from tests.data.tables import COLUMNS, bags, same, table, write
@@ -203,3 +206,10 @@ def test_lookups_in_order_come_as_the_files_have_them(tmp_path):
     blocks = Parquet([folder], everything).lookups_in_order("train")
     ids = [number for lookups in blocks for number in lookups.ids_L[: lookups.samples].tolist()]
     assert ids == table(270)["id"].to_pylist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1000, 65536, 100_000])
+def test_an_order_that_is_drawn_is_that_of_the_hashes(n):
+    key = key64("order", n)
+    upper = mix64(np.arange(n, dtype=np.uint64) ^ key) >> np.uint64(max(n - 1, 1).bit_length())
+    assert np.array_equal(shuffled(n, key), np.argsort(upper, kind="stable"))

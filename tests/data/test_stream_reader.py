@@ -111,3 +111,15 @@ def test_ranks_of_fewer_samples_than_streams_have_empty_parts(tmp_path):
     parts = [list(source.batches("train", global_batch=2, rank=rank, ranks=4)) for rank in range(4)]
     assert {len(part) for part in parts} == {3}
     assert sum(len(samples) for part in parts for samples in part) == 5
+
+
+def test_an_epoch_has_the_memory_of_the_one_before_but_not_of_one_that_goes_on(tmp_path):
+    source = Parquet([write(tmp_path / "a", rows=900, row_group=40)], COLUMNS, streams=4)
+    ask = {"global_batch": 50, "rank": 0, "ranks": 1}
+    expected = [[bags(x) for x in source.batches("train", **ask, epoch=epoch)] for epoch in (0, 1)]
+    kept = source._memory.borrow(1)
+    assert kept.label_N.size >= 4 * 40
+    source._memory.give_back(kept)
+    both = zip(*(source.batches("train", **ask, epoch=epoch) for epoch in (0, 1)), strict=True)
+    assert [[bags(a), bags(b)] for a, b in both] == [list(pair) for pair in zip(*expected, strict=True)]
+    assert source._memory.borrow(1).label_N is kept.label_N

@@ -27,25 +27,28 @@ class Dense:
     deviation: float = 1.0
 
     def __call__(self, values: Any) -> NDArray[np.float32]:
-        """Transform a pyarrow array of numbers or booleans."""
+        """Transform a pyarrow array of numbers or booleans; the result may share its memory."""
         whole_N = _whole_numbers(values)
         if whole_N is not None:
             return self._of_whole(whole_N)
-        out_N = self._scaled(self.raw(values))
-        out_N[~np.isfinite(out_N)] = 0.0
-        return out_N
+        if self._is_plain and not values.null_count and str(values.type) == "float":
+            out_N: NDArray[np.float32] = values.to_numpy()
+            if np.isfinite(out_N).all():
+                return out_N
+        return self._finite(self.raw(values))
+
+    @property
+    def _is_plain(self) -> bool:
+        return not self.log1p and self.mean == 0.0 and self.deviation == 1.0
 
     def _of_whole(self, x_N: NDArray[Any]) -> NDArray[np.float32]:
         """Transform integers: the same, but each distinct value only once where they are small."""
-        if not self.log1p and self.mean == 0.0 and self.deviation == 1.0:
+        if self._is_plain:
             return x_N.astype(np.float32)
         if int(x_N.min()) >= 0 and int(x_N.max()) < len(x_N) // 4:
-            every = self._scaled(self._logarithm(np.arange(int(x_N.max()) + 1, dtype=np.float64)))
-            every[~np.isfinite(every)] = 0.0
-            return every.take(x_N)
-        out_N = self._scaled(self._logarithm(x_N.astype(np.float64)))
-        out_N[~np.isfinite(out_N)] = 0.0
-        return out_N
+            every = np.arange(int(x_N.max()) + 1, dtype=np.float64)
+            return self._finite(self._logarithm(every)).take(x_N)
+        return self._finite(self._logarithm(x_N.astype(np.float64)))
 
     def raw(self, values: Any) -> NDArray[np.float64]:
         """Return values as they are before standardization; missing ones are not finite."""
@@ -72,6 +75,14 @@ class Dense:
 
     def _logarithm(self, x_N: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log1p(np.maximum(x_N, 0.0)) if self.log1p else x_N
+
+    def _finite(self, x_N: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Standardize, and put 0 for what is missing."""
+        out_N = self._scaled(x_N)
+        finite_N = np.isfinite(out_N)
+        if not finite_N.all():
+            out_N[~finite_N] = 0.0
+        return out_N
 
     def _scaled(self, x_N: NDArray[np.float64]) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):

@@ -27,7 +27,7 @@ from laconic.data.odd_values import OddValues
 from laconic.data.raw_source import RawValues
 from laconic.data.raw_values import kind_of_values, raw_values
 from laconic.data.row_groups import RowGroups
-from laconic.data.sample_block import BagColumn, SampleBlock
+from laconic.data.sample_block import BagColumn, SampleBlock, SpareBlock
 from laconic.data.sample_decoder import SampleDecoder, flat, is_bag
 from laconic.data.source import Samples, check_batches, check_split, permute, shuffled
 from laconic.data.stream_reader import StreamReader
@@ -61,6 +61,7 @@ class Parquet:
         self._decoder = SampleDecoder(
             columns.label, dense_features(columns.dense, self._groups), maps, self._groups.schema
         )
+        self._memory = SpareBlock(self._decoder.empty())
         self._columns, self._maps = columns, maps
         self._odd = OddValues(self._decoder.dense, maps)
         self._ids = SampleDecoder(columns.label, (), maps, self._groups.schema)
@@ -113,9 +114,7 @@ class Parquet:
             return self._decode(split, group, block, key)
 
         largest = max(self._division.counts[split], default=0)
-        reader = StreamReader(
-            divided, divided.of(rank, ranks), begins, largest, self._decoder.empty(), decode
-        )
+        reader = StreamReader(divided, divided.of(rank, ranks), begins, largest, self._memory, decode)
         return (block.samples() for block in reader.batches(start, global_batch))
 
     def _decode(

@@ -321,7 +321,7 @@ def _columns(block: SampleBlock, schema: Schema) -> list[tuple[Any, Any]]:
 
 
 def _table(block: SampleBlock, columns: list[tuple[Any, Any]], times: list[Any], schema: Any) -> Any:
-    arrays = [pa.array(block.label_N).cast(pa.uint8()), *map(pa.array, block.dense_FN)]
+    arrays = [pa.array(block.label_N).cast(pa.uint8()), *map(pa.array, block.dense_NF.T)]
     for ids, offsets in columns:
         kind = schema.field(len(arrays)).type
         if offsets is None:

@@ -1,4 +1,6 @@
-"""Decoded samples in memory, column by column, from which batches are gathered.
+"""Decoded samples in memory, from which batches are gathered.
+
+Ids are held column by column, and dense features sample by sample, as models take them.
 
 Shape legend: ``N`` samples held, ``F`` dense features, ``K`` categorical features with one id each,
 ``R`` runs of samples that follow each other.
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from laconic.data.source import Samples
 from laconic.lookups import Lookups
 
-__all__ = ["BagColumn", "SampleBlock"]
+__all__ = ["BagColumn", "SampleBlock", "SpareBlock"]
 
 Ints = NDArray[np.int64]
 
@@ -54,7 +56,7 @@ class SampleBlock:
     """Decoded samples; ``bags`` has the number of their table as key."""
 
     label_N: NDArray[np.float32]
-    dense_FN: NDArray[np.float32]
+    dense_NF: NDArray[np.float32]
     ids_KN: NDArray[Any]
     """Ids as int32 if all tables allow it, else as int64."""
     bags: dict[int, BagColumn]
@@ -63,7 +65,7 @@ class SampleBlock:
         """Copy some samples, in that order."""
         return SampleBlock(
             self.label_N.take(index),
-            self.dense_FN.take(index, axis=1),
+            self.dense_NF.take(index, axis=0),
             self.ids_KN.take(index, axis=1),
             {table: bags.take(index) for table, bags in self.bags.items()},
         )
@@ -73,15 +75,15 @@ class SampleBlock:
         total = int(count_R.sum())
         if total < _SHORT * len(count_R):
             index = np.repeat(begin_R - np.cumsum(count_R) + count_R, count_R) + np.arange(total)
-            return SampleBlock(self.label_N, self.dense_FN, self.ids_KN, {}).take(index)
-        copied, at = self.like(total), 0
-        for begin, count in zip(begin_R.tolist(), count_R.tolist(), strict=True):
-            to, of = slice(at, at + count), slice(begin, begin + count)
-            copied.label_N[to] = self.label_N[of]
-            copied.dense_FN[:, to] = self.dense_FN[:, of]
-            copied.ids_KN[:, to] = self.ids_KN[:, of]
-            at += count
-        return copied
+            return SampleBlock(self.label_N, self.dense_NF, self.ids_KN, {}).take(index)
+        runs = [slice(*ends) for ends in zip(begin_R.tolist(), (begin_R + count_R).tolist(), strict=True)]
+        return SampleBlock(
+            np.concatenate([self.label_N[run] for run in runs]),
+            np.concatenate([self.dense_NF[run] for run in runs]),
+            # a cast on the way would wait longer for memory than one of what is then in the cache
+            np.concatenate([self.ids_KN[:, run] for run in runs], axis=1),
+            {},
+        )
 
     @classmethod
     def join(cls, parts: Sequence[SampleBlock]) -> SampleBlock:
@@ -90,7 +92,7 @@ class SampleBlock:
             return parts[0]
         return cls(
             np.concatenate([part.label_N for part in parts]),
-            np.concatenate([part.dense_FN for part in parts], axis=1),
+            np.concatenate([part.dense_NF for part in parts]),
             np.concatenate([part.ids_KN for part in parts], axis=1),
             {table: BagColumn.join([part.bags[table] for part in parts]) for table in parts[0].bags},
         )
@@ -99,21 +101,18 @@ class SampleBlock:
         """Return memory for as many samples, without bags."""
         return SampleBlock(
             np.empty(samples, self.label_N.dtype),
-            np.empty((len(self.dense_FN), samples), self.dense_FN.dtype),
+            np.empty((samples, self.dense_NF.shape[1]), self.dense_NF.dtype),
             np.empty((len(self.ids_KN), samples), self.ids_KN.dtype),
             {},
         )
 
     def part(self, begin: int, end: int) -> SampleBlock:
         """Return samples in place, without bags."""
-        return SampleBlock(
-            self.label_N[begin:end], self.dense_FN[:, begin:end], self.ids_KN[:, begin:end], {}
-        )
+        return SampleBlock(self.label_N[begin:end], self.dense_NF[begin:end], self.ids_KN[:, begin:end], {})
 
     def samples(self) -> Samples:
         """Return samples as models take them. They share the block's memory; ``take`` copies."""
-        dense_NF = np.ascontiguousarray(self.dense_FN.T)
-        return Samples(torch.from_numpy(self.label_N), torch.from_numpy(dense_NF), self._lookups())
+        return Samples(torch.from_numpy(self.label_N), torch.from_numpy(self.dense_NF), self._lookups())
 
     def _lookups(self) -> Lookups:
         if not self.bags:
@@ -129,3 +128,25 @@ class SampleBlock:
             lengths.append(ones if bags is None else np.diff(bags.offsets))
         offsets = np.cumsum(np.concatenate(lengths))
         return Lookups(torch.from_numpy(np.concatenate(ids)), torch.from_numpy(offsets), tables)
+
+
+class SpareBlock:
+    """The memory of an epoch that ended, for the next: new memory takes long to be touched."""
+
+    def __init__(self, empty: SampleBlock) -> None:
+        """``empty``: a block without samples, like those to come."""
+        self.empty = empty
+        self._spare = empty
+
+    def borrow(self, samples: int) -> SampleBlock:
+        """Return memory for as many samples or more, without bags, that nobody else has."""
+        spare, self._spare = self._spare, self.empty
+        if spare.label_N.size >= samples:
+            return spare
+        del spare  # before there is more
+        return self.empty.like(samples)
+
+    def give_back(self, block: SampleBlock) -> None:
+        """Keep a block that was borrowed, unless a larger one is there."""
+        if block.label_N.size > self._spare.label_N.size:
+            self._spare = block

@@ -70,7 +70,7 @@ class SampleDecoder:
         nothing = BagColumn(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
         return SampleBlock(
             np.empty(0, dtype=np.float32),
-            np.empty((len(self.dense), 0), dtype=np.float32),
+            np.empty((0, len(self.dense)), dtype=np.float32),
             np.empty((one_hot, 0), dtype=self._id_type),
             {t: nothing for t, bag in enumerate(self._bag) if bag},
         )
@@ -84,8 +84,10 @@ class SampleDecoder:
     def decode_into(self, block: SampleBlock, table: Any, rows: Ints | None = None) -> dict[int, BagColumn]:
         """Decode a table, or rows of it, into the first samples of a block; return its bags."""
         _copy(_labels(whole(table[self._label]), self._label), rows, block.label_N)
-        for feature, out_N in zip(self.dense, block.dense_FN, strict=True):
-            _copy(feature(whole(table[feature.column])), rows, out_N)
+        dense_NF = np.empty((table.num_rows, len(self.dense)), np.float32)
+        for f, feature in enumerate(self.dense):
+            dense_NF[:, f] = feature(whole(table[feature.column]))
+        _copy(dense_NF, rows, block.dense_NF)  # all features of a sample at once
         bags: dict[int, BagColumn] = {}
         one_hot = iter(block.ids_KN)
         for t, (name, to_ids) in enumerate(self._maps.items()):
@@ -99,12 +101,12 @@ class SampleDecoder:
 
 
 def _copy(values_N: NDArray[Any], rows: Ints | None, out_N: NDArray[Any]) -> None:
-    """Copy values, or some of them in an order, to the front of an array."""
+    """Copy values of samples, or of some in an order, to the front of an array."""
     if rows is None:
         out_N[: len(values_N)] = values_N
     else:  # "clip": numpy would buffer all of it, to leave ``out`` as it was after an error
         values_N = values_N.astype(out_N.dtype, copy=False)
-        np.take(values_N, rows, out=out_N[: len(rows)], mode="clip")
+        np.take(values_N, rows, axis=0, out=out_N[: len(rows)], mode="clip")
 
 
 def _labels(values: Any, name: str) -> NDArray[np.float32]:

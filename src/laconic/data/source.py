@@ -190,14 +190,21 @@ def _rounds(x: Words, low_base: np.uint64, high_base: np.uint64, key: np.uint64)
 
 
 def shuffled(n: int, key: np.uint64) -> NDArray[np.int64]:
-    """Return all of ``[0, n)`` in an order that is drawn by the key, about as fast as a sort."""
+    """Return all of ``[0, n)`` in an order that is drawn by the key.
+
+    The order is that of their hashes. Two passes of a radix sort bring nearly all of them in order,
+    and a sort that is fast for those does the rest.
+    """
     bits = np.uint64(max(n - 1, 1).bit_length())
     number = np.arange(n, dtype=np.uint64)
     drawn = mix64(number ^ key)
     drawn >>= bits
     drawn <<= bits
     drawn |= number
-    drawn.sort()
+    for shift in (32, 48):
+        digit = (drawn >> np.uint64(shift)).astype(np.uint16)
+        drawn = drawn.take(digit.argsort(kind="stable"))
+    drawn.sort(kind="stable")
     drawn &= (np.uint64(1) << bits) - np.uint64(1)
     return drawn.view(np.int64)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.sample_block import BagColumn, SampleBlock
+from laconic.data.sample_block import BagColumn, SampleBlock, SpareBlock
 from laconic.data.streams import Segment, Streams
 
 __all__ = ["StreamReader"]
@@ -46,16 +46,16 @@ class StreamReader:
     """Yields the samples of some streams, batch by batch; ``close`` ends its thread."""
 
     def __init__(
-        self, streams: Streams, own: range, begins: Ints, largest: int, empty: SampleBlock, decode: Decode
+        self, streams: Streams, own: range, begins: Ints, largest: int, memory: SpareBlock, decode: Decode
     ) -> None:
         """``begins``: where row groups begin in the epoch, and the last ends.
 
-        ``largest``: samples of the largest. ``empty``: a block without samples, like those to come.
+        ``largest``: samples of the largest. ``memory``: what slots are borrowed from until the end.
         ``decode`` fills a block with the samples of the row group at a place in the epoch's order,
         and returns their bags.
         """
         self._streams, self._own, self._begins, self._decode = streams, own, begins, decode
-        self._empty, self._largest = empty, largest
+        self._memory, self._empty, self._largest = memory, memory.empty, largest
         self._held: dict[int, _Held] = {}
         self._coming: dict[int, Future[_Held]] = {}
         self._due: deque[int] = deque()
@@ -63,7 +63,7 @@ class StreamReader:
         """Streams that still need a row group."""
         self._free: list[int] = []
         self._spent: list[int] = []
-        self._block = empty
+        self._block = memory.empty
         """All slots."""
         self._segments: list[deque[Segment]] = []
         self._at_S, self._left_S, self._turned_S = (np.zeros(len(own), np.int64) for _ in range(3))
@@ -84,8 +84,10 @@ class StreamReader:
             self.close()
 
     def close(self) -> None:
-        """Decode no more."""
+        """Decode no more, and give the memory back."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+        block, self._block = self._block, self._empty
+        self._memory.give_back(block)
 
     def _begin(self, start: int, global_batch: int) -> None:
         """Find what is to be decoded, in which order, and begin with it."""
@@ -101,7 +103,7 @@ class StreamReader:
         self._due.extend(sorted(needed, key=lambda group: needed[group]))
         ahead = max(_AHEAD, len(self._own) // _AHEAD_SHARE)
         slots = min(len(self._own) + ahead, len(self._due))
-        self._block = self._empty.like(slots * self._largest)
+        self._block = self._memory.borrow(slots * self._largest)
         self._free = [slot * self._largest for slot in range(slots)]
         self._decode_ahead()
 
