@@ -186,7 +186,7 @@ def measure_complexity(
     """Time the reference and larger models in turn; the reference comes first."""
     trained = large.trained
     packed = {
-        name: quantize_rows(trained.tables[name], RowFormat.INT4) for name in trained.features.table_names
+        name: quantize_rows(trained.tables[name][:], RowFormat.INT4) for name in trained.features.table_names
     }
     contenders = {"reference": (reference, ENGINES["fp32"](reference))}
     for width in widths:
@@ -230,7 +230,7 @@ def _contender(trained: TrainedModel, packed: dict[str, Tensor]) -> LoadedEngine
 
 def _parameters(trained: TrainedModel) -> int:
     tensors = [*trained.tables.values(), *trained.state.values()]
-    return sum(tensor.numel() for tensor in tensors)
+    return sum(tensor.shape.numel() for tensor in tensors)
 
 
 def _row(case: ServedModel, contender: LoadedEngine, reference: TrainedModel, seconds: Times) -> ServingRow:

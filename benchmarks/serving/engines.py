@@ -235,7 +235,8 @@ class _TorchModel(nn.Module):
     def __init__(self, trained: TrainedModel) -> None:
         super().__init__()
         self.tables = nn.ParameterList(
-            nn.Parameter(trained.tables[name], requires_grad=False) for name in trained.features.table_names
+            nn.Parameter(trained.tables[name][:], requires_grad=False)
+            for name in trained.features.table_names
         )
         self.dense = trained.dense_model()
 
@@ -295,7 +296,7 @@ def _onnxruntime(case: ServedModel) -> LoadedEngine:
     session = onnxruntime.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     for t, name in enumerate(case.trained.features.table_names):  # not copied; a protobuf holds 2 GB at most
-        value = onnxruntime.OrtValue.ortvalue_from_numpy(case.trained.tables[name].numpy())
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(case.trained.tables[name][:].numpy())
         binding.bind_ortvalue_input(f"table_{t}", value)
 
     def score(part: EngineBatch) -> Tensor:
@@ -371,7 +372,7 @@ ENGINES: Mapping[str, Callable[[ServedModel], LoadedEngine]] = {
 
 
 def _table_bytes(trained: TrainedModel) -> int:
-    return sum(4 * table.numel() for table in trained.tables.values())
+    return sum(4 * table.shape.numel() for table in trained.tables.values())
 
 
 def _dense_bytes(trained: TrainedModel) -> int:

@@ -120,7 +120,7 @@ def world(tmp, inputs, path, columns=""):
     trainer = Trainer(settings, source.schema, Ranks(0, 1))
     trainer.model.load_state_dict(trained.state)
     for name, rows in trained.tables.items():
-        trainer.rows.table_shard(name)[1].copy_(rows)
+        trainer.rows.table_shard(name)[1].copy_(rows[:])
     (samples,) = source.batches("eval", global_batch=EVAL, rank=0, ranks=1)
     return World(tmp / "run", inputs, samples.label_B, trainer.predict(samples))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -295,7 +295,7 @@ def _refresh(options: _Options, old: Path, allowed: float | None) -> None:
         raise ConfigError(
             f"--refresh: no folder {str(run)!r}; expected that of a training run, its train.out"
         )
-    artifact = read_artifact(old)
+    artifact = replace(read_artifact(old), tables={}, layers={})  # its recipe is all that is needed
     budget = refresh_budget(artifact, allowed)
     with work_bars() as progress:
         bench = options.open_workbench(progress)

@@ -43,7 +43,6 @@ __all__ = [
     "Position",
     "load_checkpoint",
     "newest_checkpoint",
-    "read_checkpoint",
     "save_checkpoint",
 ]
 
@@ -126,12 +125,6 @@ def load_checkpoint(
     position = trainer.ranks.together(lambda: _load(trainer, path, policy, data))
     trainer.rows.pipeline.go_to(position.step)
     return position
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], list[dict[str, dict[str, Any]]]]:
-    """Read the dense part, and the shards of tables of every rank that saved; needs no trainer."""
-    saved = SavedFiles(path)
-    return saved.read("dense.pt"), [saved.tables(rank) for rank in range(saved.ranks)]
 
 
 def _load(

@@ -56,13 +56,13 @@ class SavedFiles:
 
     def tables(self, rank: int) -> dict[str, dict[str, Any]]:
         """Return the shards that a rank saved."""
-        found: dict[str, dict[str, Any]] = self.read(self._tables_of(rank))
+        found: dict[str, dict[str, Any]] = self.read(self.tables_of(rank))
         return found
 
     def shards_of(self, table: str, first: int) -> Iterator[SavedShard]:
         """Yield the shards of a table, that of rank ``first`` before all others."""
         for rank in [first % self.ranks, *(r for r in range(self.ranks) if r != first % self.ranks)]:
-            name = self._tables_of(rank)
+            name = self.tables_of(rank)
             if table in (shards := self._map(name)):
                 yield SavedShard(_ids_of(shards[table]), partial(self._verified_shard, name, table))
 
@@ -79,7 +79,8 @@ class SavedFiles:
                 raise
         return self._read[name]
 
-    def _tables_of(self, rank: int) -> str:
+    def tables_of(self, rank: int) -> str:
+        """Return the name of the file with the rows that a rank saved."""
         return f"tables-{rank}-of-{self.ranks}.pt"
 
     def _verify(self, name: str) -> None:

@@ -1,19 +1,21 @@
-"""The newest checkpoint of a run as one model: shards of all ranks, put together."""
+"""The newest checkpoint of a run as one model: shards of all ranks, put together.
+
+Rows of tables stay in the files until they are asked for.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from laconic.config import parse_json
 from laconic.data import Source, open_source
 from laconic.data.raw_source import RawCategories, RawSource, Values
 from laconic.errors import ConfigError, FormatError
 from laconic.quantize.formats import DenseFeature, Features, ModelShape, TableFeature, TrainedModel
-from laconic.train.checkpoint import newest_checkpoint, read_checkpoint
+from laconic.train.checkpoint import newest_checkpoint
+from laconic.train.checkpoint_files import SavedFiles
+from laconic.train.saved_tables import SavedPart, SavedTable, saved_parts
 from laconic.train.settings import RunSettings
 
 __all__ = ["load_trained", "run_settings", "trained_features"]
@@ -31,7 +33,8 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
     if path is None:
         raise ConfigError(f"{run}: no checkpoint in it; train with train.out = {str(run)!r} first")
     features, vocabularies = trained_features(open_source(settings.data))
-    dense, shards = read_checkpoint(path)
+    saved = SavedFiles(path)
+    dense, parts = saved.read("dense.pt"), saved_parts(saved)
     model = settings.model
     shape = ModelShape(
         **model.model_dump(),
@@ -39,7 +42,9 @@ def load_trained(run: str | Path, settings: RunSettings | None = None) -> Traine
         tables=len(features.tables),
         pooling=settings.embeddings.pooling,
     )
-    tables = {table.name: _assemble(path, table, model.dim, shards) for table in features.tables}
+    tables = {
+        table.name: _assemble(path, table, model.dim, parts.get(table.name, [])) for table in features.tables
+    }
     trained = TrainedModel(
         shape, features, tables, {name: value.clone() for name, value in dense["model"].items()}, vocabularies
     )
@@ -106,24 +111,17 @@ def _without_compression(tree: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _assemble(
-    path: Path, table: TableFeature, dim: int, shards: list[dict[str, dict[str, Tensor]]]
-) -> Tensor:
-    rows_RD = torch.empty(table.rows, dim)
-    filled = 0
-    for shard in shards:
-        part = shard.get(table.name)
-        if part is None:
-            continue
-        first, stride, weight = int(part["first"]), int(part["stride"]), part["weight"]
-        ids = range(table.rows)[first::stride] if first >= 0 and stride > 0 else range(0)
-        if tuple(weight.shape) != (len(ids), dim):
+def _assemble(path: Path, table: TableFeature, dim: int, parts: list[SavedPart]) -> SavedTable:
+    """Put the parts of a table together; ``FormatError`` unless they have every row once."""
+    for part in parts:
+        ids = (
+            range(table.rows)[part.first :: part.stride] if part.first >= 0 and part.stride > 0 else range(0)
+        )
+        if (part.rows, part.dim) != (len(ids), dim):
             raise FormatError(
-                f"{path}: table {table.name!r}: expected {len(ids)} rows of {dim} from row {first} on in steps of "
-                f"{stride}, got shape {tuple(weight.shape)}; was it trained on other data?"
+                f"{path}: table {table.name!r}: expected {len(ids)} rows of {dim} from row {part.first} on in steps of "
+                f"{part.stride}, got shape {(part.rows, part.dim)}; was it trained on other data?"
             )
-        rows_RD[first::stride] = weight
-        filled += len(ids)
-    if filled != table.rows:
-        raise FormatError(f"{path}: expected {table.rows} rows of table {table.name!r}, found {filled}")
-    return rows_RD
+    if (found := sum(part.rows for part in parts)) != table.rows:
+        raise FormatError(f"{path}: expected {table.rows} rows of table {table.name!r}, found {found}")
+    return SavedTable(table.name, table.rows, dim, tuple(parts))

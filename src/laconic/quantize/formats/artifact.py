@@ -22,7 +22,6 @@ import tomli_w
 import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from laconic.config import Settings, parse
@@ -33,6 +32,7 @@ from laconic.files import whole_folder
 from laconic.quantize.formats.features import Features, Population, check_vocabulary
 from laconic.quantize.formats.layers import tensor_shapes
 from laconic.quantize.formats.recipe import Recipe
+from laconic.quantize.formats.stored_tensors import StoredTensor, write_tensors
 from laconic.quantize.formats.trained_model import ModelShape, TrainedModel, linear_layers
 
 __all__ = ["Artifact", "read_artifact", "write_artifact"]
@@ -155,9 +155,9 @@ def read_artifact(folder: str | Path) -> Artifact:
 
 
 def _write(folder: Path, artifact: Artifact, shadow: TrainedModel | None) -> None:
-    tensors = {f"tables.{name}": table for name, table in artifact.tables.items()}
+    tensors = {f"tables.{name}": StoredTensor.of(table) for name, table in artifact.tables.items()}
     for name, layer in artifact.layers.items():
-        tensors.update({f"layers.{name}.{key}": tensor for key, tensor in layer.items()})
+        tensors |= {f"layers.{name}.{key}": StoredTensor.of(tensor) for key, tensor in layer.items()}
     files = {_MODEL: _write_tensors(folder / _MODEL, tensors)}
     if shadow is not None:
         files[_SHADOW] = _write_tensors(folder / _SHADOW, _shadow_tensors(artifact, shadow))
@@ -176,29 +176,27 @@ def _write(folder: Path, artifact: Artifact, shadow: TrainedModel | None) -> Non
     (folder / _DESCRIPTION).write_text(f'blake2b = "{_digest(text.encode())}"\n{text}', encoding="utf-8")
 
 
-def _shadow_tensors(artifact: Artifact, shadow: TrainedModel) -> dict[str, Tensor]:
+def _shadow_tensors(artifact: Artifact, shadow: TrainedModel) -> dict[str, StoredTensor]:
     if shadow.shape != artifact.shape or shadow.features != artifact.features:
         raise ConfigError("artifact: the shadow is of another model; give the one that was quantized")
-    tensors = {
-        f"tables.{name}": table.contiguous().view(torch.uint8) for name, table in shadow.tables.items()
-    }
+    tensors = {f"tables.{name}": StoredTensor.of_table(table) for name, table in shadow.tables.items()}
     for name, layer in linear_layers(shadow.dense_model()).items():
-        tensors[f"layers.{name}.weight"] = layer.weight.detach()
+        tensors[f"layers.{name}.weight"] = StoredTensor.of(layer.weight)
         if layer.bias is not None:
-            tensors[f"layers.{name}.bias"] = layer.bias.detach()
+            tensors[f"layers.{name}.bias"] = StoredTensor.of(layer.bias)
     return tensors
 
 
-def _vocabulary_tensors(artifact: Artifact) -> dict[str, Tensor]:
+def _vocabulary_tensors(artifact: Artifact) -> dict[str, StoredTensor]:
     tensors = {}
     for table in artifact.features.tables:
         vocabulary = artifact.vocabularies.get(table.name)
         check_vocabulary(table, vocabulary)
         if isinstance(vocabulary, Texts):
-            tensors[f"texts.{table.name}"] = torch.from_numpy(vocabulary.data.copy())
-            tensors[f"offsets.{table.name}"] = torch.from_numpy(vocabulary.offsets.copy())
+            tensors[f"texts.{table.name}"] = StoredTensor.of_array(vocabulary.data, torch.uint8)
+            tensors[f"offsets.{table.name}"] = StoredTensor.of_array(vocabulary.offsets, torch.int64)
         elif vocabulary is not None:
-            tensors[f"values.{table.name}"] = torch.from_numpy(vocabulary.copy())
+            tensors[f"values.{table.name}"] = StoredTensor.of_array(vocabulary, torch.int64)
     return tensors
 
 
@@ -231,9 +229,9 @@ def _read_vocabularies(description: _Description, folder: Path) -> dict[str, Val
     return found
 
 
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> _File:
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    return _File(bytes=path.stat().st_size, blake2b=_file_digest(path))
+def _write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> _File:
+    checksum = write_tensors(path, tensors)
+    return _File(bytes=path.stat().st_size, blake2b=checksum)
 
 
 def _description_path(folder: Path) -> Path:

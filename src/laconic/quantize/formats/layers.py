@@ -72,8 +72,7 @@ def observe(trained: TrainedModel, batches: Iterable[tuple[Tensor, Lookups]]) ->
     model = trained.dense_model()
     seen: dict[str, Observed] = {}
     with captured(model, linear_layers(model)) as latest:
-        for dense_BF, lookups in batches:
-            trained.logits(model, dense_BF, lookups)
+        for _ in trained.logits_of_batches(model, batches):
             for name, (inputs_BK, _) in latest.items():
                 if len(inputs_BK):
                     seen[name] = _joined(seen.get(name), inputs_BK)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from laconic.quantize.formats.artifact import Artifact
 from laconic.quantize.formats.layers import Observed, quantize_layer
-from laconic.quantize.formats.recipe import Recipe
+from laconic.quantize.formats.recipe import Recipe, TablePrecision
 from laconic.quantize.formats.rows import quantize_rows
+from laconic.quantize.formats.table_rows import TableRows, pieces
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 
-__all__ = ["quantize_layers", "quantize_model"]
+__all__ = ["quantize_layers", "quantize_model", "quantize_table"]
 
 
 def quantize_model(
@@ -31,8 +33,7 @@ def quantize_model(
     stored = dict(tables or {})
     for name in trained.features.table_names:
         if name not in stored:
-            precision = recipe.tables[name]
-            stored[name] = quantize_rows(trained.tables[name], precision.format, precision.ranges)
+            stored[name] = quantize_table(trained.tables[name], recipe.tables[name])
     return Artifact(
         shape=trained.shape,
         features=trained.features,
@@ -41,6 +42,19 @@ def quantize_model(
         layers=layers,
         vocabularies=trained.vocabularies,
     )
+
+
+def quantize_table(table: TableRows, precision: TablePrecision) -> Tensor:
+    """Quantize a table piece by piece: uint8, rows x bytes of a row.
+
+    ``ConfigError`` as for ``quantize_rows``.
+    """
+    stored_RW = torch.empty(len(table), precision.format.row_bytes(table.shape[1]), dtype=torch.uint8)
+    for first, rows_RD in pieces(table):
+        stored_RW[first : first + len(rows_RD)] = quantize_rows(
+            rows_RD, precision.format, precision.ranges, first=first
+        )
+    return stored_RW
 
 
 def quantize_layers(

@@ -66,10 +66,13 @@ class RowFormat(StrEnum):
         return (dim * self.bits + 7) // 8 + parameters
 
 
-def quantize_rows(rows_RD: Tensor, format: RowFormat, ranges: Ranges = Ranges.MINMAX) -> Tensor:
+def quantize_rows(
+    rows_RD: Tensor, format: RowFormat, ranges: Ranges = Ranges.MINMAX, *, first: int = 0
+) -> Tensor:
     """Quantize every row by itself: uint8, R x W. ``ranges`` has no meaning for fp32 and fp16.
 
-    ``ConfigError`` for rows that the format cannot hold: they are not finite, or too large.
+    ``ConfigError`` for rows that the format cannot hold: they are not finite, or too large. The
+    message has the row's number, where that of the first row is ``first``.
     """
     if rows_RD.dim() != 2 or not rows_RD.is_floating_point() or rows_RD.shape[1] < 1:
         raise ConfigError(
@@ -83,13 +86,13 @@ def quantize_rows(rows_RD: Tensor, format: RowFormat, ranges: Ranges = Ranges.MI
     if format is RowFormat.FP32:
         return x_RD.view(torch.uint8).clone()
     if format is RowFormat.FP16:
-        _check_half(x_RD)
+        _check_half(x_RD, first)
         return x_RD.to(torch.float16).view(torch.uint8)
     wrong = kernels.active().quantize_rows(
         x_RD.numpy(), format.code, ranges.code, out_RW.numpy(), torch.get_num_threads()
     )
     if wrong >= 0:
-        raise _beyond(x_RD[wrong], format, wrong)
+        raise _beyond(x_RD[wrong], format, first + wrong)
     return out_RW
 
 
@@ -111,12 +114,12 @@ def dequantize_rows(rows_RW: Tensor, format: RowFormat, dim: int) -> Tensor:
     return out_RD
 
 
-def _check_half(x_RD: Tensor) -> None:
+def _check_half(x_RD: Tensor, first: int) -> None:
     for begin in range(0, len(x_RD), step := max(_CHUNK_VALUES // x_RD.shape[1], 1)):
         wrong_R = ~(x_RD[begin : begin + step].abs().amax(dim=1) <= _LARGEST_HALF)
         if wrong_R.any():
             row = begin + int(wrong_R.nonzero()[0])
-            raise _beyond(x_RD[row], RowFormat.FP16, row)
+            raise _beyond(x_RD[row], RowFormat.FP16, first + row)
 
 
 def _beyond(row_D: Tensor, format: RowFormat, row: int) -> ConfigError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from laconic.errors import ConfigError, FormatError
 from laconic.lookups import Lookups
 from laconic.models import DLRM, DCNv2
 from laconic.quantize.formats.features import Features, check_vocabulary
+from laconic.quantize.formats.table_rows import GROUP_VALUES, LookedUp, TableRows, groups
 
 __all__ = ["ModelShape", "TrainedModel", "linear_layers"]
 
@@ -81,8 +83,8 @@ class TrainedModel:
 
     features: Features
 
-    tables: dict[str, Tensor]
-    """float32, rows x dim, by name."""
+    tables: Mapping[str, TableRows]
+    """float32, rows x dim, by name: tensors, or rows that are read where they are needed."""
 
     state: dict[str, Tensor]
     """Parameters of the dense model, as ``state_dict`` gives them."""
@@ -120,21 +122,45 @@ class TrainedModel:
 
     def embed(self, lookups: Lookups) -> Tensor:
         """Look up and pool in float32: B x T x D."""
-        bags = []
-        for t, name in enumerate(self.features.table_names):
-            ids_L, offsets = lookups.table(t)
-            bags.append(
-                nn.functional.embedding_bag(
-                    ids_L,
-                    self.tables[name],
-                    offsets,
-                    mode=self.shape.pooling,
-                    include_last_offset=True,
-                )
-            )
-        return torch.stack(bags, dim=1)
+        (embeddings_BTD,) = self.embed_batches([lookups])
+        return embeddings_BTD
+
+    def embed_batches(self, batches: Iterable[Lookups]) -> Iterator[Tensor]:
+        """Look up and pool batch by batch.
+
+        Rows are read for many batches at a time, and only those that the batches look up.
+        """
+        for group in groups(batches, lambda each: len(each.ids_L), GROUP_VALUES // self.shape.dim):
+            yield from self._embed_group(group)  # its rows are gone before the next group's are read
 
     def logits(self, model: nn.Module, dense_BF: Tensor, lookups: Lookups) -> Tensor:
         """Score in float32 with the module that ``dense_model`` made."""
-        with torch.inference_mode():
-            return model(dense_BF, self.embed(lookups))  # type: ignore[no-any-return]
+        (logits_B,) = self.logits_of_batches(model, [(dense_BF, lookups)])
+        return logits_B
+
+    def logits_of_batches(
+        self, model: nn.Module, batches: Iterable[tuple[Tensor, Lookups]]
+    ) -> Iterator[Tensor]:
+        """Score batch by batch in float32 with the module that ``dense_model`` made."""
+        inputs = list(batches)
+        embedded = self.embed_batches(lookups for _, lookups in inputs)
+        for (dense_BF, _), embeddings_BTD in zip(inputs, embedded, strict=True):
+            with torch.inference_mode():
+                logits_B = model(dense_BF, embeddings_BTD)
+            yield logits_B
+
+    def _embed_group(self, group: Sequence[Lookups]) -> Iterator[Tensor]:
+        found = [LookedUp([lookups.table(t) for lookups in group]) for t in range(self.shape.tables)]
+        names = self.features.table_names
+        rows = [self.tables[name][each.ids_U] for name, each in zip(names, found, strict=True)]
+        for batch in range(len(group)):
+            bags = [self._pool(*table, batch) for table in zip(rows, found, strict=True)]
+            yield torch.stack(bags, dim=1)
+
+    def _pool(self, rows_UD: Tensor, found: LookedUp, batch: int) -> Tensor:
+        places_L, offsets = found.places[batch], found.offsets[batch]
+        if not len(rows_UD):
+            return torch.zeros(len(offsets) - 1, self.shape.dim)
+        return nn.functional.embedding_bag(
+            places_L, rows_UD, offsets, mode=self.shape.pooling, include_last_offset=True
+        )

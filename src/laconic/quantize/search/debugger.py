@@ -133,9 +133,10 @@ def debug(
     """Compare on these samples. The artifact may be of another snapshot of the same model."""
     shadow = _Shadow(trained, artifact)
     exact, low = [], []
-    for k, samples in enumerate(batches):
+    embedded = trained.embed_batches(samples.lookups for samples in batches)
+    for k, (samples, exact_BTD) in enumerate(zip(batches, embedded, strict=True)):
         with torch.inference_mode():
-            exact_B, low_B = shadow.compare(samples)
+            exact_B, low_B = shadow.compare(samples, exact_BTD)
         exact.append(exact_B)
         low.append(low_B)
         progress("comparing with the shadow", k + 1, len(batches))
@@ -169,10 +170,12 @@ class _Shadow:
         self._layers = linear_layers(self._exact)
         self.gathered = {part: _Gathered() for part, _ in _parts(artifact)}
 
-    def compare(self, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Measure every part on a batch; return its logits in fp32 and in low precision."""
-        dense_BF = samples.dense_BF
-        exact_BTD, low_BTD = self._trained.embed(samples.lookups), self.low.embed(samples.lookups)
+    def compare(self, samples: Samples, exact_BTD: Tensor) -> tuple[Tensor, Tensor]:
+        """Measure every part on a batch, of which there are embeddings in fp32.
+
+        Returns its logits in fp32 and in low precision.
+        """
+        dense_BF, low_BTD = samples.dense_BF, self.low.embed(samples.lookups)
         with captured(self._exact, self._layers) as exact_seen:
             exact_B = self._exact(dense_BF, exact_BTD)
         with captured(self.low.dense, self._layers) as low_seen:

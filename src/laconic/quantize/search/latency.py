@@ -2,7 +2,8 @@
 
 Precisions alternate with fp32, and the least time of several rounds counts: a noisy machine makes
 calls longer, never shorter. The time of a lookup does not depend on the contents of rows, so a
-table is made of copies of one row.
+table is made of copies of one row. Nor does it depend much on how large a large table is: one of
+more than 32 MB in fp32 is timed with fewer rows, and ids shrink alike.
 
 Shape legend: ``B`` samples, ``V`` vectors, ``R`` rows, ``W`` bytes of a stored row, ``D`` numbers
 of a row.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from time import perf_counter
@@ -22,10 +24,11 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.data import Samples
-from laconic.quantize.formats import Artifact
+from laconic.lookups import Lookups
+from laconic.quantize.formats import Artifact, Recipe, quantize_model
 from laconic.quantize.formats.layers import Observed, quantize_layer
 from laconic.quantize.formats.recipe import LayerPrecision, TablePrecision
-from laconic.quantize.formats.rows import RowFormat, quantize_rows
+from laconic.quantize.formats.rows import quantize_rows
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import LAYER_CANDIDATES, TABLE_CANDIDATES, Candidate, ModelPart
 from laconic.quantize.search.workbench import joined, select, thinned
@@ -36,6 +39,7 @@ __all__ = ["Stopwatch", "engine_us", "small_batches"]
 
 _BATCHES = 8
 _ROUNDS = 8
+_TABLE_BYTES = 1 << 25  # most of a table in fp32, or of all tables of an engine
 
 
 class Stopwatch:
@@ -50,7 +54,9 @@ class Stopwatch:
     ) -> None:
         self._trained, self._observed = trained, observed
         self._batches = small_batches(samples, batch)
-        self._embeddings = [trained.embed(samples.lookups) for samples in self._batches]
+        self._rows = _shrunk_rows(trained, _TABLE_BYTES)
+        self._lookups = _shrunk(trained, self._batches, self._rows)
+        self._embeddings = list(trained.embed_batches(samples.lookups for samples in self._batches))
         self._layers = linear_layers(trained.dense_model())
         self._exact = {name: self._layer(name, LayerPrecision()) for name in self._layers}
         self._known: dict[tuple[ModelPart, str], float] = {}
@@ -80,11 +86,9 @@ class Stopwatch:
 
     def _look_ups(self, name: str, precision: TablePrecision) -> list[Callable[[], object]]:
         t = self._trained.features.table_names.index(name)
-        lookups = [samples.lookups.table(t) for samples in self._batches]
-        rows_RD, dim = self._trained.tables[name], self._trained.shape.dim
-        stored_RW = rows_RD.contiguous().view(torch.uint8)
-        if precision.format is not RowFormat.FP32:
-            stored_RW = quantize_rows(torch.zeros(1, dim), precision.format).repeat(len(rows_RD), 1)
+        lookups = [each.table(t) for each in self._lookups]
+        dim = self._trained.shape.dim
+        stored_RW = quantize_rows(torch.zeros(1, dim), precision.format).repeat(self._rows[t], 1)
         chosen = kernels.active()
         tables = chosen.row_tables(dim)
         tables.add(stored_RW.numpy(), precision.format.code)
@@ -111,16 +115,53 @@ class Stopwatch:
         return quantize_layer(name, self._layers[name], precision, self._observed.get(name))
 
 
-def engine_us(artifacts: Sequence[Artifact], samples: tuple[Samples, ...], batch: int) -> tuple[float, ...]:
-    """Return the microseconds of a batch in the engine, on one thread, for each artifact."""
+def engine_us(
+    trained: TrainedModel, artifact: Artifact, samples: tuple[Samples, ...], batch: int
+) -> tuple[float, ...]:
+    """Return the microseconds of a batch in the engine on one thread, in fp32 and as quantized."""
     batches = small_batches(samples, batch)
-    engines = [Engine(artifact) for artifact in artifacts]
+    rows = _shrunk_rows(trained, _TABLE_BYTES // trained.shape.tables)
+    shrunk = _shrunk(trained, batches, rows)
+    names = trained.features.table_names
+    few = {name: artifact.tables[name][:count] for name, count in zip(names, rows, strict=True)}
+    engines = [Engine(_exact(trained, rows)), Engine(replace(artifact, tables=few))]
     return _least_us(
         *(
-            [partial(engine.logits, small.dense_BF.contiguous().numpy(), small.lookups) for small in batches]
+            [
+                partial(engine.logits, small.dense_BF.contiguous().numpy(), lookups)
+                for small, lookups in zip(batches, shrunk, strict=True)
+            ]
             for engine in engines
         )
     )
+
+
+def _shrunk_rows(trained: TrainedModel, table_bytes: int) -> list[int]:
+    """Return the rows with which each table is timed: as many as have so many bytes in fp32."""
+    most = max(table_bytes // (4 * trained.shape.dim), 1)
+    return [min(table.rows, most) for table in trained.features.tables]
+
+
+def _shrunk(trained: TrainedModel, batches: Sequence[Samples], rows: Sequence[int]) -> list[Lookups]:
+    """Shrink the ids of all batches to tables of so many rows; they keep their order."""
+    whole = [table.rows for table in trained.features.tables]
+    return [
+        Lookups(
+            torch.cat([samples.lookups.table(t)[0] * rows[t] // whole[t] for t in range(len(rows))]),
+            samples.lookups.offsets,
+            len(rows),
+        )
+        for samples in batches
+    ]
+
+
+def _exact(trained: TrainedModel, rows: Sequence[int]) -> Artifact:
+    """Return the model in fp32 with the first rows of each table."""
+    names = trained.features.table_names
+    tables = {
+        name: trained.tables[name][:count].view(torch.uint8) for name, count in zip(names, rows, strict=True)
+    }
+    return quantize_model(trained, Recipe.uniform(names, trained.shape.layer_names()), tables=tables)
 
 
 def small_batches(samples: tuple[Samples, ...], batch: int) -> list[Samples]:

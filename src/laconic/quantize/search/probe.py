@@ -31,6 +31,7 @@ from laconic.quantize.formats.artifact import Artifact
 from laconic.quantize.formats.layers import Observed, quantize_layer, restored_weight
 from laconic.quantize.formats.recipe import LayerPrecision, Recipe, TablePrecision
 from laconic.quantize.formats.rows import RowFormat, dequantize_rows, quantize_rows
+from laconic.quantize.formats.table_rows import LookedUp, pieces
 from laconic.quantize.formats.trained_model import TrainedModel, linear_layers
 from laconic.quantize.search.candidates import Candidate
 from laconic.quantize.search.workbench import check_finite, labels
@@ -106,30 +107,36 @@ def _pool(rows_UD: Tensor, places_L: Tensor, offsets: Tensor, pooling: str) -> T
     return nn.functional.embedding_bag(places_L, rows_UD, offsets, mode=pooling, include_last_offset=True)
 
 
-class _LookedUp:
+def _largest(rows_RD: Tensor) -> Tensor:
+    """Return the row with the largest magnitude, as a matrix; one with NaN is larger than all."""
+    low_R, high_R = torch.aminmax(rows_RD, dim=1)
+    largest = int(torch.maximum(-low_R, high_R).argmax())
+    return rows_RD[largest : largest + 1].clone()
+
+
+class _ProbedTable:
     """The rows of one table that some samples look up."""
 
     def __init__(self, trained: TrainedModel, t: int, batches: tuple[Samples, ...]) -> None:
-        bags = [samples.lookups.table(t) for samples in batches]
-        ids_U, places_L = torch.unique(torch.cat([ids_L for ids_L, _ in bags]), return_inverse=True)
-        self._places = places_L.split([len(ids_L) for ids_L, _ in bags])
-        self._offsets = [offsets for _, offsets in bags]
+        table = trained.tables[trained.features.table_names[t]]
+        self._found = LookedUp([samples.lookups.table(t) for samples in batches])
+        self._exact_UD = table[self._found.ids_U]
         self._pooling = trained.shape.pooling
-        self.exact_UD = trained.tables[trained.features.table_names[t]][ids_U]
         self._cached: tuple[TablePrecision, Tensor] | None = None
 
     def _rows(self, precision: TablePrecision) -> Tensor:
         """Return the rows after quantization; the latest ones are kept."""
         if precision.format is RowFormat.FP32:
-            return self.exact_UD
+            return self._exact_UD
         if self._cached is None or self._cached[0] != precision:
-            stored = quantize_rows(self.exact_UD, precision.format, precision.ranges)
-            self._cached = precision, dequantize_rows(stored, precision.format, self.exact_UD.shape[1])
+            stored = quantize_rows(self._exact_UD, precision.format, precision.ranges)
+            self._cached = precision, dequantize_rows(stored, precision.format, self._exact_UD.shape[1])
         return self._cached[1]
 
     def pooled(self, precision: TablePrecision, batch: int) -> Tensor:
         """Pool the bags of a batch: B x D."""
-        return _pool(self._rows(precision), self._places[batch], self._offsets[batch], self._pooling)
+        found = self._found
+        return _pool(self._rows(precision), found.places[batch], found.offsets[batch], self._pooling)
 
 
 class Probe:
@@ -141,7 +148,7 @@ class Probe:
         self.trained, self.batches, self._observed = trained, batches, observed
         self.names = trained.features.table_names
         self.label_B = labels(batches)
-        self._tables = [_LookedUp(trained, t, batches) for t in range(len(self.names))]
+        self._tables = [_ProbedTable(trained, t, batches) for t in range(len(self.names))]
         self._model = trained.dense_model()
         self._layers = linear_layers(trained.dense_model())
         exact = Recipe.uniform(self.names, self._layers)
@@ -181,10 +188,8 @@ class Probe:
     def largest_row(self, name: str) -> Tensor:
         """Return the row with the largest magnitude, which a format must be able to hold."""
         if name not in self._largest:
-            rows_RD = self.trained.tables[name]
-            low_R, high_R = torch.aminmax(rows_RD, dim=1)
-            largest = int(torch.maximum(-low_R, high_R).argmax())
-            self._largest[name] = rows_RD[largest : largest + 1]
+            each = [_largest(rows_RD) for _, rows_RD in pieces(self.trained.tables[name])]
+            self._largest[name] = _largest(torch.cat(each))
         return self._largest[name]
 
     def logits_with(self, candidate: Candidate) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 from laconic import kernels
 from laconic.data import Samples
 from laconic.errors import ConfigError
-from laconic.quantize.formats import Artifact, Recipe, quantize_model
+from laconic.quantize.formats import Artifact
 from laconic.quantize.formats.features import Features, Population
 from laconic.quantize.formats.result import ModelFigures, Objective, QuantizeResult, SampleCounts
 from laconic.quantize.search.choose import explain_part, harm_figures, pareto
@@ -163,9 +163,7 @@ def with_figures(bench: Workbench, artifact: Artifact, scored: Scored, budget: f
 def _engine_times(bench: Workbench, artifact: Artifact, batch: int, progress: Progress) -> tuple[float, ...]:
     """Return the microseconds of a batch in fp32 and in low precision."""
     progress("timing the engine", 0, 1)
-    recipe = Recipe.uniform(artifact.recipe.tables, artifact.recipe.layers)
-    exact = quantize_model(bench.trained, recipe)
-    times = engine_us((exact, artifact), bench.halves.search, batch)
+    times = engine_us(bench.trained, artifact, bench.halves.search, batch)
     progress("timing the engine", 1, 1)
     return times
 

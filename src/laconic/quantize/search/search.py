@@ -8,7 +8,8 @@ tightened too. The result says how often that half was scored: each time makes i
 
 Combinations are scored by the engine that would serve them, so no difference is left to find later.
 A table is quantized only when its precision changes: of every table the bytes in the latest
-precision are kept, so all tables together take as much memory as one artifact.
+precision are kept, so all tables together take as much memory as one artifact. An engine copies
+its tables, so each scores a group of batches with just the rows that these look up.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from laconic.data import Samples
 from laconic.errors import PlanError
 from laconic.quantize.formats import Artifact, Recipe, TablePrecision, quantize_model
 from laconic.quantize.formats.layers import Observed
+from laconic.quantize.formats.quantize import quantize_table
 from laconic.quantize.formats.result import Attempt, Objective
-from laconic.quantize.formats.rows import quantize_rows
+from laconic.quantize.formats.table_rows import GROUP_VALUES, groups
 from laconic.quantize.formats.trained_model import TrainedModel
 from laconic.quantize.search.choose import Chosen, choose, harm_figures
+from laconic.quantize.search.compact import Compact
 from laconic.quantize.search.sensitivity import MeasuredCandidate
 from laconic.quantize.search.workbench import Progress, check_finite, labels, no_progress
 from laconic.serve import Engine
@@ -48,30 +51,17 @@ class Drafts:
     def __init__(self, trained: TrainedModel, observed: Mapping[str, Observed], progress: Progress) -> None:
         self.trained, self._observed, self._tell = trained, observed, progress
         self._tables: dict[str, tuple[TablePrecision, Tensor]] = {}
-        self._last: tuple[Recipe, Engine] | None = None
 
     def artifact(self, recipe: Recipe) -> Artifact:
         """Quantize the model by a recipe; ``ConfigError`` where a format cannot hold a table."""
-        return self.engine(recipe).artifact
-
-    def engine(self, recipe: Recipe) -> Engine:
-        """Make the engine that would serve a recipe; the latest one is kept."""
-        if self._last is None or self._last[0] != recipe:
-            self._last = None  # its memory is needed
-            self._last = recipe, Engine(self._quantized(recipe))
-        return self._last[1]
-
-    def _quantized(self, recipe: Recipe) -> Artifact:
         trained = self.trained
         recipe.check(trained.features.table_names, trained.shape.layer_names())
         changed = [name for name, precision in recipe.tables.items() if not self._has(name, precision)]
         for done, name in enumerate(changed):
             self._tell("quantizing tables", done, len(changed))
+            self._tables.pop(name, None)  # its memory is needed
             precision = recipe.tables[name]
-            self._tables[name] = (
-                precision,
-                quantize_rows(trained.tables[name], precision.format, precision.ranges),
-            )
+            self._tables[name] = precision, quantize_table(trained.tables[name], precision)
         if changed:
             self._tell("quantizing tables", len(changed), len(changed))
         tables = {name: stored for name, (_, stored) in self._tables.items()}
@@ -97,20 +87,23 @@ class Half:
         self.drafts, self.batches = drafts, batches
         self.label_B = labels(batches)
         model = drafts.trained.dense_model()
-        self.exact_B = torch.cat(
-            [drafts.trained.logits(model, samples.dense_BF, samples.lookups) for samples in batches]
-        )
+        inputs = [(samples.dense_BF, samples.lookups) for samples in batches]
+        self.exact_B = torch.cat(list(drafts.trained.logits_of_batches(model, inputs)))
         check_finite(self.exact_B)
         self._exact = _evaluate(self.exact_B, self.label_B)
 
     def score(self, recipe: Recipe, what: str = "scoring", progress: Progress = no_progress) -> Scored:
         """Compare a recipe with fp32; ``what`` names this work to ``progress``."""
-        engine, scores, done = self.drafts.engine(recipe), [], 0
-        for samples in self.batches:
-            dense_BF = samples.dense_BF.contiguous().numpy()
-            scores.append(torch.from_numpy(engine.logits(dense_BF, samples.lookups)))
-            done += len(samples)
-            progress(what, done, len(self.label_B))
+        artifact, scores, done = self.drafts.artifact(recipe), [], 0
+        most = GROUP_VALUES // artifact.shape.dim
+        for group in groups(self.batches, lambda samples: len(samples.lookups.ids_L), most):
+            compact = Compact(group)
+            engine = Engine(compact.artifact(artifact))  # a copy of all tables would double the artifact
+            for samples, lookups in zip(group, compact.lookups, strict=True):
+                dense_BF = samples.dense_BF.contiguous().numpy()
+                scores.append(torch.from_numpy(engine.logits(dense_BF, lookups)))
+                done += len(samples)
+                progress(what, done, len(self.label_B))
         changed_B = torch.cat(scores)
         harm = measure_harm(self.exact_B, changed_B, self.label_B)
         return Scored(harm, self._exact, _evaluate(changed_B, self.label_B))

@@ -21,6 +21,7 @@ from laconic.data.hashing import key64, mix64, uniform
 from laconic.errors import ConfigError
 from laconic.lookups import Lookups
 from laconic.quantize.formats.layers import Observed, observe
+from laconic.quantize.formats.table_rows import TableRows, pieces
 from laconic.quantize.formats.trained_model import TrainedModel
 from laconic.train.load_trained import load_trained, run_settings
 
@@ -198,10 +199,19 @@ def _digest(trained: TrainedModel, halves: HeldOut) -> str:
     Of a table it has the sums of its columns, which a new snapshot changes.
     """
     digest = blake2b(trained.shape.model_dump_json().encode(), digest_size=16)
-    for name, values in sorted({**trained.tables, **trained.state}.items()):
+    sums = {name: _column_sums(table) for name, table in trained.tables.items()}
+    sums |= {name: values.sum(dim=0, dtype=torch.float64) for name, values in trained.state.items()}
+    for name, values in sorted(sums.items()):
         digest.update(name.encode())
-        digest.update(values.sum(dim=0, dtype=torch.float64).numpy().tobytes())
+        digest.update(values.numpy().tobytes())
     for samples in halves.search:
         for tensor in (samples.label_B, samples.dense_BF, samples.lookups.ids_L):
             digest.update(torch.as_tensor(tensor).contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _column_sums(table: TableRows) -> Tensor:
+    sums_D = torch.zeros(table.shape[1], dtype=torch.float64)
+    for _, rows_RD in pieces(table):
+        sums_D += rows_RD.sum(dim=0, dtype=torch.float64)
+    return sums_D
