@@ -275,11 +275,12 @@ def _announced(tables: int, traffic: _Exchange, sent: tuple[float, float], ranks
     """
     if ranks == 1:
         return 0.0
+    blocks = max(traffic.blocks, 1e-9)  # none, where all rows are hot
     filled = traffic.blocks / (ranks - 1)
     list_bytes = traffic.ids_bytes / ((ranks - 1) * tables) - EMPTY_LIST_BYTES
     sizes = tables * (varint_bytes(max(list_bytes, 0.0)) + 1)
-    heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / traffic.blocks))
-    heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / traffic.blocks)) for nbytes in sent)
+    heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / blocks))
+    heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / blocks)) for nbytes in sent)
     return heads * (ranks - 1)
 
 
