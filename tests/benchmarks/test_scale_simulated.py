@@ -7,12 +7,18 @@ more. The echo is rank 0, whose share of the likeliest rows is not quite the mea
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import numpy as np
 import pytest
 
-from benchmarks.scale import Scale, measure_echo
+from benchmarks.scale import EchoWorld, Scale, measure_echo
 from laconic.adapt.compression import Compression
 from laconic.codecs import BoundedRows
+from laconic.cost.link import piece_heads_bytes
+from laconic.exchange.ranks.transport import Channel
 from laconic.plan.scenario import Scenario
+from laconic.reduce.ways.coded import Levels, sum_coded
 from tests.cases import each
 
 RANKS = (8, 32, 256)
@@ -40,6 +46,22 @@ def test_simulated_bytes_are_those_that_an_echo_measures(rows, ranks, method):
 def test_simulated_announcements_are_those_that_an_echo_measures(rows, ranks, method):
     row = rows[ranks, method]
     assert row.simulated_announcement_bytes == pytest.approx(row.announcement_bytes, rel=ANNOUNCED_WITHIN)
+
+
+@each("ranks", (8, 64, 512))
+def test_heads_of_dense_gradients_are_those_that_an_echo_measures(ranks):
+    """Segments are alike, so that the echo of one is what another rank sends."""
+    values = np.tile(np.random.default_rng(0).standard_normal(200_000 // ranks, np.float32), ranks)
+    transport = EchoWorld(ranks).transport("sums")
+    send, announced = transport.send, []
+    transport.send = lambda *sent: announced.append(send(*sent)) or announced[-1]
+    channel = Channel(transport)
+    channel.begin(1 << 62)
+    with suppress(ValueError):  # owners' sums come back as this rank's own, after both messages left
+        sum_coded(channel, values, np.array([0, len(values)]), Levels(), 1)
+    assert len(announced) == 2
+    piece_bytes = (transport.bytes_sent - sum(announced)) / 2 / ranks
+    assert piece_heads_bytes(ranks, piece_bytes) == pytest.approx(sum(announced), rel=0.15)
 
 
 def test_the_simulator_has_the_bounds_that_training_has():
