@@ -7,7 +7,8 @@ not there. Where both are measured, they should agree.
 
 A table has the lookups of its cardinality in Criteo Terabyte, and at least a row for each rank.
 *Plain* are pooled float32 vectors, their gradients and raw ids of eight bytes. Beyond real ranks it
-is computed: everything but a rank's own share travels.
+is computed: everything but a rank's own share travels. *Simulated* is what ``laconic simulate``
+says of the same tables and Zipf's law; it takes rows for normal ones.
 
 Real ranks run as ``python -m benchmarks.scale JOBS ANSWERS``.
 """
@@ -18,7 +19,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from time import process_time
 from typing import Any
@@ -40,16 +41,24 @@ from laconic.exchange.ranks.world import GroupWorld, World
 from laconic.exchange.tables.optimizer import RowwiseAdagrad
 from laconic.exchange.tables.table import Table
 from laconic.nn.sharded_embeddings import ShardedEmbeddings
+from laconic.plan.scenario import Scenario, model_of
+from laconic.plan.simulate import Fabric, Methods, ModelLoad, step_cost
 from laconic.train.dense import make_model
 from laconic.train.ranks import Ranks, process_group
 from laconic.train.settings import ModelSettings
 
-__all__ = ["EchoWorld", "ScaleFigures", "render", "run_scale_benchmark"]
+__all__ = ["EchoWorld", "Scale", "ScaleFigures", "measure_echo", "render", "run_scale_benchmark"]
 
 Ints = NDArray[np.int64]
 Say = Callable[[str], None]
 DIM, CAP = 64, 1 << 20
 METHODS = ("plain", "laconic")
+_COMPRESSIONS = {
+    "plain": Compression.exact(),
+    "exact": Compression(rows=None, gradients=None),
+    "laconic": Compression(),
+}
+_ANY_LINK = Fabric(bytes_per_s=1.0, latency_s=0.0, message_s=0.0)
 _SETTLING, _STEPS = 16, 8  # ranks agree on scales after 1, 2, 4, 8, 16 and 32 steps
 
 
@@ -96,8 +105,11 @@ class Scale(Settings):
     tables: int
     batch: int
     method: str
+    """``plain``, ``laconic``, or ``exact``: distinct rows and coded ids, but rows in float32."""
     replicate_below: int = 0
     """Tables of fewer rows are on every rank."""
+    cap: int = CAP
+    """Rows of the largest tables."""
 
 
 class ScaleFigures(Settings):
@@ -108,12 +120,16 @@ class ScaleFigures(Settings):
     batch: int
     method: str
     replicate_below: int
+    cap: int
     real: bool
     """Whether every rank was there; else one, with an echo."""
     bytes: float
     """Bytes that a rank sends in a step: rows, gradients, ids and what announces them."""
     announcement_bytes: float
     """Those of them that announce sizes."""
+    simulated_bytes: float | None = None
+    """What the simulator says that ``bytes`` are; None: of plain training, or with replicas."""
+    simulated_announcement_bytes: float | None = None
     cpu_ms: float | None
     descriptors: int | None
     """Files and sockets of the last rank; rank 0 has more, where it serves the store of torch."""
@@ -131,12 +147,36 @@ def run_scale_benchmark(
         say(f"{ranks} real ranks")
         with WorkerPool("benchmarks.scale", ranks) as pool:
             for method in METHODS:
-                found += pool.ask(Scale(ranks=ranks, method=method, **case), ScaleFigures)
+                answers = pool.ask(Scale(ranks=ranks, method=method, **case), ScaleFigures)
+                found += [_with_simulated(answer) for answer in answers]
     for ranks in echoed:
         say(f"{ranks} ranks, one of them real")
         found += [_plain(Scale(ranks=ranks, method="plain", **case))]
-        found += [_measure(Scale(ranks=ranks, method="laconic", **case), EchoWorld(ranks), real=False)]
+        found += [measure_echo(Scale(ranks=ranks, method="laconic", **case))]
     return found
+
+
+def measure_echo(job: Scale) -> ScaleFigures:
+    """Measure one rank whose wire echoes what it sends."""
+    return _with_simulated(_measure(job, EchoWorld(job.ranks), real=False))
+
+
+def _with_simulated(row: ScaleFigures) -> ScaleFigures:
+    """Add what the simulator says of ids, rows and gradients."""
+    if row.method == "plain" or row.replicate_below:
+        return row
+    methods = Methods(dedup=True, bounded=row.method == "laconic")
+    cost = step_cost(_simulated_model(row.tables, row.batch, row.cap), _ANY_LINK, row.ranks, methods)
+    nbytes = cost.ids_bytes + cost.rows_bytes
+    told = {"simulated_bytes": nbytes, "simulated_announcement_bytes": cost.announced_bytes}
+    return row.model_copy(update=told)
+
+
+@cache
+def _simulated_model(tables: int, batch: int, cap: int) -> ModelLoad:
+    rows = tuple(min(rows, cap) for rows in _cardinalities(tables))
+    scenario = Scenario(rows=rows, zipf=SyntheticSettings().zipf, dim=DIM, batch=batch)
+    return model_of(scenario, rows)
 
 
 def _plain(job: Scale) -> ScaleFigures:
@@ -153,15 +193,15 @@ def _figures(job: Scale, *, real: bool, nbytes: float, announced: float, **more:
 def _measure(job: Scale, world: World, *, real: bool) -> ScaleFigures:
     """Train a DLRM with row-wise Adagrad, whose dense gradients stay where they are."""
     torch.set_num_threads(1)
-    plain = job.method == "plain"
-    data = SyntheticSettings(rows=_cardinalities(job.tables), cap=CAP, samples=1 << 22)
+    torch.manual_seed(0)
+    data = SyntheticSettings(rows=_cardinalities(job.tables), cap=job.cap, samples=1 << 22)
     source = open_source(data)
     embeddings = ShardedEmbeddings(
         [
-            _table(feature.name, feature.rows, job, plain=plain, many=not real)
+            _table(feature.name, feature.rows, job, plain=job.method == "plain", many=not real)
             for feature in source.schema.categorical
         ],
-        Compression.exact() if plain else Compression(),
+        _COMPRESSIONS[job.method],
         optimizer=RowwiseAdagrad(0.02),
         world=world,
     )
@@ -232,8 +272,8 @@ def _table_of(key: tuple[int, int, int], rows: Sequence[ScaleFigures]) -> Consol
     title = f"{tables} tables of dimension {DIM}, {batch} samples a rank"
     table = figures_table(
         title + (f", tables below {below} rows on every rank" if below else ""),
-        *("ranks", "real", "plain", "Laconic", "fewer bytes", "of them announce", "CPU a step"),
-        *("a peer", "descriptors", "memory"),
+        *("ranks", "real", "plain", "Laconic", "fewer bytes", "simulated", "of them announce"),
+        *("CPU a step", "a peer", "descriptors", "memory"),
     )
     pairs = grouped(rows, lambda row: (row.ranks, row.real))
     for (ranks, real), pair in pairs.items():
@@ -242,6 +282,7 @@ def _table_of(key: tuple[int, int, int], rows: Sequence[ScaleFigures]) -> Consol
             *(str(ranks), "yes" if real else "echo"),
             *(f"{row.bytes / 1e3:,.0f} kB" for row in (plain, ours)),
             f"{plain.bytes / ours.bytes:.2f}x",
+            "" if ours.simulated_bytes is None else f"{ours.simulated_bytes / ours.bytes - 1:+.0%}",
             f"{ours.announcement_bytes / ours.bytes:.1%}",
             "" if ours.cpu_ms is None else f"{ours.cpu_ms:.0f} ms",
             "" if ours.cpu_ms is None else f"{ours.cpu_ms / max(ranks - 1, 1):.2f} ms",

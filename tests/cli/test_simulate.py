@@ -31,6 +31,8 @@ def test_a_table_a_file_and_a_page(tmp_path):
     written = json.loads((tmp_path / "s.json").read_text())
     assert [(c["ranks"], c["gbps"]) for c in written["cells"]] == [(8, 1), (8, 400), (64, 1), (64, 400)]
     assert written["cells"][0]["best_ms"] <= written["cells"][0]["off_ms"]
+    assert [need["ranks"] for need in written["needs"]] == [8, 64]
+    assert re.search(r"64 +[\d.]+ kB +139 +[\d.]+ MB", result.output)
     page = (tmp_path / "s.html").read_text()
     assert page == render(read_any(tmp_path / "s.json"))  # what laconic report makes of the file
 

@@ -119,6 +119,13 @@ def test_the_hot_set_is_the_best_one(methods):
     assert all(sent(model.hot_bytes) <= sent(64 * rows) + 1e-6 for rows in range(0, best.hot_rows, 7))
 
 
+def test_nothing_but_empty_heads_is_sent_where_every_row_is_hot():
+    model = replace(MODEL, frequencies_T=MODEL.frequencies_T[:1], sync_every=1000)
+    cost = step_cost(model, SLOW, 8, Methods(dedup=True, hot=True))
+    assert (cost.hot_rows, cost.rows_bytes) == (30, 0.0)
+    assert 0 < cost.announced_bytes < 7 * 3 * 40
+
+
 def test_copies_take_no_more_memory_than_there_is():
     assert step_cost(replace(MODEL, hot_bytes=6400), SLOW, 8, Methods(hot=True)).hot_rows <= 100
     assert step_cost(replace(MODEL, hot_bytes=0), SLOW, 8, Methods(hot=True)).hot_rows == 0

@@ -58,6 +58,8 @@ def simulate(
     console.print(
         "[dim]gains: best step without the method / best step with it; ms: all methods off -> best choice"
     )
+    console.print(_needs_table(result))
+    console.print("[dim]what a rank announces in a step at the lowest bandwidth, and needs of its machine")
 
 
 def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
@@ -81,7 +83,10 @@ def _cells(scenario: Scenario, model: ModelLoad) -> list[Cell]:
 
 
 def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> SimulateResult:
+    from dataclasses import asdict
+
     from laconic.numerals import plain
+    from laconic.plan.rank_needs import rank_needs
     from laconic.plan.simulate import METHODS, Methods, stops_paying
     from laconic.plan.simulate_result import SimulateResult
 
@@ -110,6 +115,11 @@ def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> Simu
         gbps = stops_paying([cell for cell in cells if cell.ranks == ranks], method)
         return None if gbps == float("inf") else gbps
 
+    def need(ranks: int) -> dict[str, object]:
+        slowest = next(cell for cell in cells if cell.ranks == ranks)
+        announced = slowest.costs[slowest.best].announced_bytes
+        return {"ranks": ranks, "announced_bytes": announced} | asdict(rank_needs(ranks))
+
     row_bytes = 4 * model.dim
     facts = [
         ("rows", f"{sum(f.rows for f in model.frequencies_T):,} in {len(model.frequencies_T)} tables"),
@@ -133,6 +143,7 @@ def _result(scenario: Scenario, model: ModelLoad, cells: Sequence[Cell]) -> Simu
             "methods": [(name, _METHODS[name]) for name in METHODS],
             "cells": [summary(cell) for cell in cells],
             "stops": [{"ranks": n, "gbps": [stop(n, method) for method in METHODS]} for n in ranks],
+            "needs": [need(n) for n in ranks],
         }
     )
 
@@ -157,5 +168,22 @@ def _table(result: SimulateResult) -> Table:
                 for name, gain in zip(names, cell.gains, strict=True)
             ),
             end_section=cell.gbps == result.gbps[-1],
+        )
+    return shown
+
+
+def _needs_table(result: SimulateResult) -> Table:
+    """Make a table with a row for each number of ranks: announcements, descriptors, memory."""
+    from laconic.numerals import bytes_text
+
+    columns = ("ranks", "announced", "descriptors", "buffers at first", "at most")
+    shown = plain_table(*columns, right=columns)
+    for need in result.needs:
+        shown.add_row(
+            f"{need.ranks:,}",
+            bytes_text(need.announced_bytes),
+            f"{need.descriptors:,}",
+            bytes_text(need.least_buffer_bytes),
+            bytes_text(need.most_buffer_bytes),
         )
     return shown

@@ -20,6 +20,7 @@ __all__ = [
     "head_bytes",
     "message_bytes",
     "owners_sum",
+    "piece_heads_bytes",
     "ring_bytes",
     "step_s",
     "varint_bytes",
@@ -28,6 +29,9 @@ __all__ = [
 _HEAD_BYTES = 20.0
 """Bytes of a head's size, turn, plan digest, samples and checksum: 22, and 18 where counts travel,
 which need no checksum. A step has two heads of rows and one of ids."""
+
+_BASE_BYTES = 2.0
+"""Bytes of what levels of a piece begin with."""
 
 DENSE_SHARE = {"bf16": 16 / 32, "levels": 6 / 32, "lossless": 27 / 32}
 """Share of a dense gradient's bytes that is sent, by ``compression.dense``. Other methods send
@@ -93,6 +97,16 @@ def message_bytes(blocks: int, ranks: int) -> float:
     follow from them is known.
     """
     return head_bytes(blocks, 2 * blocks) * (ranks - 1)
+
+
+def piece_heads_bytes(ranks: int, piece_bytes: float) -> float:
+    """Return about the bytes of heads that leave a rank for one sum of coded values.
+
+    Every rank tells every other the sizes and bases of all pieces, one for each owner. Owners tell
+    all others about the sum of their own. So heads grow with the square of the ranks.
+    """
+    numbers, each = 2 * ranks, varint_bytes(piece_bytes) + _BASE_BYTES
+    return (head_bytes(numbers, ranks * each) + head_bytes(numbers, each)) * (ranks - 1)
 
 
 def ring_bytes(nbytes: float, ranks: int) -> float:

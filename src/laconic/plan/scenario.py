@@ -68,10 +68,10 @@ class Scenario(Settings):
     """Share of the bandwidth that an all-to-all gets. It is below 1 if the network's core is
     narrower than its edge."""
 
-    bound: Positive = 0.01
+    bound: Positive = 0.0015
     """Error bound of rows, relative to their range."""
 
-    gradient_bound: Positive = 0.35
+    gradient_bound: Positive = 0.06
     """Error bound of gradients, relative to their root mean square."""
 
     forward_ratio: float | None = Field(default=None, ge=1)

@@ -7,7 +7,7 @@ flatters it. Each method changes that::
 
     dedup      row-wise sharding; each distinct row once for each device, ids coded
     bounded    rows and gradients within an error bound: fewer bytes, codec time for rows and blocks
-    dense      dense gradients compressed
+    dense      dense gradients compressed; heads announce the pieces of all ranks to all
     hot rows   the hottest rows on every device, without exchange; a ring sums their gradients
 
 ::
@@ -35,7 +35,7 @@ from itertools import product
 from laconic.cost.blocks import blocks_bytes, filled_share
 from laconic.cost.frequencies import Frequencies, hottest_of_all
 from laconic.cost.id_bytes import sorted_ids_bytes
-from laconic.cost.link import head_bytes, ring_bytes, step_s, varint_bytes
+from laconic.cost.link import head_bytes, piece_heads_bytes, ring_bytes, step_s, varint_bytes
 from laconic.cost.measure import CodecFigures
 from laconic.cost.needed_rows import distinct_rows, needed_G
 from laconic.errors import ConfigError
@@ -140,6 +140,7 @@ class StepCost:
     rows_bytes: float
     """Bytes of rows and their gradients."""
     dense_bytes: float
+    """Bytes of dense gradients, and of what announces them."""
     hot_bytes: float
     hot_rows: int
 
@@ -233,6 +234,8 @@ def step_cost(model: ModelLoad, network: Fabric, ranks: int, methods: Methods) -
     rows_bytes = sum(sent)
     dense_ratio = model.dense_ratio if methods.dense else 1.0
     dense_bytes = ring_bytes(model.dense_bytes, ranks) / dense_ratio
+    if methods.dense and ranks > 1 and model.dense_bytes:
+        dense_bytes += piece_heads_bytes(ranks, model.dense_bytes / dense_ratio / ranks)
     summed = 4.0 * model.dim * traffic.hot_rows / model.sync_every
     hot_bytes = ring_bytes(summed, ranks) / dense_ratio
     if methods.dense and ranks > 1:
@@ -275,11 +278,12 @@ def _announced(tables: int, traffic: _Exchange, sent: tuple[float, float], ranks
     """
     if ranks == 1:
         return 0.0
+    blocks = max(traffic.blocks, 1e-9)  # none, where all rows are hot
     filled = traffic.blocks / (ranks - 1)
     list_bytes = traffic.ids_bytes / ((ranks - 1) * tables)
     sizes = tables * varint_bytes(max(list_bytes, 0.0))
-    heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / traffic.blocks))
-    heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / traffic.blocks)) for nbytes in sent)
+    heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / blocks))
+    heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / blocks)) for nbytes in sent)
     return heads * (ranks - 1)
 
 

@@ -12,14 +12,18 @@
          "gains": [1.03, 2.62], "alone": [1.2, 1.3], "wire_ms": 31.1, "codec_ms": 11.4,
          "bytes": {"ids": 28000, "rows": 880000, "dense": 2900000, "hot": 0}, "hot_rows": 0}
       ],
-      "stops": [{"ranks": 8, "gbps": [1.0, null]}]
+      "stops": [{"ranks": 8, "gbps": [1.0, null]}],
+      "needs": [{"ranks": 8, "announced_bytes": 1900, "descriptors": 27,
+                 "least_buffer_bytes": 4587520, "most_buffer_bytes": 36700160}]
     }
 
 ``gains`` has one number for each method: the best step without it / the best step with it.
 ``alone`` has the step with all methods off / the step with this one alone. ``stops`` has the
 bandwidth from which on a method does not pay any more: null if it still pays at the largest, 0 if
 it never pays. A method may pay only from some bandwidth on: ``gains`` show it. Wire, codecs and
-bytes are those of the best combination, for one rank and step.
+bytes are those of the best combination, for one rank and step. ``needs`` has what a rank announces
+in a step, which is counted with ``ids``, at the lowest bandwidth, and what it needs of its machine
+(``plan.rank_needs``). Files of before have no ``needs``.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from pydantic import Field, model_validator
 
 from laconic.config import Bytes, Count, Maybe, Settings, Text
 
-__all__ = ["SentBytes", "SimulateResult", "SimulatedCell", "Stops"]
+__all__ = ["SentBytes", "SimulateResult", "SimulatedCell", "SimulatedNeeds", "Stops"]
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -39,6 +43,7 @@ class SentBytes(Settings):
     """Bytes that a rank sends in a step."""
 
     ids: Bytes
+    """Coded ids and all announcements."""
     rows: Bytes
     dense: Bytes
     hot: Bytes
@@ -69,6 +74,16 @@ class Stops(Settings):
     gbps: tuple[Maybe, ...]
 
 
+class SimulatedNeeds(Settings):
+    """What a rank announces, and needs of its machine, for one number of ranks."""
+
+    ranks: Count
+    announced_bytes: Bytes
+    descriptors: Count
+    least_buffer_bytes: Count
+    most_buffer_bytes: Count
+
+
 class SimulateResult(Settings):
     """A result file."""
 
@@ -79,6 +94,7 @@ class SimulateResult(Settings):
     """Names of methods, and what they do."""
     cells: tuple[SimulatedCell, ...] = Field(min_length=1)
     stops: tuple[Stops, ...]
+    needs: tuple[SimulatedNeeds, ...] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

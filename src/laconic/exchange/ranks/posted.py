@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from laconic.exchange.ranks.mesh import TAGS
 from laconic.exchange.ranks.transport import Message, Transport
 
-__all__ = ["PostedTransport"]
+__all__ = ["PostedTransport", "receive_bytes"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -34,6 +34,15 @@ Values = NDArray[Any]
 _SWAPPED, _FIRST, _REST = range(TAGS)
 _LEAST, _USUAL, _MOST = 1 << 12, 1 << 16, 1 << 22
 """Bytes of a receive: the least, the usual least, and the most of those from all ranks together."""
+
+
+def receive_bytes(ranks: int) -> tuple[int, int]:
+    """Return bytes of the receive that is posted for each other rank: at first, and at most.
+
+    A rank has as many bytes again for each, to send from.
+    """
+    most = max(_LEAST, _MOST // ranks)
+    return min(_USUAL, most), most
 
 
 class PostedTransport(Transport):
@@ -44,8 +53,7 @@ class PostedTransport(Transport):
         super().__init__(name, rank, ranks)
         self._group = group
         self._swapped, self._first, self._rest = tags + _SWAPPED, tags + _FIRST, tags + _REST
-        self._most = max(_LEAST, _MOST // ranks)
-        self._unit = min(_USUAL, self._most)
+        self._unit, self._most = receive_bytes(ranks)
         # everybody sends to somebody else first
         self._targets = [(rank + distance) % ranks for distance in range(1, ranks)]
         self._sources = [(rank - distance) % ranks for distance in range(1, ranks)]
