@@ -102,11 +102,9 @@ def message_bytes(blocks: int, ranks: int) -> float:
 def piece_heads_bytes(ranks: int, piece_bytes: float) -> float:
     """Return about the bytes of heads that leave a rank for one sum of coded values.
 
-    Every rank tells every other the sizes and bases of all pieces, one for each owner. Owners tell
-    all others about the sum of their own. So heads grow with the square of the ranks.
+    A rank tells each owner the size and base of its piece, and owners tell all about its sum.
     """
-    numbers, each = 2 * ranks, varint_bytes(piece_bytes) + _BASE_BYTES
-    return (head_bytes(numbers, ranks * each) + head_bytes(numbers, each)) * (ranks - 1)
+    return 2 * head_bytes(2, varint_bytes(piece_bytes) + _BASE_BYTES) * (ranks - 1)
 
 
 def ring_bytes(nbytes: float, ranks: int) -> float:

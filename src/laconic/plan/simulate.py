@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
+import numpy as np
+
 from laconic.cost.blocks import blocks_bytes, filled_share
 from laconic.cost.frequencies import Frequencies, hottest_of_all
 from laconic.cost.id_bytes import sorted_ids_bytes
@@ -280,8 +282,7 @@ def _announced(tables: int, traffic: _Exchange, sent: tuple[float, float], ranks
         return 0.0
     blocks = max(traffic.blocks, 1e-9)  # none, where all rows are hot
     filled = traffic.blocks / (ranks - 1)
-    list_bytes = traffic.ids_bytes / ((ranks - 1) * tables)
-    sizes = tables * varint_bytes(max(list_bytes, 0.0))
+    sizes = filled * varint_bytes(traffic.ids_bytes / blocks)
     heads = head_bytes(4 * tables, sizes + filled * varint_bytes(traffic.rows / blocks))
     heads += sum(head_bytes(tables, filled * varint_bytes(nbytes / blocks)) for nbytes in sent)
     return heads * (ranks - 1)
@@ -332,8 +333,11 @@ def _exchange(model: ModelLoad, ranks: int, dedup: bool, least_hot_rate: float) 
         if dedup:
             rows, distinct = rows + needed, distinct + needed
             likely_G = needed_G(cold, lookups)
-            blocks += (ranks - 1) * filled_share(cold.count_G, likely_G, ranks)
-            ids += (ranks - 1) * (sorted_ids_bytes(cold.count_G / ranks, likely_G, "ranked"))
+            lists = (ranks - 1) * filled_share(cold.count_G, likely_G, ranks)
+            blocks += lists
+            if lists:  # those without ids take nothing, so that others have more of them
+                held_G = cold.count_G.astype(np.float64) * (away / lists)
+                ids += lists * sorted_ids_bytes(held_G, likely_G, "ranked")
             continue
         # a sample needs no vector only if all of its ids are hot
         vectors = away * model.samples * (1 - (1 - cold.share) ** frequencies.lookups_per_sample)

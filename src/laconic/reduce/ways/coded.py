@@ -65,31 +65,69 @@ def sum_coded(channel: Channel, x: Floats, layers: Ints, codec: BlockCodec | Lev
     counts_P = np.diff(pieces)
     message, sizes_P, bases_P = encode_pieces(channel, mine, x, counts_P)
     sent_N = np.bincount(owner_P, sizes_P, minlength=channel.ranks).astype(np.int64)
-    sizes_NP, bases_NP = _announce(channel, sizes_P, bases_P, Message.each(message, sent_N))
     own_P = owner_P == channel.rank
-    coming_N = sizes_NP[:, own_P].sum(axis=1)
+    places = _Places.of(owner_P, channel.ranks)
+    # an owner is told of its own pieces only: heads of all would grow with the square of the ranks
+    heard_NK = channel.announce(places.heads(sizes_P, bases_P), Message.each(message, sent_N))
+    sizes_NO, bases_NO = places.of_owner(heard_NK, channel.rank)
+    coming_N = sizes_NO.sum(axis=1)
     heard = channel.buffer("heard pieces", int(coming_N.sum()), np.uint8)
     channel.receive(heard, coming_N)
     parts_NS = decode_pieces(
         channel,
         codec,
         heard,
-        sizes_NP[:, own_P].reshape(-1),
+        sizes_NO.reshape(-1),
         np.tile(counts_P[own_P], channel.ranks),
-        bases_NP[:, own_P].reshape(-1),
+        bases_NO.reshape(-1),
     ).reshape(channel.ranks, -1)
     total = channel.buffer("sum of pieces", parts_NS.shape[1], np.float32)
     _sum(parts_NS, total)
     again, again_P, base_P = encode_pieces(
         channel, _reseeded(codec, ~step, channel.rank), total, counts_P[own_P]
     )
-    all_P, all_bases_P = np.zeros(len(counts_P), np.int64), np.zeros(len(counts_P), np.int64)
-    all_P[own_P], all_bases_P[own_P] = again_P, base_P
-    heard_NP = _announce(channel, all_P, all_bases_P, channel.to_all(again))
-    sizes_P, bases_P = (numbers_NP.sum(axis=0) for numbers_NP in heard_NP)
+    sizes_P[own_P], bases_P[own_P] = again_P, base_P
+    mine_K = places.heads(sizes_P, bases_P)[channel.rank]
+    heard_NK = channel.announce_to_all(*mine_K.tolist(), messages=[channel.to_all(again)])
+    sizes_P, bases_P = places.collect(heard_NK)
     heard = channel.buffer("heard sums", int(sizes_P.sum()), np.uint8)
     channel.receive(heard, np.bincount(owner_P, sizes_P, minlength=channel.ranks).astype(np.int64))
     x[:] = decode_pieces(channel, codec, heard, sizes_P, counts_P, bases_P)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the numbers of each piece are in the heads for, or of, its owner.
+
+    A head has sizes of the owner's pieces, and then what their levels begin with, and as many
+    numbers as the owner of most pieces needs.
+    """
+
+    owner_P: Ints
+    place_P: Ints
+    ranks: int
+
+    @classmethod
+    def of(cls, owner_P: Ints, ranks: int) -> _Places:
+        return cls(owner_P, np.arange(len(owner_P)) - np.searchsorted(owner_P, owner_P), ranks)
+
+    def heads(self, sizes_P: Ints, bases_P: Ints) -> Ints:
+        """Return the numbers for each owner, N x K."""
+        most = int(self.place_P.max(initial=-1)) + 1
+        numbers_N2M = np.zeros((self.ranks, 2, most), np.int64)
+        numbers_N2M[self.owner_P, 0, self.place_P] = sizes_P
+        numbers_N2M[self.owner_P, 1, self.place_P] = bases_P
+        return numbers_N2M.reshape(self.ranks, -1)
+
+    def of_owner(self, heard_NK: Ints, owner: int) -> tuple[Ints, Ints]:
+        """Return sizes and bases that all ranks have for an owner's pieces."""
+        pieces, half = np.count_nonzero(self.owner_P == owner), heard_NK.shape[1] // 2
+        return heard_NK[:, :pieces], heard_NK[:, half : half + pieces]
+
+    def collect(self, heard_NK: Ints) -> tuple[Ints, Ints]:
+        """Return sizes and bases of all pieces, as their owners told them."""
+        half = heard_NK.shape[1] // 2
+        return heard_NK[self.owner_P, self.place_P], heard_NK[self.owner_P, half + self.place_P]
 
 
 def encode_pieces(
