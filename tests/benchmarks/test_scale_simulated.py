@@ -61,7 +61,7 @@ def test_heads_of_dense_gradients_are_those_that_an_echo_measures(ranks):
         sum_coded(channel, values, np.array([0, len(values)]), Levels(), 1)
     assert len(announced) == 2
     piece_bytes = (transport.bytes_sent - sum(announced)) / 2 / ranks
-    # heads of sums have no samples, and here a turn of one byte: five bytes of 24 fewer than reckoned
+    # heads of sums have no samples, and here a turn of one byte: 5 of 24 bytes fewer than reckoned
     assert piece_heads_bytes(ranks, piece_bytes) == pytest.approx(sum(announced), rel=0.3)
 
 
