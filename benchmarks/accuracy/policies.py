@@ -18,7 +18,7 @@ from laconic.errors import ConfigError
 
 __all__ = ["COMPRESSIONS", "EXACT", "POLICIES", "expand_policies", "settings_of"]
 
-EXACT: dict[str, Any] = {"rows": "exact", "gradients": "exact"}
+EXACT: dict[str, Any] = {"rows": "exact", "gradients": "exact", "dense": "exact"}
 
 _BAD: dict[str, dict[str, Any]] = {
     "rows-0.1": {"rows": {"bound": 0.1}},

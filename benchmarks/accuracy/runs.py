@@ -8,7 +8,7 @@ Here all traffic is rounded, as a cluster of hundreds would pay for it (``LocalW
     progressive       mean loss of every batch before it is learnt, over the last three quarters of
                       the epoch, with rows as they travel: a million unseen samples
 
-Gradients of the dense part travel exactly, unless the policy is about them (``DenseRanks``).
+Gradients of the dense part are those of four ranks too (``DenseRanks``), unless they are exact.
 
 A *null* run is an exact run whose first dense weights are moved by 1e-6: how far it ends from the
 exact one is what an experiment cannot resolve.

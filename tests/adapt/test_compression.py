@@ -38,7 +38,7 @@ def test_the_defaults_are_bounds_that_are_relative_and_gradients_right_on_averag
     default = Compression()
     assert default.rows == BoundedRows(0.0015, relative_to="range")
     assert default.gradients == BoundedRows(0.06, relative_to="rms", rounding="unbiased")
-    assert (default.dense, default.ids, default.warmup) == (Lossless(), True, 0)
+    assert (default.dense, default.ids, default.warmup) == (Levels(), True, 0)
     assert tables_of(default) == (DEFAULT,) * 3
 
 

@@ -18,7 +18,7 @@ from laconic.errors import ConfigError  # noqa: E402
 FIELDS = {
     *("data", "optimizer", "policy", "seed", "log_loss", "exact_log_loss", "null_log_loss"),
     *("progressive", "exact_progressive", "null_progressive", "auc", "exact_auc"),
-    *("estimate_low", "estimate_high", "ratio_rows_ids", "ratio_gradients"),
+    *("estimate_low", "estimate_high", "ratio_rows_ids", "ratio_gradients", "ratio_dense"),
 }
 
 

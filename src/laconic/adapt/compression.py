@@ -24,7 +24,7 @@ from laconic.codecs.codec import expect_codec
 from laconic.errors import ConfigError
 from laconic.exchange.exchange_plan import ExchangePlan, TableCodecs
 from laconic.exchange.ledger import Direction
-from laconic.reduce import Exact, LargeFirst
+from laconic.reduce import Exact, LargeFirst, Levels
 from laconic.reduce.gradient_method import GradientMethod, expect_gradient_method
 
 __all__ = ["Compression", "TableCompression"]
@@ -53,15 +53,15 @@ class Compression:
     >>> laconic.Compression() == laconic.Compression(
     ...     rows=laconic.BoundedRows(0.0015, relative_to="range"),
     ...     gradients=laconic.BoundedRows(0.06, relative_to="rms", rounding="unbiased"),
-    ...     dense=laconic.Lossless(),
+    ...     dense=laconic.Levels(),
     ... )
     True
-    >>> small = laconic.Compression(
-    ...     dense=laconic.Levels(),
+    >>> careful = laconic.Compression(
+    ...     dense=laconic.Lossless(),
     ...     tables={"country*": None, "user": {"rows": laconic.Cast("fp16")}},
     ...     warmup=100,
     ... )
-    >>> small.policy(["country", "user"]).plan_for(100).tables[0]
+    >>> careful.policy(["country", "user"]).plan_for(100).tables[0]
     TableCodecs(forward=None, backward=None, by_rows=())
     """
 
@@ -72,7 +72,7 @@ class Compression:
     """Codec of their gradients; None: they travel as they are. One that rounds without bias gets
     another seed at every step."""
 
-    dense: GradientMethod = Lossless()  # noqa: RUF009
+    dense: GradientMethod = Levels()  # noqa: RUF009
     """What gradients of the dense part travel as: what ``register_ddp`` takes as its method."""
 
     ids: bool = True
@@ -123,7 +123,7 @@ class Compression:
     @classmethod
     def lossless(cls) -> Compression:
         """Send everything in fewer bytes, every bit of it."""
-        return cls(rows=Lossless(), gradients=Lossless())
+        return cls(rows=Lossless(), gradients=Lossless(), dense=Lossless())
 
     def policy(self, names: Sequence[str]) -> FixedPolicy:
         """Return the policy of tables of these names; a pattern that matches none is an error."""

@@ -138,7 +138,7 @@ class DenseMethod(_Method):
     }
 
     method: Literal["exact", "lossless", "bf16", "levels", "bounded", "large", "rounded", "network"] = (
-        "lossless"
+        "levels"
     )
     """``exact``: as they are; ``lossless``: the same bits in fewer bytes, summed in rank order;
     ``bf16``: half the bytes; ``levels``: every entry within a ninth of itself, about 6 bits;

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from laconic.adapt.settings import CompressionSettings, DenseMethod
+from laconic.adapt.settings import CompressionSettings
 from laconic.data import Source, SyntheticSettings, open_source
 from laconic.demo.measure import (
     Pass,
@@ -53,7 +53,7 @@ def run_settings(method: str, hosts: int, seed: int) -> RunSettings:
     exact = CompressionSettings.model_validate(
         {"rows": "exact", "gradients": "exact", "dense": "exact", "ids": False}
     )
-    defaults = CompressionSettings(dense=DenseMethod(method="levels"))
+    defaults = CompressionSettings()
     return RunSettings(
         data=data,
         model=ModelSettings(dim=32, bottom=(256, 128), top=(256, 128)),
