@@ -228,6 +228,7 @@ NB_MODULE(_native, m) {
   define_first_rows(kernels);
   define_heads(kernels);
   define_levels(kernels);
+  define_sorted_keys(kernels);
   define_embedding_bag(m, kernels);
   define_bit_rows(kernels);
   define_quantize_rows(kernels);

@@ -52,6 +52,7 @@ void define_embedding_bag(nb::module_& m, KernelsClass& kernels);
 void define_first_rows(KernelsClass& kernels);
 void define_heads(KernelsClass& kernels);
 void define_levels(KernelsClass& kernels);
+void define_sorted_keys(KernelsClass& kernels);
 void define_packets(nb::module_& m);
 void define_quantize_rows(KernelsClass& kernels);
 void define_sketch(KernelsClass& kernels);

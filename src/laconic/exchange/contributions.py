@@ -18,6 +18,7 @@ from laconic import kernels
 from laconic.exchange.noise import RoundedContributions
 from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.ranks.transport import Message, Transport
+from laconic.exchange.tables.keys import stable_order
 from laconic.exchange.tables.layout import Layout
 
 __all__ = ["Contributions", "HeldGradients", "UpdateObserver"]
@@ -53,7 +54,7 @@ class Contributions:
         gradients = np.concatenate([part.gradients for part in parts])
         rounded = [part.rounded for part in parts if part.rounded is not None]
         counted = RoundedContributions.joined(rounded) if len(rounded) == len(parts) else None
-        return cls(rows_C, np.argsort(rows_C, kind="stable"), gradients, gradient_C, counted)
+        return cls(rows_C, stable_order(rows_C), gradients, gradient_C, counted)
 
     def sums(self) -> tuple[Ints, Rows]:
         """Distinct rows, and the sum of the gradients of each."""

@@ -24,6 +24,7 @@ from laconic.exchange.ranks.transport import Message, Transport, bounds_of
 from laconic.exchange.ranks.worker import RefusedBatchError
 from laconic.exchange.routing import IdLists, Request, Service
 from laconic.exchange.tables.copies import HotRows
+from laconic.exchange.tables.keys import stable_order
 from laconic.exchange.tables.layout import Layout
 from laconic.lookups import Lookups
 
@@ -115,7 +116,7 @@ class IdExchange:
         samples_N = heard.samples_N
         samples_N[self._layout.rank] = request.samples
         service = Service.of(merged, samples_N, self._layout)
-        order_C = np.argsort(service.rows_C, kind="stable")
+        order_C = stable_order(service.rows_C)
         if ledger is not None:
             before_T, after_T = (
                 (sent[:, :tables] + sent[:, tables:]).sum(axis=0) for sent in (8 * announced, bytes_N2T)

@@ -35,7 +35,7 @@ from laconic.exchange.ids import decode_lists, encode_lists
 from laconic.exchange.ranks.heads import Head
 from laconic.exchange.ranks.stages import Stages
 from laconic.exchange.ranks.transport import Message, Transport
-from laconic.exchange.tables.keys import RowKey
+from laconic.exchange.tables.keys import RowKey, stable_order
 from laconic.exchange.tables.layout import Layout
 
 __all__ = ["OwnSums", "ReplicaSums"]
@@ -63,7 +63,7 @@ class OwnSums:
         rank_C, number_C = layout.sums_of(part_C, id_C)
         at_C = np.flatnonzero(layout.summed_T[part_C] & (rank_C == layout.rank))
         key_C = RowKey.pack(part_C[at_C], number_C[at_C])
-        order_C = np.argsort(key_C, kind="stable")
+        order_C = stable_order(key_C)
         at_C, key_C = at_C[order_C], key_C[order_C]
         first_V = np.flatnonzero(np.diff(key_C, prepend=-1))
         offsets = np.append(first_V, len(at_C))

@@ -27,7 +27,7 @@ from laconic.errors import CommError, ConfigError
 from laconic.exchange.bags import Bags
 from laconic.exchange.ranks.transport import bounds_of
 from laconic.exchange.tables.copies import HotRows
-from laconic.exchange.tables.keys import RowKey
+from laconic.exchange.tables.keys import RowKey, distinct_keys, stable_order
 from laconic.exchange.tables.layout import Layout
 from laconic.exchange.tables.table import Table
 from laconic.lookups import Lookups
@@ -83,18 +83,24 @@ class Request:
         list_L = owner_L * tables + table_L
         pooled_T = layout.pooled_T
         answers_NT = np.zeros((ranks, tables), np.int64)
-        for rank in range(ranks):
-            answers_NT[rank] = np.where(pooled_T & layout.holds(rank), samples, 0)
+        which: slice | NDArray[np.bool_] = slice(None)
+        if pooled_T.any():
+            which = ~pooled_T[table_L]
+            for rank in range(ranks):
+                answers_NT[rank] = np.where(pooled_T & layout.holds(rank), samples, 0)
 
-        which = ~pooled_T[table_L] if pooled_T.any() else slice(None)
-        distinct, inverse = np.unique(RowKey.pack(list_L[which], local_L[which]), return_inverse=True)
+        distinct, inverse = distinct_keys(RowKey.pack(list_L[which], local_L[which]))
         lists, locals_ = RowKey.table(distinct), RowKey.row(distinct)
         counts = np.bincount(lists, minlength=ranks * tables)
         answers_NT += counts.reshape(ranks, tables)
         start_NT = block_starts(answers_NT, layout.rank)
         within = np.arange(len(distinct)) - (np.cumsum(counts) - counts)[lists]
+        position_R = start_NT.ravel()[lists] + within
         position_L = np.empty(len(ids_L), np.int64)
-        position_L[which] = (start_NT.ravel()[lists] + within)[inverse]
+        if len(inverse) == len(ids_L):
+            np.take(position_R, inverse, out=position_L, mode="clip")
+        else:
+            position_L[which] = position_R[inverse]
 
         pooled = _PooledLookups.of(layout, samples, list_L, table_L, offsets)
         gradients_NT, sent_G = answers_NT, None
@@ -103,8 +109,7 @@ class Request:
             gradients_NT = answers_NT + np.bincount(copied[0], minlength=ranks * tables).reshape(
                 ranks, tables
             )
-            positions = start_NT.ravel()[lists] + within
-            sent_G = _sent_order(layout, start_NT, gradients_NT, positions[at_K])
+            sent_G = _sent_order(layout, start_NT, gradients_NT, position_R[at_K])
             lists, locals_ = _joined((lists, locals_), copied)
         to_send = _lists_of(layout, (lists, locals_), (list_L, local_L), pooled)
         bags = Bags.of(layout, hot.tables, offsets, position_L, start_NT)
@@ -144,7 +149,7 @@ def _to_sum(layout: Layout, lists: Ints, ids: Ints) -> tuple[tuple[Ints, Ints], 
 def _joined(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
     """Join lists, and their ids, which keep their order."""
     lists = np.concatenate([one[0], other[0]])
-    order = np.argsort(lists, kind="stable")
+    order = stable_order(lists)
     return lists[order], np.concatenate([one[1], other[1]])[order]
 
 

@@ -39,6 +39,7 @@ from laconic.exchange.ranks.transport import Buffers, Message, Transport
 from laconic.exchange.scales import TableScales
 from laconic.exchange.sent_blocks import SentBlocks, Turn
 from laconic.exchange.sent_rows import Blocks, Observer, SentRows, seed_of
+from laconic.exchange.tables.keys import stable_order
 from laconic.exchange.tables.shards import Shards
 
 __all__ = ["RowExchange"]
@@ -208,9 +209,11 @@ class RowExchange:
         turn, own = sent.turn, sent.own
         assert own is not None, "_send_gradients comes first"
         service = turn.routed.service
-        coming = self._rows("gradients", int(service.gradients_NT.sum()))
-        end = len(coming) - len(own)
-        coming[end:] = own
+        total = int(service.gradients_NT.sum())
+        end = total - len(own)
+        coming = self._rows("gradients", total) if end else own  # from nobody else: nothing is copied
+        if end:
+            coming[end:] = own
         self._take("backward", sent, service.gradients_NT, coming[:end])
         part_C, gradient_C = service.list_C % len(self.layout.tables), service.gradient_C
         rounded = self._rounded(sent, part_C, gradient_C >= end)
@@ -244,7 +247,7 @@ class RowExchange:
         rows_C = np.concatenate([came.rows_C[kept], sums.rows_V])
         return Contributions(
             rows_C,
-            np.argsort(rows_C, kind="stable"),
+            stable_order(rows_C),
             np.concatenate([came.gradients, sums.sums_VD]),
             np.concatenate([came.gradient_C[kept], len(came.gradients) + np.arange(len(sums.rows_V))]),
             rounded,
@@ -271,6 +274,8 @@ class RowExchange:
     ) -> tuple[SentBlocks, NDArray[np.uint8]]:
         """Encode blocks of ``sent_NT`` rows for the others; the next call overwrites the bytes."""
         others, counts_NT, bytes_NT = self._others, np.zeros_like(sent_NT), np.zeros_like(sent_NT)
+        if self.layout.ranks == 1:
+            return SentBlocks(turn, coder, counts_NT, bytes_NT, 0.0), np.empty(0, np.uint8)
         counts_NT[others] = sent_NT[others]
         payload, bytes_NT[others] = coder.encode(rows, sent_NT[others], self._seed(turn.step))
         return SentBlocks(turn, coder, counts_NT, bytes_NT, perf_counter() - start), payload
@@ -282,6 +287,8 @@ class RowExchange:
 
         Ids say how many rows are to come, unless some have come before.
         """
+        if self.layout.ranks == 1:
+            return
         routed = sent.turn.routed
         numbers = routed.turn, sent.turn.plan.digest, routed.samples
         head = Head(*numbers, sent.counts_NT, sent.bytes_NT, counts_known)
@@ -290,13 +297,16 @@ class RowExchange:
 
     def _take(self, direction: Direction, sent: SentBlocks, coming_NT: Ints, out: Rows) -> None:
         """Fill ``out`` with the blocks of the others."""
-        coming_MT = coming_NT[self._others]
-        heard = self.transport.hear(coming_NT)
-        arrived = self._receive(sent, heard, out)
-        waited, decoding = self.transport.take_time(), perf_counter()
-        sent.coder.decode(arrived, heard.bytes_NK[self._others], coming_MT, out)
+        waited = decoded = 0.0
+        if self.layout.ranks > 1:
+            coming_MT = coming_NT[self._others]
+            heard = self.transport.hear(coming_NT)
+            arrived = self._receive(sent, heard, out)
+            waited, decoding = self.transport.take_time(), perf_counter()
+            sent.coder.decode(arrived, heard.bytes_NK[self._others], coming_MT, out)
+            decoded = perf_counter() - decoding
         if sent.turn.ledger is not None:
-            sent.turn.ledger.record(direction, sent.entry(waited, perf_counter() - decoding))
+            sent.turn.ledger.record(direction, sent.entry(waited, decoded))
 
     def _receive(self, sent: SentBlocks, heard: Heads, out: Rows) -> NDArray[np.uint8]:
         """Return the bytes of announced blocks: those of ``out`` itself, where nothing is coded."""

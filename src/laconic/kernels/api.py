@@ -143,6 +143,20 @@ class Kernels(Protocol):
         """
         ...
 
+    def stable_order(self, keys: Array, order: Array) -> None:
+        """Fill ``order`` with the places of keys, at least 0, in ascending order.
+
+        Equal keys keep their order.
+        """
+        ...
+
+    def distinct_keys(self, keys: Array, distinct: Array, inverse: Array) -> int:
+        """Write distinct keys in ascending order, and which of them each is; return their number.
+
+        All three arrays are int64 and of one length; keys are at least 0.
+        """
+        ...
+
     def add_rows(self, out: Array, index: Array, source: Array, source_index: Array | None) -> None:
         """Do ``out[index[i]] += source[source_index[i]]`` for every ``i`` in order.
 

@@ -8,16 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic import kernels
 from laconic.errors import PlanError
 from laconic.exchange.tables.table import Table
 
-__all__ = ["RowKey", "RowSet", "checked_ids"]
+__all__ = ["RowKey", "RowSet", "checked_ids", "distinct_keys", "stable_order"]
 
 Bits = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 _TWOS, _FOURS, _EIGHTS, _ALL = (np.uint64(int(byte * 8, 16)) for byte in ("55", "33", "0f", "01"))
 _SMALL_MAP = 1 << 28  # numbers; 50 MB of bits
+
+
+def stable_order(keys: Ints) -> Ints:
+    """Return the places of keys, at least 0, in ascending order; equal keys keep theirs."""
+    order = np.empty_like(keys)
+    kernels.active().stable_order(keys, order)
+    return order
+
+
+def distinct_keys(keys: Ints) -> tuple[Ints, Ints]:
+    """Return distinct keys, at least 0, in ascending order, and which of them each is."""
+    distinct, inverse = np.empty_like(keys), np.empty_like(keys)
+    count = kernels.active().distinct_keys(keys, distinct, inverse)
+    return distinct[:count], inverse
 
 
 class RowKey:

@@ -3,7 +3,7 @@
 The C++ kernels produce the same bytes and the same values. Read the files from the bottom up::
 
     serving/     embedding_bag  dense  quantize_rows  row_ranges
-    rows/        rows  first_rows  threshold_rows  bit_rows
+    rows/        rows  first_rows  sorted_keys  threshold_rows  bit_rows
     sparse/      sparse  positions  sketch
     blocks/      batch: many blocks; rows_block  sc24_blocks  lossless  cast: their kinds;
                  quantized_block  code_section  code_counts  deduplicate: their sections
@@ -19,7 +19,7 @@ from __future__ import annotations
 from laconic.kernels.api import Kernels
 from laconic.kernels.reference.blocks import batch
 from laconic.kernels.reference.quantize import levels
-from laconic.kernels.reference.rows import bit_rows, first_rows, rows, threshold_rows
+from laconic.kernels.reference.rows import bit_rows, first_rows, rows, sorted_keys, threshold_rows
 from laconic.kernels.reference.sequence import heads
 from laconic.kernels.reference.serving import dense, embedding_bag, quantize_rows
 from laconic.kernels.reference.sparse import sketch, sparse
@@ -52,6 +52,8 @@ class Reference:
     from_levels = staticmethod(levels.from_levels)
 
     first_rows = staticmethod(first_rows.first_rows)
+    stable_order = staticmethod(sorted_keys.stable_order)
+    distinct_keys = staticmethod(sorted_keys.distinct_keys)
     add_rows = staticmethod(rows.add_rows)
     sum_bags = staticmethod(rows.sum_bags)
     update_rows = staticmethod(rows.update_rows)
