@@ -222,6 +222,22 @@ def read(
     out.show(render(readings), readings)
 
 
+@app.command("lookups")
+def lookups(
+    dims: str = typer.Option("16,64", help="Dimensions of rows, separated by commas."),
+    batch: int = typer.Option(2048, min=1, help="Samples of a batch."),
+    repeats: int = typer.Option(7, min=1, help="Turns of 8 steps; medians count."),
+    json_file: JsonFile = None,
+) -> None:
+    """CPU time of a lookup on one rank, against FBGEMM's operator and EmbeddingBag."""
+    from benchmarks.lookups import render, run_lookup_benchmark
+
+    out = _Output(json_file, 100)
+    with out.status() as say:
+        times = run_lookup_benchmark(dims=_counts("dims", dims), batch=batch, repeats=repeats, say=say)
+    out.show(render(times), times)
+
+
 @app.command("sets")
 def sets(
     out: Path = typer.Option(Path("public-sets"), help="Folder to write to."),
