@@ -40,7 +40,15 @@ RUNS: dict[str, tuple[int, Sequence[str]]] = {
         2,
         ("embeddings.sharding='table'", "embeddings.optimizer='sgd'", _DENSE, *_BOUNDED),
     ),
-    "exact": (2, ("compression.rows='exact'", "compression.gradients='exact'", "compression.ids=false")),
+    "exact": (
+        2,
+        (
+            "compression.rows='exact'",
+            "compression.gradients='exact'",
+            "compression.ids=false",
+            "compression.dense='lossless'",
+        ),
+    ),
     "lossless": (4, ("compression.rows='lossless'", "compression.gradients='lossless'", _DENSE)),
     "cast": (2, ("compression.rows='int8'", "compression.gradients='int8'", "compression.dense='bf16'")),
     "narrowing, unbiased, with rules": (
