@@ -96,9 +96,7 @@ class IdExchange:
             raise (yield from self._refuse(turn, digest, error)) from None
         lists = request.lists
         sent_N2T = np.concatenate([lists.counts_NT, lists.length_counts_NT], axis=1)
-        values = np.concatenate(
-            [piece for rank in np.flatnonzero(others) for piece in lists_for(lists, rank)] or [lists.ids[:0]]
-        )
+        values = np.concatenate([lists.ids[:0], *lists_for(lists, *np.flatnonzero(others).tolist())])
         payload, sizes = encode_lists(values, sent_N2T[others].ravel(), coded)
         bytes_N2T = np.zeros_like(sent_N2T)
         bytes_N2T[others] = sizes.reshape(-1, 2 * tables)
@@ -163,15 +161,16 @@ class IdExchange:
         return RefusedBatchError(str(error))
 
 
-def lists_for(lists: IdLists, rank: int | np.int64) -> tuple[Ints, Ints]:
-    """Ids and bag lengths for one rank."""
-
-    def part(values: Ints, counts_NT: Ints) -> Ints:
-        per_rank = counts_NT.sum(axis=1)
-        start = int(per_rank[:rank].sum())
-        return values[start : start + int(per_rank[rank])]
-
-    return part(lists.ids, lists.counts_NT), part(lists.lengths, lists.length_counts_NT)
+def lists_for(lists: IdLists, *ranks: int) -> list[Ints]:
+    """Ids and bag lengths for some ranks, one after the other."""
+    ids_N1, lengths_N1 = (
+        bounds_of(counts_NT.sum(axis=1)) for counts_NT in (lists.counts_NT, lists.length_counts_NT)
+    )
+    pieces = []
+    for rank in ranks:
+        pieces.append(lists.ids[ids_N1[rank] : ids_N1[rank + 1]])
+        pieces.append(lists.lengths[lengths_N1[rank] : lengths_N1[rank + 1]])
+    return pieces
 
 
 def encode_lists(values: Ints, counts: Ints, coded: bool) -> tuple[NDArray[np.uint8], Ints]:
@@ -205,19 +204,13 @@ def decode_lists(data: NDArray[np.uint8], sizes: Ints, counts: Ints, coded: bool
 
 def _merge(values: Ints, heard_N2T: Ints, own: IdLists, layout: Layout) -> IdLists:
     """Put the lists of all ranks in rank order, this rank's own among them."""
-    tables = len(layout.tables)
+    tables, rank = len(layout.tables), layout.rank
     counts_NT, length_counts_NT = heard_N2T[:, :tables].copy(), heard_N2T[:, tables:].copy()
-    ids, lengths = [], []
-    start = 0
-    for rank in range(layout.ranks):
-        if rank == layout.rank:
-            own_ids, own_lengths = lists_for(own, rank)
-            counts_NT[rank], length_counts_NT[rank] = own.counts_NT[rank], own.length_counts_NT[rank]
-        else:
-            middle = start + int(counts_NT[rank].sum())
-            end = middle + int(length_counts_NT[rank].sum())
-            own_ids, own_lengths = values[start:middle], values[middle:end]
-            start = end
-        ids.append(own_ids)
-        lengths.append(own_lengths)
-    return IdLists(counts_NT, np.concatenate(ids), length_counts_NT, np.concatenate(lengths))
+    counts_NT[rank], length_counts_NT[rank] = own.counts_NT[rank], own.length_counts_NT[rank]
+    sizes_2N = np.stack([counts_NT.sum(axis=1), length_counts_NT.sum(axis=1)], axis=1).ravel()
+    before = int(sizes_2N[: 2 * rank].sum())
+    everyone = np.concatenate([values[:before], *lists_for(own, rank), values[before:]])
+    is_id = np.repeat(np.arange(len(sizes_2N)) % 2 == 0, sizes_2N)
+    if is_id.all():
+        return IdLists(counts_NT, everyone, length_counts_NT, everyone[:0])
+    return IdLists(counts_NT, everyone[is_id], length_counts_NT, everyone[~is_id])
