@@ -14,6 +14,7 @@ from laconic.exchange import SGD, RowwiseAdagrad, Table
 from laconic.exchange.tables.placement import RowPlacement
 from laconic.lookups import Lookups
 from laconic.nn import ShardedEmbeddings
+from tests.distributed.made import made_local
 from tests.reduce.threads import in_threads
 
 TABLES = [
@@ -171,3 +172,20 @@ def test_fused_updates_cannot_be_clipped():
 def test_what_knows_one_update_a_batch_is_refused_with_waiting_gradients(placement):
     with pytest.raises(ConfigError, match=r"^embeddings.fused: copies that differ .* leave one of them out$"):
         ShardedEmbeddings(TABLES, fused=False, placement=placement)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("warm", [{}, {"t": [2]}], ids=["cold", "warm"])
+def test_rows_that_every_rank_has_count_once_in_the_norm(tmp_path, ranks, warm):
+    """Also those of a table in files that are kept in memory."""
+    embeddings = made_local(
+        [Table("t", rows=3, sharding="replicated", cold=True)],
+        4,
+        ranks,
+        optimizer=SGD(0.5),
+        fused=False,
+        cold_folder=tmp_path,
+        warm=warm,
+    )
+    embeddings(Lookups(torch.tensor([2, 2, 2]), torch.tensor([0, 1, 2, 3]), 1)).sum().backward()
+    assert float(embeddings.optimizer.clip_grad_norm_(100.0)) == 6.0  # 3 in each of 4 columns

@@ -116,7 +116,8 @@ class ReplicaSums:
         part_V = np.repeat(np.tile(np.arange(parts), ranks), counts_NP.ravel())
         rank_V = np.repeat(np.arange(ranks), counts_NP.sum(axis=1))
         id_V = layout.summed_ids(part_V, rank_V, number_V)
-        wrong = np.flatnonzero((number_V < 0) | (id_V >= layout.rows_T[part_V]) | ~layout.summed_T[part_V])
+        is_row_V = (number_V >= 0) & (id_V < layout.rows_T[part_V]) & layout.summed_T[part_V]
+        wrong = np.flatnonzero(~is_row_V | (gradients_V < 1))
         if len(wrong):
             raise CommError(
                 f"{transport.name}: expected sums of replicated rows at turn {head.turn}, got row "

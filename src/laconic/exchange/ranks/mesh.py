@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
@@ -18,7 +19,7 @@ import torch.distributed as dist
 
 from laconic.exchange.ranks.transport import lost_peer
 
-__all__ = ["TAGS", "Mesh", "mesh_of", "new_group"]
+__all__ = ["TAGS", "Mesh", "mesh_of", "new_group", "timeout_of"]
 
 TAGS = 3
 """Number of tags that each transport has for itself."""
@@ -59,6 +60,12 @@ def _leave(group: Any) -> None:
         dist.destroy_process_group(group)
 
 
+def timeout_of(group: Any) -> timedelta:
+    """Return how long a process group of gloo waits for a message."""
+    timeout: timedelta = group._get_backend(torch.device("cpu")).options._timeout
+    return timeout
+
+
 def new_group(like: Any) -> Any:
     """Return a process group of gloo with the same ranks; no other rank is needed.
 
@@ -66,7 +73,7 @@ def new_group(like: Any) -> Any:
     """
     known = dist.distributed_c10d._get_default_group() if like is None else like
     try:
-        timeout = known._get_backend(torch.device("cpu")).options._timeout
+        timeout = timeout_of(known)
     except RuntimeError:  # that group knows no CPU; torch's own timeout then
         timeout = None
     how: dict[str, Any] = {"timeout": timeout, "backend": "gloo"}

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from laconic.exchange.ranks.mesh import TAGS
+from laconic.exchange.ranks.mesh import TAGS, timeout_of
 from laconic.exchange.ranks.transport import Message, Transport
 
 __all__ = ["PostedTransport", "receive_bytes"]
@@ -51,7 +51,7 @@ class PostedTransport(Transport):
     def __init__(self, name: str, rank: int, ranks: int, group: Any, tags: int) -> None:
         """``tags``: the first of its own."""
         super().__init__(name, rank, ranks)
-        self._group = group
+        self._group, self._usual = group, timeout_of(group)
         self._swapped, self._first, self._rest = tags + _SWAPPED, tags + _FIRST, tags + _REST
         self._unit, self._most = receive_bytes(ranks)
         # everybody sends to somebody else first
@@ -153,7 +153,7 @@ class PostedTransport(Transport):
         if self.patience_s is None:
             work.wait()
         else:
-            work.wait(timedelta(seconds=self.patience_s))
+            work.wait(max(timedelta(seconds=self.patience_s), self._usual))
 
     def _grown(self, buffer: Bytes, total: int) -> Bytes:
         """Return memory for the next message, if one like the last would not fit well.

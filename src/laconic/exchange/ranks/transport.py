@@ -97,7 +97,7 @@ class Transport(ABC):
         self.bytes_sent = 0
         """By this rank, so far."""
         self.patience_s: float | None = None
-        """Longest wait for a message; None: as long as the process group waits."""
+        """Longest wait for a message, if the process group does not wait longer anyway."""
         self._waited_s = 0.0
         self._head: Head | None = None
         self._buffers = Buffers()

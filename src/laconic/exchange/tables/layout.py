@@ -176,7 +176,11 @@ class Layout:
         found = np.zeros(len(rows), np.bool_)
         for t in np.flatnonzero(self.replicated_T):
             shard = self.shard(int(t))
-            found |= (rows >= shard.start) & (rows < shard.stop)
+            parts = [shard]
+            if self.cold_T[t] and self.warm is not None:
+                parts.append(self.warm_rows(shard.start, shard.stop)[1])
+            for part in parts:
+                found |= (rows >= part.start) & (rows < part.stop)
         return found
 
     def shard(self, t: int) -> slice:
