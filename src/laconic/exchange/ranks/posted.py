@@ -51,7 +51,7 @@ class PostedTransport(Transport):
     def __init__(self, name: str, rank: int, ranks: int, group: Any, tags: int) -> None:
         """``tags``: the first of its own."""
         super().__init__(name, rank, ranks)
-        self._group, self._usual = group, timeout_of(group)
+        self._group = group
         self._swapped, self._first, self._rest = tags + _SWAPPED, tags + _FIRST, tags + _REST
         self._unit, self._most = receive_bytes(ranks)
         # everybody sends to somebody else first
@@ -153,7 +153,7 @@ class PostedTransport(Transport):
         if self.patience_s is None:
             work.wait()
         else:
-            work.wait(max(timedelta(seconds=self.patience_s), self._usual))
+            work.wait(max(timedelta(seconds=self.patience_s), timeout_of(self._group)))
 
     def _grown(self, buffer: Bytes, total: int) -> Bytes:
         """Return memory for the next message, if one like the last would not fit well.
