@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "batch.h"
+#include "heads.h"
 #include "id_list.h"
 #include "sketch.h"
 #include "sparse.h"
@@ -192,6 +193,20 @@ void save_ids(size_t n, uint64_t step, bool ascending) {
   }
 }
 
+// Heads of as many numbers, of which one in `one_in` is not 0 and has up to 63 bits; all are alike.
+void save_heads(uint8_t count, uint8_t heads, uint32_t one_in) {
+  std::vector<int64_t> numbers(count), offsets(heads + 1u);
+  for (auto& number : numbers)
+    if (draw() % one_in == 0) number = int64_t((uint64_t(draw()) << 32 | draw()) >> (1 + draw() % 63)) - int64_t(draw() % 2);
+  std::vector<int64_t> all;
+  for (uint8_t head = 0; head < heads; ++head) all.insert(all.end(), numbers.begin(), numbers.end());
+  Bytes bytes(heads * laconic::head_max_bytes(count));
+  laconic::encode_heads(all.data(), heads, count, bytes.data(), offsets.data());
+  Bytes seed{count, uint8_t(heads - 1)};
+  seed.insert(seed.end(), bytes.begin(), bytes.begin() + offsets[heads]);
+  save("fuzz_decode_heads", seed);
+}
+
 // Two sparse tensors of one density, as parts of a sum.
 void save_sparse(size_t words, size_t log_unit, uint32_t one_in) {
   const size_t unit = size_t(1) << log_unit;
@@ -276,6 +291,9 @@ int main(int argc, char** argv) {
       for (const bool ascending : {false, true}) save_ids(n, step, ascending);
   save_ids(40000, 4, true);  // more than one chunk
   save_widest();
+  for (const uint8_t count : {0, 1, 8, 82, 250})
+    for (const uint8_t heads : {1, 3})
+      for (const uint32_t one_in : {1u, 3u, 20u}) save_heads(count, heads, one_in);
   for (const size_t words : {1, 64, 100, 1000, 5000})
     for (const size_t log_unit : {0, 3, 6})
       for (const uint32_t one_in : {1u, 2u, 10u, 200u}) save_sparse(words, log_unit, one_in);

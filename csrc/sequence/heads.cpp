@@ -1,5 +1,6 @@
 #include "heads.h"
 
+#include <algorithm>
 #include <string>
 
 #include "bytes.h"
@@ -30,7 +31,7 @@ void encode_heads(const int64_t* numbers, size_t heads, size_t count, uint8_t* o
   for (size_t i = 0; i < heads; ++i, numbers += count) {
     uint8_t* bits = at;
     const size_t bytes = (count + 7) / 8;
-    std::memset(bits, 0, bytes);
+    std::fill_n(bits, bytes, uint8_t(0));
     Writer writer(at + bytes, 10 * count);
     for (size_t k = 0; k < count; ++k) {
       if (numbers[k] == 0) continue;
