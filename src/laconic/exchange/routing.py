@@ -142,7 +142,7 @@ def _to_sum(layout: Layout, lists: Ints, ids: Ints) -> tuple[tuple[Ints, Ints], 
         at_K, rank_K, table_K, id_K = (values[away] for values in (at_K, rank_K, table_K, id_K))
     else:
         rank_K = np.full(len(at_K), 1 - layout.rank)
-    order = np.argsort(rank_K, kind="stable")
+    order = stable_order(rank_K)
     return ((rank_K * tables + table_K)[order], id_K[order]), at_K[order]
 
 
@@ -226,7 +226,7 @@ def _lists_of(
     if len(pooled.at):
         lists = np.concatenate([lists, every_L[0][pooled.at]])
         locals_ = np.concatenate([locals_, every_L[1][pooled.at]])
-        order = np.argsort(lists, kind="stable")  # a list is of one kind only
+        order = stable_order(lists)  # a list is of one kind only
         lists, locals_ = lists[order], locals_[order]
     ranks, tables = layout.ranks, len(layout.tables)
     counts_NT = np.bincount(lists, minlength=ranks * tables).reshape(ranks, tables)
